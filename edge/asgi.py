@@ -1,0 +1,110 @@
+"""Plain-ASGI helpers: a handler is `async (scope, receive, send)`, no request objects in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, NamedTuple, cast
+
+from edge.problem import Problem
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON = b"application/json"
+PROBLEM_JSON = b"application/problem+json"
+TENANT = "packetboat.tenant"
+"""Scope key: the 16-byte tenant id, put there by the auth middleware from the verified token."""
+DRAIN_BYTES = 64 * 1024 * 1024
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was whole; there is nobody to answer."""
+
+
+class Route(NamedTuple):
+    """One operation. `permission` is the name of an auth Permission; a route cannot lack one."""
+
+    method: str
+    path: str
+    handler: Handler
+    permission: str
+
+
+def tenant_of(scope: Scope) -> bytes:
+    return cast(bytes, scope[TENANT])
+
+
+def path_param(scope: Scope, name: str) -> str:
+    return cast(str, scope["path_params"][name])
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """The first header of that lower-case name."""
+    for key, value in cast(Iterable[Header], scope["headers"]):
+        if key == name:
+            return value
+    return None
+
+
+async def read_body(scope: Scope, receive: Receive, limit_bytes: int) -> bytes:
+    """The whole body, at most `limit_bytes`; raises a 413 Problem or ClientGone.
+
+    An oversized body is drained (bounded) first: answering HTTP/2 before the request has ended
+    breaks the whole connection in Hypercorn, and HTTP/1.1 clients see a reset instead of the 413.
+    """
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    body = cast(bytes, message.get("body", b""))
+    if not message.get("more_body", False) and len(body) <= limit_bytes:
+        return body
+    chunks, total = [body], len(body)
+    while message.get("more_body", False) and total <= DRAIN_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        body = cast(bytes, message.get("body", b""))
+        total += len(body)
+        if total <= limit_bytes:
+            chunks.append(body)
+    if total > limit_bytes:
+        raise Problem(
+            413,
+            "body-too-large",
+            "Body too large",
+            f"The body is over the limit of {limit_bytes} bytes.",
+            extra={"limit_bytes": limit_bytes},
+        )
+    return b"".join(chunks)
+
+
+async def respond(
+    send: Send,
+    status: int,
+    body: bytes,
+    content_type: bytes = JSON,
+    headers: Iterable[Header] = (),
+) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", content_type),
+                (b"content-length", str(len(body)).encode()),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_problem(send: Send, problem: Problem, instance: str | None = None) -> None:
+    headers = [(k.lower().encode(), v.encode()) for k, v in problem.headers.items()]
+    if problem.retry_after_s is not None:
+        headers.append((b"retry-after", str(max(1, math.ceil(problem.retry_after_s))).encode()))
+    await respond(send, problem.status, problem.to_json(instance), PROBLEM_JSON, headers)

@@ -1,0 +1,65 @@
+"""The message id a publisher and every consumer sees: opaque, URL-safe, final.
+
+    base64url of: form u8 · topic uid 16 B · partition u32 · lane u8 · number u64    (30 B → 40 chars)
+
+Form 1 numbers an offset; form 2 a stage number (a message published with a delay). The generation
+that holds an offset is not in the id: it is found from the partitions table.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+_HEAD = struct.Struct(">B16sI")
+_TAIL = struct.Struct(">BQ")
+ID_CHARS = 40
+FORM_OFFSET = 1
+FORM_STAGE = 2
+
+
+class BadMessageId(ValueError):
+    """The text is not a message id."""
+
+
+class MessageId(NamedTuple):
+    """A decoded id; `number` is an offset or a stage number, as `form` says."""
+
+    form: int
+    topic_uid: bytes
+    partition: int
+    lane: int
+    number: int
+
+    def __str__(self) -> str:
+        return prefix(self.topic_uid, self.partition, self.form) + suffix(self.number, self.lane)
+
+
+def prefix(topic_uid: bytes, partition: int, form: int = FORM_OFFSET) -> str:
+    """The 28 characters shared by all ids of a partition: made once, not per message."""
+    return urlsafe_b64encode(_HEAD.pack(form, topic_uid, partition)).decode()
+
+
+def suffix(number: int, lane: int = 0) -> str:
+    """The 12 characters of one message."""
+    return urlsafe_b64encode(_TAIL.pack(lane, number)).decode()
+
+
+def parse(text: str) -> MessageId:
+    """Raises BadMessageId; accepts only what `str(MessageId)` makes."""
+    if len(text) != ID_CHARS:
+        raise BadMessageId(f"a message id has {ID_CHARS} characters")
+    try:
+        raw = urlsafe_b64decode(text.encode("ascii"))
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise BadMessageId("not base64url") from error
+    if len(raw) != _HEAD.size + _TAIL.size:
+        raise BadMessageId("not base64url")
+    form, topic_uid, partition = _HEAD.unpack_from(raw)
+    lane, number = _TAIL.unpack_from(raw, _HEAD.size)
+    message_id = MessageId(form, topic_uid, partition, lane, number)
+    if form not in (FORM_OFFSET, FORM_STAGE) or str(message_id) != text:
+        raise BadMessageId("not a message id of this platform")
+    return message_id

@@ -1,0 +1,83 @@
+"""RFC 9457 problem details: the one shape of every error Packetboat answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+TYPE_BASE = "https://packetboat.dev/problems/"
+"""A problem's `type` is this and its slug; docs/problems.md has a section for each slug."""
+
+
+class FieldError(NamedTuple):
+    """One field that is wrong: its name (dotted, with indices) and what to do about it."""
+
+    field: str
+    detail: str
+
+
+class Problem(Exception):
+    """Raised anywhere below the edge; the error middleware turns it into problem+json.
+
+    `slug` names the type; `detail` says what happened, the limit, and what to do.
+    `retry_after_s` becomes a Retry-After header; `extra` holds members beyond the standard ones.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        title: str,
+        detail: str = "",
+        *,
+        errors: Sequence[FieldError] = (),
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(f"{status} {slug}: {detail or title}")
+        self.status = status
+        self.slug = slug
+        self.title = title
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.retry_after_s = retry_after_s
+        self.headers = dict(headers or {})
+        self.extra = dict(extra or {})
+
+    def as_dict(self, instance: str | None = None) -> dict[str, object]:
+        """The members of the JSON object, empty ones left out; also used per item of a batch."""
+        members: dict[str, object] = {
+            "type": TYPE_BASE + self.slug,
+            "title": self.title,
+            "status": self.status,
+        }
+        if self.detail:
+            members["detail"] = self.detail
+        if instance:
+            members["instance"] = instance
+        if self.errors:
+            members["errors"] = [error._asdict() for error in self.errors]
+        return members | self.extra
+
+    def to_json(self, instance: str | None = None) -> bytes:
+        return msgspec.json.encode(self.as_dict(instance))
+
+
+def not_found(kind: str, name: str) -> Problem:
+    """404: also for what belongs to another tenant."""
+    return Problem(404, f"{kind}-not-found", f"No such {kind}", f"There is no {kind} {name!r}.")
+
+
+def unavailable(what: str, detail: str, retry_after_s: float = 1.0) -> Problem:
+    """503 before anything was accepted."""
+    return Problem(
+        503, f"{what}-unavailable", "Temporarily unavailable", detail, retry_after_s=retry_after_s
+    )
+
+
+def invalid(detail: str, errors: Sequence[FieldError], *, status: int = 422) -> Problem:
+    """Fields that don't hold: 422 for bodies and headers, 400 for query parameters."""
+    return Problem(status, "invalid-request", "Invalid request", detail, errors=errors)

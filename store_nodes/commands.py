@@ -1,0 +1,394 @@
+"""The commands of the replicated state machine and the Paxos value that carries them.
+
+The format of the whole set is frozen here, also of commands this version does not carry out yet
+(`IMPLEMENTED` says which it does). docs/file-format.md is this page for people.
+
+Value (one per instance), little-endian:
+
+    version u8 (1) · kind u8 (0 no-op, 1 commands, 2 membership) · count u16 · log time u64 (µs) ·
+    count × command
+
+Command:
+
+    kind u8 · flags u8 · reserved u16 · length u32 · body (length bytes)
+
+An append is the hot path and has a fixed binary body, so that neither the node nor a reader ever
+re-encodes a batch; the body of every other command is a msgpack array of its fields in order.
+
+Append body (also `stage`, whose extras follow the dedup section as msgpack before the batch):
+
+    queue id 25 B · session 16 B · seq u64 · deadline u64 (µs log time) · count u32 ·
+    dedup length u32 · extras length u32 · batch length u32 · dedup · extras · batch
+
+Dedup section: per entry index u32 · 16 B hash of (topic uid, id) · u64 body fingerprint.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from store_nodes.queue_id import QUEUE_ID_BYTES, QueueId
+from store_nodes.record_batch import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+
+VALUE_VERSION = 1
+MAX_COMMANDS_PER_VALUE = 0xFFFF
+MAX_META_BYTES = 1024
+MAX_TAG_BYTES = 64
+SESSION_BYTES = 16
+DEDUP_ENTRY = struct.Struct("<I16sQ")
+
+_VALUE = struct.Struct("<BBHQ")
+_COMMAND = struct.Struct("<BBHI")
+_APPEND = struct.Struct("<25s16sQQIIII")
+COMMAND_HEADER_BYTES = _COMMAND.size
+VALUE_HEADER_BYTES = _VALUE.size
+
+
+class ValueKind(enum.IntEnum):
+    """What an instance holds."""
+
+    NOOP = 0
+    COMMANDS = 1
+    MEMBERSHIP = 2
+
+
+class CommandKind(enum.IntEnum):
+    """One byte on the wire and on disk; a number is never reused."""
+
+    CREATE = 1
+    SEAL = 2
+    DELETE = 3
+    APPEND = 4
+    STAGE = 5
+    RELEASE = 6
+    RESCHEDULE = 7
+    DISCARD = 8
+    TRUNCATE = 9
+    CHECKPOINT = 10
+    RECONFIGURE = 11
+    TRANSFER = 12
+    COMPARE_AND_SET = 13
+
+
+IMPLEMENTED = frozenset(
+    {
+        CommandKind.CREATE,
+        CommandKind.SEAL,
+        CommandKind.DELETE,
+        CommandKind.APPEND,
+        CommandKind.TRUNCATE,
+    }
+)
+
+
+class BadCommand(ValueError):
+    """The bytes are not a command or value of this version."""
+
+
+class Create(msgspec.Struct, array_like=True, frozen=True):
+    """Make a queue whose first offset is `base`; repeating it with the same fields is a no-op."""
+
+    queue: bytes
+    base: int
+    meta: bytes
+
+
+class Seal(msgspec.Struct, array_like=True, frozen=True):
+    """End a queue: no successors (deleted), one (moved) or many (grown), as (group, queue id)."""
+
+    queue: bytes
+    successors: tuple[tuple[int, bytes], ...] = ()
+
+
+class Delete(msgspec.Struct, array_like=True, frozen=True):
+    """Forget a queue's messages; a tombstone stays, so the id is never used again."""
+
+    queue: bytes
+
+
+class Append(NamedTuple):
+    """Messages for one queue. `batch_at` is where the batch starts in the bytes decoded from."""
+
+    queue: bytes
+    session: bytes
+    seq: int
+    deadline_us: int
+    count: int
+    dedup: bytes
+    batch_at: int
+    batch_bytes: int
+
+
+class Stage(NamedTuple):
+    """An append that gets stage numbers instead of offsets; `extras` is msgpack of StageExtras."""
+
+    append: Append
+    extras: StageExtras
+
+
+class StageExtras(msgspec.Struct, array_like=True, frozen=True):
+    """`due_us` has one time per message, or is None: held until released by name."""
+
+    due_us: tuple[int, ...] | None
+    tag: bytes = b""
+
+
+class Release(msgspec.Struct, array_like=True, frozen=True):
+    """Give staged messages their offsets, in the order named."""
+
+    queue: bytes
+    stage_numbers: tuple[int, ...]
+
+
+class Reschedule(msgspec.Struct, array_like=True, frozen=True):
+    """Move the due time of staged messages."""
+
+    queue: bytes
+    stage_numbers: tuple[int, ...]
+    due_us: tuple[int, ...]
+
+
+class Discard(msgspec.Struct, array_like=True, frozen=True):
+    """Drop staged messages; a later release of them is a no-op."""
+
+    queue: bytes
+    stage_numbers: tuple[int, ...]
+
+
+class Truncate(msgspec.Struct, array_like=True, frozen=True):
+    """Drop offsets below `upto` but `keep`, which replaces the kept set of the last truncation."""
+
+    queue: bytes
+    upto: int
+    keep: tuple[int, ...] = ()
+
+
+class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
+    """Every replica writes a checkpoint when it applies this."""
+
+    reason: str = ""
+
+
+class Reconfigure(msgspec.Struct, array_like=True, frozen=True):
+    """One step of membership: node `node` becomes learner, voter or removed, from `version` on."""
+
+    version: int
+    node: int
+    role: str
+    address: str
+    labels: dict[str, str]
+
+
+class Transfer(msgspec.Struct, array_like=True, frozen=True):
+    """A wish recorded in the log: `node` should lead this group."""
+
+    node: int
+
+
+class CompareAndSet(msgspec.Struct, array_like=True, frozen=True):
+    """Set the counter `name` to `new` if it is `expected` (0 if never set)."""
+
+    name: str
+    expected: int
+    new: int
+
+
+ControlCommand = (
+    Create
+    | Seal
+    | Delete
+    | Release
+    | Reschedule
+    | Discard
+    | Truncate
+    | Checkpoint
+    | Reconfigure
+    | Transfer
+    | CompareAndSet
+)
+Command = ControlCommand | Append | Stage
+
+_CONTROL: dict[CommandKind, type[ControlCommand]] = {
+    CommandKind.CREATE: Create,
+    CommandKind.SEAL: Seal,
+    CommandKind.DELETE: Delete,
+    CommandKind.RELEASE: Release,
+    CommandKind.RESCHEDULE: Reschedule,
+    CommandKind.DISCARD: Discard,
+    CommandKind.TRUNCATE: Truncate,
+    CommandKind.CHECKPOINT: Checkpoint,
+    CommandKind.RECONFIGURE: Reconfigure,
+    CommandKind.TRANSFER: Transfer,
+    CommandKind.COMPARE_AND_SET: CompareAndSet,
+}
+_KIND_OF = {cls: kind for kind, cls in _CONTROL.items()}
+_encoder = msgspec.msgpack.Encoder()
+_decoders = {kind: msgspec.msgpack.Decoder(cls) for kind, cls in _CONTROL.items()}
+_extras_decoder = msgspec.msgpack.Decoder(StageExtras)
+
+
+def encode(command: ControlCommand) -> bytes:
+    """A whole command (header and body) of any kind but append and stage."""
+    body = _encoder.encode(command)
+    return _COMMAND.pack(_KIND_OF[type(command)], 0, 0, len(body)) + body
+
+
+def encode_append(
+    queue: bytes,
+    session: bytes,
+    seq: int,
+    deadline_us: int,
+    count: int,
+    batch: bytes,
+    dedup: bytes = b"",
+) -> bytes:
+    """A whole append command."""
+    return _encode_append(CommandKind.APPEND, queue, session, seq, deadline_us, count, batch, dedup)
+
+
+def encode_stage(
+    queue: bytes,
+    session: bytes,
+    seq: int,
+    deadline_us: int,
+    count: int,
+    batch: bytes,
+    extras: StageExtras,
+    dedup: bytes = b"",
+) -> bytes:
+    """A whole stage command."""
+    more = _encoder.encode(extras)
+    return _encode_append(
+        CommandKind.STAGE, queue, session, seq, deadline_us, count, batch, dedup, more
+    )
+
+
+def _encode_append(
+    kind: CommandKind,
+    queue: bytes,
+    session: bytes,
+    seq: int,
+    deadline_us: int,
+    count: int,
+    batch: bytes,
+    dedup: bytes,
+    extras: bytes = b"",
+) -> bytes:
+    length = _APPEND.size + len(dedup) + len(extras) + len(batch)
+    return b"".join(
+        (
+            _COMMAND.pack(kind, 0, 0, length),
+            _APPEND.pack(
+                queue, session, seq, deadline_us, count, len(dedup), len(extras), len(batch)
+            ),
+            dedup,
+            extras,
+            batch,
+        )
+    )
+
+
+def check(raw: bytes) -> CommandKind:
+    """The kind of one whole command from a client, after the checks a leader makes before it
+    proposes; raises BadCommand. Cheap: an append's batch is not looked into."""
+    if len(raw) < _COMMAND.size:
+        raise BadCommand("shorter than a command header")
+    kind, _, _, length = _COMMAND.unpack_from(raw)
+    if length != len(raw) - _COMMAND.size:
+        raise BadCommand("length does not match")
+    try:
+        known = CommandKind(kind)
+    except ValueError:
+        raise BadCommand(f"unknown command kind {kind}") from None
+    _decode_body(known, raw, _COMMAND.size, length)
+    return known
+
+
+def encode_value(commands: Sequence[bytes], log_time_us: int) -> bytes:
+    """A value of kind COMMANDS from whole commands; every replica decodes it the same."""
+    assert 0 < len(commands) <= MAX_COMMANDS_PER_VALUE
+    head = _VALUE.pack(VALUE_VERSION, ValueKind.COMMANDS, len(commands), log_time_us)
+    return b"".join((head, *commands))
+
+
+def encode_noop(log_time_us: int) -> bytes:
+    return _VALUE.pack(VALUE_VERSION, ValueKind.NOOP, 0, log_time_us)
+
+
+def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
+    """(kind, count, log time µs) of a value; raises BadCommand."""
+    if len(value) < _VALUE.size:
+        raise BadCommand("shorter than a value header")
+    version, kind, count, log_time_us = _VALUE.unpack_from(value)
+    if version != VALUE_VERSION:
+        raise BadCommand(f"value version {version}")
+    return ValueKind(kind), count, log_time_us
+
+
+def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]:
+    """The commands of a value, in order; `Append.batch_at` counts from the value's first byte."""
+    kind, count, _ = value_head(value)
+    if kind is not ValueKind.COMMANDS:
+        return []
+    commands: list[tuple[CommandKind, Command]] = []
+    at = _VALUE.size
+    for _ in range(count):
+        number, _, _, length = _COMMAND.unpack_from(value, at)
+        at += _COMMAND.size
+        command_kind = CommandKind(number)
+        commands.append((command_kind, _decode_body(command_kind, value, at, length)))
+        at += length
+    if at != len(value):
+        raise BadCommand("bytes after the last command")
+    return commands
+
+
+def _decode_body(kind: CommandKind, raw: bytes | memoryview, at: int, length: int) -> Command:
+    if kind is CommandKind.APPEND or kind is CommandKind.STAGE:
+        return _decode_append(kind, raw, at, length)
+    try:
+        return _decoders[kind].decode(memoryview(raw)[at : at + length])
+    except msgspec.DecodeError as error:
+        raise BadCommand(str(error)) from error
+
+
+def _decode_append(
+    kind: CommandKind, raw: bytes | memoryview, at: int, length: int
+) -> Append | Stage:
+    if length < _APPEND.size:
+        raise BadCommand("shorter than an append header")
+    queue, session, seq, deadline_us, count, dedup_bytes, extras_bytes, batch_bytes = (
+        _APPEND.unpack_from(raw, at)
+    )
+    if _APPEND.size + dedup_bytes + extras_bytes + batch_bytes != length:
+        raise BadCommand("append lengths do not add up")
+    if not 0 < count <= MAX_BATCH_MESSAGES or batch_bytes > MAX_BATCH_BYTES:
+        raise BadCommand(f"batch of {count} messages, {batch_bytes} bytes is over the limit")
+    dedup_at = at + _APPEND.size
+    batch_at = dedup_at + dedup_bytes + extras_bytes
+    append = Append(
+        queue=queue,
+        session=session,
+        seq=seq,
+        deadline_us=deadline_us,
+        count=count,
+        dedup=bytes(raw[dedup_at : dedup_at + dedup_bytes]) if dedup_bytes else b"",
+        batch_at=batch_at,
+        batch_bytes=batch_bytes,
+    )
+    if kind is CommandKind.APPEND:
+        return append
+    extras_at = dedup_at + dedup_bytes
+    try:
+        extras = _extras_decoder.decode(memoryview(raw)[extras_at:batch_at])
+    except msgspec.DecodeError as error:
+        raise BadCommand(str(error)) from error
+    return Stage(append, extras)
+
+
+assert QUEUE_ID_BYTES == len(QueueId(bytes(16), 0).pack()) == 25
