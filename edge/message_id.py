@@ -1,6 +1,6 @@
 """The message id a publisher and every consumer sees: opaque, URL-safe, final.
 
-    base64url of: form u8 · topic uid 16 B · partition u32 · lane u8 · number u64    (30 B → 40 chars)
+    base64url of: form u8 · topic uid 16 B · partition u32 · lane u8 · number u64 (40 characters)
 
 Form 1 numbers an offset; form 2 a stage number (a message published with a delay). The generation
 that holds an offset is not in the id: it is found from the partitions table.

@@ -118,7 +118,7 @@ class Append(NamedTuple):
     session: bytes
     seq: int
     deadline_us: int
-    count: int
+    messages: int
     dedup: bytes
     batch_at: int
     batch_bytes: int
@@ -376,7 +376,7 @@ def _decode_append(
         session=session,
         seq=seq,
         deadline_us=deadline_us,
-        count=count,
+        messages=count,
         dedup=bytes(raw[dedup_at : dedup_at + dedup_bytes]) if dedup_bytes else b"",
         batch_at=batch_at,
         batch_bytes=batch_bytes,

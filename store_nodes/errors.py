@@ -78,7 +78,7 @@ class DeadlinePassed(NotDone):
 
 
 class SequenceGap(NotDone):
-    """The sequence is not the next of its session; `expected` is, or 0 if the session is unknown."""
+    """Not the next sequence of its session; `expected` is (1 where the session is unknown)."""
 
     code = 8
 
