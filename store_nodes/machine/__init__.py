@@ -1,0 +1,1 @@
+"""The replicated state of one group: pure, and equal wherever the same log was applied."""

@@ -1,0 +1,96 @@
+"""Append sessions of one queue: why a retry neither duplicates nor reorders.
+
+Per (queue, session) the last sequence and the receipts of the last `RECEIPTS` sequences are kept:
+
+* the next sequence is new; it is consumed when it is decided, be it stored or refused;
+* one of the last `RECEIPTS` is a repeat and gets its old receipt, the refusal too;
+* an older one was decided, but its receipt is gone: the outcome is unknown;
+* a later one is a gap and is refused, consuming nothing;
+* an unknown session starts at 1.
+
+A session is forgotten once log time is `FORGET_AFTER_US` past both its last deadline and its last
+use. A repeat that comes later still meets a deadline that is over, so forgetting never makes a
+duplicate.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+
+from store_nodes.errors import DeadlinePassed, StoreError, TooLarge
+
+RECEIPTS = 64
+"""Also the most appends a forwarder may have in flight per queue and session."""
+FORGET_AFTER_US = 60 * 1_000_000
+MAX_DEADLINE_AHEAD_US = 24 * 3600 * 1_000_000
+"""A deadline further ahead of log time is refused: it would keep the session in memory for ever."""
+
+_FIELDS = 3
+_REFUSED = 2**64 - 1
+"""In place of a base offset: the receipt is a refusal and its count is the error's code."""
+_REFUSALS: dict[int, type[StoreError]] = {cls.code: cls for cls in (DeadlinePassed, TooLarge)}
+
+
+class Session:
+    """One session of one queue. Receipts are a ring of (base offset, count, log time) in one packed
+    array, which is what keeps ten thousand sessions small."""
+
+    __slots__ = ("deadline_us", "last_seq", "receipts", "used_us")
+
+    def __init__(
+        self, last_seq: int = 0, deadline_us: int = 0, used_us: int = 0, receipts: bytes = b""
+    ) -> None:
+        self.last_seq = last_seq
+        self.deadline_us = deadline_us
+        self.used_us = used_us
+        self.receipts = array("Q", receipts)
+        if sys.byteorder == "big":
+            self.receipts.byteswap()
+        assert len(self.receipts) == _FIELDS * min(last_seq, RECEIPTS), "receipts do not match"
+
+    @property
+    def forget_after_us(self) -> int:
+        """Forgotten when log time is above this."""
+        return max(self.deadline_us, self.used_us) + FORGET_AFTER_US
+
+    def stored(self, base_offset: int, count: int, log_time_us: int, deadline_us: int) -> None:
+        """Consume the next sequence: it was stored."""
+        self.last_seq += 1
+        self.used_us = log_time_us
+        if deadline_us > self.deadline_us:
+            self.deadline_us = deadline_us
+        receipts = self.receipts
+        at = (self.last_seq - 1) % RECEIPTS * _FIELDS
+        if at == len(receipts):
+            receipts.extend((base_offset, count, log_time_us))
+        else:
+            receipts[at] = base_offset
+            receipts[at + 1] = count
+            receipts[at + 2] = log_time_us
+
+    def refused(self, error: type[StoreError], log_time_us: int) -> None:
+        """Consume the next sequence: it was refused, as every repeat of it will be.
+
+        The deadline of a refused append does not count: it is over, or it was what was refused."""
+        assert error.code in _REFUSALS
+        self.stored(_REFUSED, error.code, log_time_us, 0)
+
+    def receipt(self, seq: int) -> tuple[int, int, int] | StoreError | None:
+        """Of a consumed sequence: (base offset, count, log time), its refusal, or None if too old."""
+        assert 0 < seq <= self.last_seq
+        if seq <= self.last_seq - RECEIPTS:
+            return None
+        at = (seq - 1) % RECEIPTS * _FIELDS
+        base_offset, count, log_time_us = self.receipts[at : at + _FIELDS]
+        if base_offset == _REFUSED:
+            return _REFUSALS[count]()
+        return base_offset, count, log_time_us
+
+    def packed_receipts(self) -> bytes:
+        """The ring as little-endian u64, for a snapshot."""
+        if sys.byteorder == "little":
+            return self.receipts.tobytes()
+        swapped = array("Q", self.receipts)
+        swapped.byteswap()
+        return swapped.tobytes()
