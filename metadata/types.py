@@ -1,0 +1,262 @@
+"""The values that leave the metadata store: frozen, cached, shared between tasks.
+
+Tenant ids, uids and incarnations are 16 bytes in Python and `uuid` in Postgres. Offsets are ints,
+ranges are half-open (low, high) pairs in ascending order that neither touch nor overlap.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar
+
+Range = tuple[int, int]
+T = TypeVar("T")
+
+
+class Epoch(NamedTuple):
+    """Fences an owner's writes. `era` is 0 until the store keeps one; `n` grows with each claim."""
+
+    era: int
+    n: int
+
+
+class PartitionKey(NamedTuple):
+    """The unit of ownership."""
+
+    tenant_id: bytes
+    topic_uid: bytes
+    partition: int
+
+
+class CursorKey(NamedTuple):
+    """One cursor row; the order of these tuples is the order in which rows are locked."""
+
+    tenant_id: bytes
+    subscription_uid: bytes
+    partition: int
+    lane: int = 0
+
+
+class TopicState(enum.Enum):
+    """creating → active → deleting → (row gone); creating → deleting when creation is given up."""
+
+    CREATING = "creating"
+    ACTIVE = "active"
+    DELETING = "deleting"
+
+
+class RetentionMode(enum.Enum):
+    """consume: a message goes once every subscription is done with it; retain: by age and bytes."""
+
+    CONSUME = "consume"
+    RETAIN = "retain"
+
+
+class SubscriptionType(enum.Enum):
+    PULL = "pull"
+    PUSH = "push"
+    EXPORT = "export"
+
+
+class Delivery(enum.Enum):
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+    EXACTLY_ONCE = "exactly_once"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """The unit of isolation; owns everything below."""
+
+    tenant_id: bytes
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long messages stay; None means the platform's default."""
+
+    mode: RetentionMode = RetentionMode.CONSUME
+    seconds: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The open generation of one partition and lane: its queue, and the group that holds it."""
+
+    number: int
+    group: int
+    lane: int = 0
+    generation: int = 0
+    base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What a caller chooses when it creates a topic."""
+
+    name: str
+    retention: Retention = Retention()
+    dedup_window_s: int = 600
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as one transaction saw it. `version` is its ETag; `uid` is never reused."""
+
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    state: TopicState
+    partitions: tuple[Partition, ...]
+    retention: Retention
+    dedup_window_s: int
+    labels: Mapping[str, str]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Back-off between attempts: exponential with full jitter; no limit of attempts when None."""
+
+    min_backoff_s: float = 1.0
+    max_backoff_s: float = 600.0
+    max_attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSpec:
+    """What a caller chooses when it creates a subscription. `start` is kept as it was given."""
+
+    name: str
+    type: SubscriptionType = SubscriptionType.PULL
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    ordered: bool = False
+    ack_deadline_s: float = 30.0
+    retry: RetryPolicy = RetryPolicy()
+    start: str | Mapping[str, object] = "latest"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription as one transaction saw it. `generation` is bumped by seek and restore."""
+
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    topic_uid: bytes
+    topic_name: str
+    type: SubscriptionType
+    delivery: Delivery
+    ordered: bool
+    ack_deadline_s: float
+    retry: RetryPolicy
+    start: str | Mapping[str, object]
+    labels: Mapping[str, str]
+    generation: int
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """How the settled offsets of a cursor were settled; each offset counts once, in one of them."""
+
+    acked: int = 0
+    filtered: int = 0
+    skipped: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+
+    def total(self) -> int:
+        return self.acked + self.filtered + self.skipped + self.expired + self.dead_lettered
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """A cursor row: below `floor` all is settled, `acked` are the settled ranges from there on."""
+
+    key: CursorKey
+    topic_uid: bytes
+    epoch: Epoch
+    generation: int
+    start: int
+    floor: int
+    read_to: int
+    acked: tuple[Range, ...] = ()
+    counters: Counters = Counters()
+
+    def pending(self) -> int:
+        """Offsets in [floor, read_to) that nothing has settled; open deliveries are not in it."""
+        return self.read_to - self.floor - sum(high - low for low, high in self.acked)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorUpdate:
+    """The whole new state of a cursor row, written only where epoch and generation still match."""
+
+    key: CursorKey
+    epoch: Epoch
+    generation: int
+    floor: int
+    read_to: int
+    acked: tuple[Range, ...]
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claimed partition: the epoch to write with, and its cursors as they are under it."""
+
+    key: PartitionKey
+    epoch: Epoch
+    cursors: tuple[CursorState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarder:
+    """A live lease row as another process sees it."""
+
+    incarnation: bytes
+    role: str
+    address: str
+    remaining_s: float
+
+
+class ChangeKind(enum.Enum):
+    """What changed. RESET says: too much was missed, forget every cached thing and read again."""
+
+    TENANT = "tenant"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One committed control-plane change; versions follow commit order."""
+
+    version: int
+    kind: ChangeKind
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    topic_uid: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a listing; `next_token` is None on the last."""
+
+    items: tuple[T, ...]
+    next_token: str | None
