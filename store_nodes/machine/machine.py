@@ -101,10 +101,8 @@ class Machine:
             if isinstance(command, Seal):
                 return queue.seal(command.successors)
             return queue.truncate(command)
-        name = (
-            command.append.queue if isinstance(command, Stage) else getattr(command, "queue", b"")
-        )
-        return Refused(name, NotSupported(type(command).__name__))
+        named = command.append if isinstance(command, Stage) else command
+        return Refused(getattr(named, "queue", b""), NotSupported(type(command).__name__))
 
     def _create(self, command: Create) -> Outcome:
         if len(command.meta) > MAX_META_BYTES or not 0 <= command.base <= MAX_OFFSET:
@@ -180,7 +178,7 @@ class Machine:
         )
 
     def state_digest(self) -> bytes:
-        """16 bytes over all of the state: a check stronger than `digest`, too slow for each value."""
+        """16 bytes over all of the state: stronger than `digest`, too slow for each value."""
         return blake2b(self.state_snapshot(), digest_size=digest.DIGEST_BYTES).digest()
 
     @classmethod

@@ -10,8 +10,8 @@ from store_nodes.errors import StoreError
 class AppendDone(msgspec.Struct, frozen=True, gc=False):
     """Messages have offsets `base_offset` … `base_offset + count - 1`.
 
-    `duplicate`: the sequence was applied before and this is its old receipt; nothing was stored now,
-    and `batch_at`, `batch_bytes` are 0. Otherwise they say where the batch lies in the value.
+    `duplicate`: the sequence was applied before and this is its old receipt; nothing was stored
+    now, and `batch_at`, `batch_bytes` are 0. Otherwise they say where the batch lies in the value.
     """
 
     queue: bytes

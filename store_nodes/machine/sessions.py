@@ -77,7 +77,7 @@ class Session:
         self.stored(_REFUSED, error.code, log_time_us, 0)
 
     def receipt(self, seq: int) -> tuple[int, int, int] | StoreError | None:
-        """Of a consumed sequence: (base offset, count, log time), its refusal, or None if too old."""
+        """Of a consumed sequence: (base offset, count, log time), its refusal; None if too old."""
         assert 0 < seq <= self.last_seq
         if seq <= self.last_seq - RECEIPTS:
             return None
