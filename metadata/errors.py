@@ -41,7 +41,7 @@ class OutcomeUnknown(MetadataError):
 
 
 class NotFound(MetadataError):
-    """There is no such thing in this tenant (what belongs to another tenant is not there either)."""
+    """There is no such thing in this tenant; what belongs to another tenant isn't there either."""
 
     code = "not_found"
 

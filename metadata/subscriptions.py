@@ -35,7 +35,7 @@ class SubscriptionRepository:
         """All of one topic, by name."""
         raise NotImplementedError
 
-    async def list(
+    async def page(
         self,
         tenant_id: bytes,
         *,

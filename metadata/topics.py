@@ -30,7 +30,7 @@ class TopicRepository:
         """In any state; NotFound."""
         raise NotImplementedError
 
-    async def list(
+    async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Topic]:
         """Active topics by name; BadPageToken."""
