@@ -1,0 +1,523 @@
+"""What travels between store nodes and their clients: one frame format, one list of frame types.
+
+Frame, little-endian:
+
+    length u32 (of what follows the CRC) · CRC32C u32 (of the same) ·
+    head length u32 · head (msgpack array [type, …]) · body (raw bytes, may be empty)
+
+The head says what the frame is; large bytes (a command, a batch, a peer's message) are the body
+and are never encoded again. A frame that fails a check ends its connection: what the other side
+meant is then unknown, and its requests are retried on a new connection.
+
+Handshake: the dialer sends `Hello`, is answered `Challenge`, sends `Proof`, is answered `Welcome`
+(or `Goodbye` at any point). Both sides prove that they know the cluster's secret, over nonces of
+both, before anything else is read. After that, frames of a connection are independent; a reply
+carries the id of its request, ids are the dialer's own.
+
+Type numbers and field orders are frozen with `PROTOCOL_VERSION`; new fields go at the end with a
+default (an older reader ignores them), new types get new numbers. Times are µs, durations ms.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+
+import msgspec
+from crc32c import crc32c
+
+PROTOCOL_VERSION = 1
+OLDEST_PROTOCOL_VERSION = 1
+
+MAX_FRAME_BYTES = 32 * 1024 * 1024
+MAX_HANDSHAKE_FRAME_BYTES = 4096
+"""Before the other side has proved the secret it can make us hold no more than this."""
+NONCE_BYTES = 32
+
+Buffer = bytes | bytearray | memoryview
+
+_FRAME = struct.Struct("<II")
+_HEAD_LENGTH = struct.Struct("<I")
+FRAME_OVERHEAD_BYTES = _FRAME.size + _HEAD_LENGTH.size
+
+
+class BadFrame(ValueError):
+    """Bytes that are not a frame of this version; the connection they came on must end."""
+
+
+class Role(enum.IntEnum):
+    """What the dialer is."""
+
+    CLIENT = 1
+    PEER = 2
+
+
+class Durability(enum.IntEnum):
+    """When an append is answered; the proposal path is the same for all."""
+
+    NONE = 0
+    """Accepted by the leader; may be lost."""
+    LEADER = 1
+    """Synced in the leader's log; may be lost."""
+    QUORUM = 2
+    """Synced at a majority of the voters."""
+    ALL = 3
+    """Synced at every connected voter, and at a majority."""
+
+
+class _Head(msgspec.Struct, array_like=True, gc=False):
+    pass
+
+
+# Records inside frames.
+
+
+class LeaderView(_Head):
+    """What one node knows of a group. A claim with a higher ballot is newer."""
+
+    group: int
+    leader: int | None
+    ballot: int
+    log_time_us: int
+    """What an entry proposed now would be stamped; exact at the leader, a guess elsewhere."""
+
+
+class QueueOffsets(_Head):
+    """Where a queue starts and ends: readable are the offsets in [first, end)."""
+
+    queue: bytes
+    first: int
+    end: int
+    stage_end: int = 0
+    sealed: bool = False
+
+
+class QueueInfo(_Head):
+    """One row of `queues()`. `successors` are (group, queue id), of a sealed queue."""
+
+    queue: bytes
+    base: int
+    first: int
+    end: int
+    sealed: bool
+    meta: bytes
+    successors: tuple[tuple[int, bytes], ...] = ()
+    stage_end: int = 0
+
+
+class EntryHead(_Head):
+    """One stored batch of a fetch. `stage` is None for appended messages; `indices` None for all
+    of the batch. The batch is the next `batch_bytes` of the frame's body."""
+
+    base_offset: int
+    log_time_us: int
+    stage: int | None
+    indices: tuple[int, ...] | None
+    batch_bytes: int
+
+
+class StagedInfo(_Head):
+    """One staged message that is neither released nor discarded."""
+
+    stage_number: int
+    due_us: int | None
+    log_time_us: int
+    tag: bytes = b""
+
+
+# Handshake and housekeeping: 1 … 15.
+
+
+class Hello(_Head, tag=1):
+    """The dialer speaks any protocol in [oldest, version]. `cluster_uid` may be empty in a client
+    that does not know it; `node` is 0 for a client."""
+
+    version: int
+    oldest: int
+    cluster_uid: bytes
+    role: int
+    node: int
+    incarnation: bytes
+    nonce: bytes
+
+
+class Challenge(_Head, tag=2):
+    """The listener's proof of the secret and its own nonce; `version` is the one to speak."""
+
+    version: int
+    cluster_uid: bytes
+    node: int
+    incarnation: bytes
+    nonce: bytes
+    proof: bytes
+
+
+class Proof(_Head, tag=3):
+    """The dialer's proof of the secret."""
+
+    proof: bytes
+
+
+class Welcome(_Head, tag=4):
+    """The connection is open; to a client, what this node knows of the leaders."""
+
+    leaders: tuple[LeaderView, ...] = ()
+
+
+class Goodbye(_Head, tag=5):
+    """The connection ends, and why; nothing sent before and unanswered was refused by this."""
+
+    text: str
+
+
+class Ping(_Head, tag=6):
+    """Answered at once with `Pong`: a node whose event loop hangs is found by its silence."""
+
+    id: int
+
+
+class Pong(_Head, tag=7):
+    """Also repeats what the node knows of the leaders, which refreshes log times."""
+
+    id: int
+    leaders: tuple[LeaderView, ...] = ()
+
+
+class Leaders(_Head, tag=8):
+    """Pushed to every client when it changes."""
+
+    leaders: tuple[LeaderView, ...]
+
+
+class Peer(_Head, tag=9):
+    """Body: one message of the consensus of `group`, opaque here."""
+
+    group: int
+
+
+# Requests: 16 … 63.
+
+
+class Command(_Head, tag=16):
+    """Body: one whole command of commands.py."""
+
+    id: int
+    group: int
+    durability: int
+    timeout_ms: int
+
+
+class Fetch(_Head, tag=17):
+    """Answered `Fetched`: whole batches from the one holding `offset` on, at least one if any."""
+
+    id: int
+    group: int
+    queue: bytes
+    offset: int
+    max_bytes: int
+
+
+class Offsets(_Head, tag=18):
+    """Answered `OffsetsAre`. With `confirm`, only by a leader that a majority confirmed after the
+    request came in; without, by any replica from what it has applied."""
+
+    id: int
+    group: int
+    queue: bytes
+    confirm: bool
+    timeout_ms: int
+
+
+class OffsetAt(_Head, tag=19):
+    """Answered `OffsetIs`: the first offset whose log time is at or after `time_us`, else end."""
+
+    id: int
+    group: int
+    queue: bytes
+    time_us: int
+
+
+class Queues(_Head, tag=20):
+    """Answered `QueuesAre`: at most `limit` queues with an id above `after`, in id order."""
+
+    id: int
+    group: int
+    after: bytes
+    limit: int
+
+
+class Status(_Head, tag=21):
+    """Answered `StatusIs`."""
+
+    id: int
+
+
+class Watch(_Head, tag=22):
+    """Opens a stream of `Watched` frames with this id, until `Cancel` or `Failed`."""
+
+    id: int
+    group: int
+
+
+class WatchEdit(_Head, tag=23):
+    """Changes the queues of an open watch; each added one is answered with its present state."""
+
+    id: int
+    add: tuple[bytes, ...]
+    remove: tuple[bytes, ...]
+
+
+class Cancel(_Head, tag=24):
+    """Ends a watch; of other requests, only says that nobody waits for the reply any more."""
+
+    id: int
+
+
+class Staged(_Head, tag=25):
+    """Answered `StagedAre`: at most `limit` staged messages with a number above `after`."""
+
+    id: int
+    group: int
+    queue: bytes
+    after: int
+    limit: int
+
+
+class Locate(_Head, tag=26):
+    """Answered `LocationIs`."""
+
+    id: int
+    group: int
+    queue: bytes
+    stage_number: int
+
+
+# Replies: 64 … 111.
+
+
+class Accepted(_Head, tag=64):
+    """Early answer to a command of durability leader or none; the final one still follows."""
+
+    id: int
+
+
+class Appended(_Head, tag=65):
+    """An append or stage took effect. `duplicate`: the receipt of an earlier transmission."""
+
+    id: int
+    base_offset: int
+    count: int
+    log_time_us: int
+    duplicate: bool
+
+
+class Finished(_Head, tag=66):
+    """Another command took effect. `value`: seal → the end offset, truncate → the first offset,
+    compare_and_set → the counter, else 0."""
+
+    id: int
+    value: int
+    log_time_us: int
+
+
+class Released(_Head, tag=67):
+    """A release took effect: one offset per stage number, None where it was discarded."""
+
+    id: int
+    offsets: tuple[int | None, ...]
+    log_time_us: int
+
+
+class Fetched(_Head, tag=68):
+    """Body: the batches of `entries`, one after the other."""
+
+    id: int
+    first_offset: int
+    readable_end: int
+    entries: tuple[EntryHead, ...]
+
+
+class OffsetsAre(_Head, tag=69):
+    """`log_time_us` is that of the last entry the answer rests on."""
+
+    id: int
+    offsets: QueueOffsets
+    log_time_us: int
+
+
+class OffsetIs(_Head, tag=70):
+    """Reply to `OffsetAt`."""
+
+    id: int
+    offset: int
+
+
+class QueuesAre(_Head, tag=71):
+    """Reply to `Queues`; fewer rows than the limit means that these were the last."""
+
+    id: int
+    queues: tuple[QueueInfo, ...]
+
+
+class StatusIs(_Head, tag=72):
+    """Body: a msgpack map for people and dashboards; keys may come and go."""
+
+    id: int
+
+
+class Watched(_Head, tag=73):
+    """Queues of a watch that changed, each with its latest state."""
+
+    id: int
+    queues: tuple[QueueOffsets, ...]
+
+
+class Failed(_Head, tag=74):
+    """An error of errors.py by its code. `decided`: the log decided it, so it holds for every
+    transmission of the command and (but for QueueSealed and SequenceGap) used up its sequence;
+    otherwise this node refused and proposed nothing."""
+
+    id: int
+    code: int
+    text: str
+    decided: bool
+    detail: tuple[int | bytes | tuple[int | bytes, ...] | None, ...] = ()
+
+
+class StagedAre(_Head, tag=75):
+    """Reply to `Staged`."""
+
+    id: int
+    staged: tuple[StagedInfo, ...]
+
+
+class LocationIs(_Head, tag=76):
+    """`state`: "staged", "offset", "discarded" or "truncated"."""
+
+    id: int
+    state: str
+    offset: int | None = None
+
+
+Handshake = Hello | Challenge | Proof | Welcome | Goodbye
+Request = (
+    Command
+    | Fetch
+    | Offsets
+    | OffsetAt
+    | Queues
+    | Status
+    | Watch
+    | WatchEdit
+    | Cancel
+    | Staged
+    | Locate
+)
+Reply = (
+    Accepted
+    | Appended
+    | Finished
+    | Released
+    | Fetched
+    | OffsetsAre
+    | OffsetIs
+    | QueuesAre
+    | StatusIs
+    | Watched
+    | Failed
+    | StagedAre
+    | LocationIs
+)
+Head = Handshake | Ping | Pong | Leaders | Peer | Request | Reply
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
+
+
+def encode_frame(head: Head, body: Sequence[Buffer] = ()) -> list[Buffer]:
+    """The frame as parts to write in order; the parts of `body` are passed on, not copied."""
+    encoded = _encoder.encode(head)
+    prefix = _HEAD_LENGTH.pack(len(encoded)) + encoded
+    crc = crc32c(prefix)
+    length = len(prefix)
+    for part in body:
+        crc = crc32c(part, crc)
+        length += len(part)
+    if length > MAX_FRAME_BYTES:
+        raise BadFrame(f"a frame of {length} bytes is over the limit of {MAX_FRAME_BYTES}")
+    return [_FRAME.pack(length, crc) + prefix, *body]
+
+
+class FrameReader:
+    """Frames out of a byte stream, for a buffered protocol: read into `get_buffer()`, then tell
+    how much with `received()`. A frame larger than the buffer gets a buffer of its own, so each
+    body is copied once, out of it."""
+
+    __slots__ = ("_buffer", "_end", "_small_bytes", "_start", "_view", "max_frame_bytes")
+
+    def __init__(
+        self, max_frame_bytes: int = MAX_FRAME_BYTES, buffer_bytes: int = 256 * 1024
+    ) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._small_bytes = buffer_bytes
+        self._replace_buffer(buffer_bytes)
+        self._start = 0
+        self._end = 0
+
+    def get_buffer(self) -> memoryview:
+        """Where to read to; never empty."""
+        return self._view[self._end :]
+
+    def received(self, count: int) -> list[tuple[Head, bytes]]:
+        """The frames completed by `count` more bytes; raises BadFrame, after which the reader
+        must not be used again."""
+        self._end += count
+        frames: list[tuple[Head, bytes]] = []
+        needed = _FRAME.size
+        while (held := self._end - self._start) >= _FRAME.size:
+            length, crc = _FRAME.unpack_from(self._buffer, self._start)
+            if not _HEAD_LENGTH.size < length <= self.max_frame_bytes:
+                raise BadFrame(f"frame length {length}")
+            needed = _FRAME.size + length
+            if held < needed:
+                break
+            at = self._start + _FRAME.size
+            frames.append(_open(self._view[at : at + length], crc))
+            self._start += needed
+            needed = _FRAME.size
+        self._make_room(needed)
+        return frames
+
+    def _make_room(self, needed: int) -> None:
+        """Let the frame at `_start`, of `needed` bytes, fit; drop a large buffer when it can go."""
+        held = self._end - self._start
+        capacity = len(self._buffer)
+        outgrown = capacity > self._small_bytes >= max(needed, held)
+        if needed > capacity or outgrown:
+            old = self._view[self._start : self._end]
+            self._replace_buffer(max(needed, self._small_bytes))
+            self._view[:held] = old
+        elif held and self._start + needed <= capacity and self._end < capacity:
+            return
+        else:
+            self._view[:held] = self._view[self._start : self._end]
+        self._start, self._end = 0, held
+
+    def _replace_buffer(self, size: int) -> None:
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+
+
+def _open(payload: memoryview, crc: int) -> tuple[Head, bytes]:
+    if crc32c(payload) != crc:
+        raise BadFrame("CRC32C mismatch")
+    (head_bytes,) = _HEAD_LENGTH.unpack_from(payload)
+    body_at = _HEAD_LENGTH.size + head_bytes
+    if body_at > len(payload):
+        raise BadFrame("the head is longer than its frame")
+    try:
+        head = _decoder.decode(payload[_HEAD_LENGTH.size : body_at])
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"head: {error}") from error
+    return head, bytes(payload[body_at:]) if body_at < len(payload) else b""
