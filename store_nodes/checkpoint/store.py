@@ -1,0 +1,132 @@
+"""Writing and loading checkpoints so that a power cut at any instant leaves a whole one.
+
+A checkpoint becomes *the* checkpoint in this order, each step durable before the next:
+
+1. its file is written under a new name and fsynced;
+2. the directory is fsynced, so the name is there;
+3. a manifest with the file's digest is written aside, fsynced, and renamed over the older of the two
+   manifests;
+4. the directory is fsynced, so the rename is there;
+5. checkpoint files that neither manifest names are removed. They may come back after a power cut;
+   nobody asks for them by then.
+
+The other manifest and its checkpoint stay, so one damaged file costs a longer start, not the node.
+The log must therefore be kept from `oldest_start` on. A failed write, fsync or rename raises
+OSError: the node then exits and sends nothing more (it is not known what is on the disk).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from store_nodes.checkpoint.files import Files
+from store_nodes.checkpoint.format import (
+    Checkpoint,
+    CheckpointDamaged,
+    Manifest,
+    decode_checkpoint,
+    decode_manifest,
+    encode_checkpoint,
+    encode_manifest,
+)
+
+MANIFESTS = ("manifest-a", "manifest-b")
+"""Checkpoint `number` is named by manifest `number % 2`."""
+_ASIDE = "manifest.tmp"
+_PREFIX = "checkpoint-"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The checkpoint to start from; `skipped` says what newer was found damaged, in words."""
+
+    number: int
+    checkpoint: Checkpoint
+    skipped: tuple[str, ...] = ()
+
+
+class CheckpointStore:
+    """The checkpoints of one node, in a directory of their own; one write at a time."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._number = 0
+        self._starts: dict[int, tuple[int, int]] = {}
+
+    def load(self) -> Loaded | None:
+        """The newest whole checkpoint, None if none was ever completed.
+
+        Raises CheckpointDamaged if one was completed but none can be trusted.
+        """
+        skipped: list[str] = []
+        manifests: list[Manifest] = []
+        for slot, name in enumerate(MANIFESTS):
+            raw = self._files.read(name)
+            if raw is None:
+                continue
+            try:
+                manifest = decode_manifest(raw)
+            except CheckpointDamaged as error:
+                skipped.append(f"{name}: {error}")
+                continue
+            if manifest.number % len(MANIFESTS) != slot:
+                skipped.append(f"{name}: number {manifest.number} is not of this slot")
+                continue
+            manifests.append(manifest)
+        manifests.sort(key=lambda manifest: manifest.number, reverse=True)
+        found: Loaded | None = None
+        for manifest in manifests:
+            try:
+                checkpoint = self._read(manifest)
+            except CheckpointDamaged as error:
+                skipped.append(f"{file_name(manifest.number)}: {error}")
+                continue
+            self._starts[manifest.number] = (checkpoint.wal_segment, checkpoint.wal_offset)
+            if found is None:
+                found = Loaded(manifest.number, checkpoint, tuple(skipped))
+        if found is None and skipped:
+            raise CheckpointDamaged("; ".join(skipped))
+        self._number = manifests[0].number if manifests else 0
+        return found
+
+    def write(self, checkpoint: Checkpoint) -> int:
+        """Make this the checkpoint; its number. Blocks; any OSError is fatal to the node."""
+        number = self._number + 1
+        file = encode_checkpoint(checkpoint)
+        manifest = Manifest.of(number, file)
+        self._files.write_synced(file_name(number), file)
+        self._files.sync_directory()
+        self._files.write_synced(_ASIDE, encode_manifest(manifest))
+        self._files.rename(_ASIDE, MANIFESTS[number % len(MANIFESTS)])
+        self._files.sync_directory()
+        self._number = number
+        self._starts[number] = (checkpoint.wal_segment, checkpoint.wal_offset)
+        self._remove_unnamed()
+        return number
+
+    @property
+    def oldest_start(self) -> tuple[int, int] | None:
+        """(segment, offset) from which the log is still needed; None while there is no
+        checkpoint, and all of it is."""
+        return min(self._starts.values()) if self._starts else None
+
+    def _read(self, manifest: Manifest) -> Checkpoint:
+        file = self._files.read(file_name(manifest.number))
+        if file is None:
+            raise CheckpointDamaged("file is missing")
+        if not manifest.matches(file):
+            raise CheckpointDamaged("file does not match its manifest")
+        return decode_checkpoint(file)
+
+    def _remove_unnamed(self) -> None:
+        """Keep the newest two: those are what the manifests name."""
+        named = {self._number, self._number - 1}
+        keep = {file_name(number) for number in named}
+        for name in self._files.names():
+            if name == _ASIDE or (name.startswith(_PREFIX) and name not in keep):
+                self._files.remove(name)
+        self._starts = {n: start for n, start in self._starts.items() if n in named}
+
+
+def file_name(number: int) -> str:
+    return f"{_PREFIX}{number:016x}"
