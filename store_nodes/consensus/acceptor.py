@@ -1,0 +1,207 @@
+"""The acceptor and learner half of a replica: what it promised, accepted and knows to be chosen.
+
+Invariants
+    * `promised` never falls; every accept is in a ballot ≥ the promise of its time.
+    * An instance is *stored* when the record of its current accepted ballot is durable.
+    * Values are delivered in instance order, once, and only when chosen and stored here: whatever
+      a node can show it has on its own disk.
+    * Memory holds the values from `floor` on: all not yet delivered, and a tail of delivered ones
+      for peers that are a little behind. What is below the floor is read from disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from store_nodes.commands import value_head
+from store_nodes.consensus.ballot import CHOSEN, NO_BALLOT, Ballot
+from store_nodes.consensus.effects import (
+    AcceptRecord,
+    ChosenRecord,
+    LearnRecord,
+    Outbox,
+    PromiseRecord,
+)
+from store_nodes.consensus.messages import Accepted, Learned
+
+TAIL_INSTANCES = 512
+TAIL_BYTES = 8 * 1024 * 1024
+
+
+class Recovered(NamedTuple):
+    """What a node finds on its disk for one group.
+
+    `accepted` maps instance → (ballot, value) for every instance ≥ `applied`; a learned value has
+    the ballot CHOSEN. `chosen` is the highest mark found; `applied` is where the state stands.
+    """
+
+    promised: Ballot = NO_BALLOT
+    chosen: int = 0
+    applied: int = 0
+    accepted: dict[int, tuple[Ballot, bytes]] | None = None
+
+
+class _Pending(NamedTuple):
+    """A record on its way to disk, and the vote to send once it is there (leader 0: none)."""
+
+    number: int
+    instance: int
+    ballot: Ballot
+    leader: int
+
+
+class Acceptor:
+    """Promises, accepted values and the chosen prefix of one group at one node."""
+
+    def __init__(self, outbox: Outbox, recovered: Recovered) -> None:
+        self._outbox = outbox
+        self.promised = recovered.promised
+        self.accepted = dict(recovered.accepted or {})
+        self.delivered = recovered.applied
+        self.chosen = recovered.applied
+        self.floor = recovered.applied
+        self._stored = {instance: ballot for instance, (ballot, _) in self.accepted.items()}
+        self._pending: deque[_Pending] = deque()
+        self._tail_bytes = 0
+        self.marked = recovered.chosen
+        self.log_time_us = max(
+            (value_head(value)[2] for _, value in self.accepted.values()), default=0
+        )
+        assert all(instance >= recovered.applied for instance in self.accepted)
+        for instance in range(recovered.applied, recovered.chosen):
+            if instance not in self.accepted:
+                break
+            self.mark_chosen(instance)
+        while (entry := self.accepted.get(self.chosen)) and entry[0] == CHOSEN:
+            self.mark_chosen(self.chosen)
+        self._deliver()
+
+    # -- accepting ---------------------------------------------------------------------------
+
+    def promise(self, ballot: Ballot) -> int:
+        """Raise the promise; the number of the record that a reply must wait for."""
+        assert ballot > self.promised
+        self.promised = ballot
+        return self._outbox.persist(PromiseRecord(ballot))
+
+    def accept(self, instance: int, ballot: Ballot, value: bytes, leader: int) -> None:
+        """Store a value that the promise allows, and vote for it at `leader` once it is durable.
+
+        Of an instance known to be chosen the value is sent instead of a vote: that tells the
+        leader more, and binds this node to nothing.
+        """
+        assert ballot >= self.promised
+        held = self.accepted.get(instance)
+        if instance < self.chosen:
+            if held is not None:
+                self._outbox.send(leader, Learned(instance, (held[1],), self.chosen))
+            return
+        self.promised = ballot
+        if held is not None and held[0] == ballot:
+            if self._stored.get(instance) == ballot:
+                self._outbox.send(leader, Accepted(ballot, (instance,)))
+            return
+        assert held is None or held[0] < ballot
+        self._store(instance, ballot, value, leader)
+
+    def learn(self, instance: int, value: bytes) -> None:
+        """A peer says that this value of the next unchosen instance is chosen."""
+        assert instance == self.chosen
+        held = self.accepted.get(instance)
+        if held is None or held[1] != value:
+            self._store(instance, CHOSEN, value, leader=0)
+        self.mark_chosen(instance)
+
+    def _store(self, instance: int, ballot: Ballot, value: bytes, leader: int) -> None:
+        self.accepted[instance] = (ballot, value)
+        self.log_time_us = max(self.log_time_us, value_head(value)[2])
+        if ballot == CHOSEN:
+            number = self._outbox.persist(LearnRecord(instance, value))
+        else:
+            number = self._outbox.persist(AcceptRecord(instance, ballot, value))
+        self._pending.append(_Pending(number, instance, ballot, leader))
+
+    def persisted(self, upto: int, me: int) -> list[tuple[int, Ballot]]:
+        """Records up to this number are durable. Sends the votes; returns this node's votes for
+        its own proposals as (instance, ballot)."""
+        votes: dict[tuple[int, Ballot], list[int]] = {}
+        own: list[tuple[int, Ballot]] = []
+        while self._pending and self._pending[0].number <= upto:
+            _, instance, ballot, leader = self._pending.popleft()
+            if instance >= self.floor:
+                self._stored[instance] = ballot
+            if leader == me:
+                own.append((instance, ballot))
+            elif leader:
+                votes.setdefault((leader, ballot), []).append(instance)
+        for (leader, ballot), instances in votes.items():
+            self._outbox.send(leader, Accepted(ballot, tuple(instances)))
+        self._deliver()
+        return own
+
+    # -- choosing ----------------------------------------------------------------------------
+
+    def mark_chosen(self, instance: int) -> None:
+        """The accepted value of the next unchosen instance is chosen."""
+        assert instance == self.chosen
+        assert instance in self.accepted
+        self.chosen = instance + 1
+        self._deliver()
+
+    def follow(self, ballot: Ballot, upto: int) -> bool:
+        """The leader of `ballot` says all below `upto` is chosen: what this node accepted in that
+        same ballot is then the chosen value (a ballot proposes one value per instance, and its
+        leader says chosen only of that one). False if something must be learned from a peer."""
+        while self.chosen < upto:
+            held = self.accepted.get(self.chosen)
+            if held is None or held[0] != ballot:
+                return False
+            self.mark_chosen(self.chosen)
+        return True
+
+    def _deliver(self) -> None:
+        while self.delivered < self.chosen:
+            instance = self.delivered
+            ballot, value = self.accepted[instance]
+            if self._stored.get(instance) != ballot:
+                break
+            self._outbox.deliver(instance, value)
+            self._tail_bytes += len(value)
+            self.delivered = instance + 1
+        while self.floor < self.delivered and (
+            self.delivered - self.floor > TAIL_INSTANCES or self._tail_bytes > TAIL_BYTES
+        ):
+            _, value = self.accepted.pop(self.floor)
+            self._stored.pop(self.floor, None)
+            self._tail_bytes -= len(value)
+            self.floor += 1
+
+    def mark_lazily(self) -> None:
+        """Leave a mark of the chosen prefix for the next restart."""
+        if self.delivered > self.marked:
+            self.marked = self.delivered
+            self._outbox.persist_lazily(ChosenRecord(self.delivered))
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def reported(self, start: int) -> tuple[tuple[int, Ballot, bytes], ...]:
+        """What a promise reports: everything accepted from `start` on."""
+        assert start >= self.floor
+        return tuple(
+            (instance, CHOSEN if instance < self.chosen else ballot, value)
+            for instance, (ballot, value) in sorted(self.accepted.items())
+            if instance >= start
+        )
+
+    def chosen_values(self, start: int, max_bytes: int) -> tuple[bytes, ...]:
+        """Chosen values from `start` (≥ floor) on, at least one if there is one."""
+        values: list[bytes] = []
+        total = 0
+        for instance in range(start, self.chosen):
+            value = self.accepted[instance][1]
+            total += len(value)
+            if values and total > max_bytes:
+                break
+            values.append(value)
+        return tuple(values)

@@ -1,0 +1,166 @@
+"""What a replica wants done: records to persist, messages to send, values chosen, news.
+
+`Outbox` is where its parts put these. A message that must not leave before a record is durable is
+held here, bound to that record's number, until the shell reports the record persisted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from store_nodes.consensus.ballot import Ballot
+from store_nodes.consensus.messages import Message
+
+
+class PromiseRecord(NamedTuple):
+    """No ballot below this one is answered any more."""
+
+    ballot: Ballot
+
+
+class AcceptRecord(NamedTuple):
+    """This value was accepted in this ballot."""
+
+    instance: int
+    ballot: Ballot
+    value: bytes
+
+
+class LearnRecord(NamedTuple):
+    """This value is chosen; it was learned from a peer."""
+
+    instance: int
+    value: bytes
+
+
+class ChosenRecord(NamedTuple):
+    """All below `upto` is chosen. Only a help for a restart: it never forces a flush."""
+
+    upto: int
+
+
+Record = PromiseRecord | AcceptRecord | LearnRecord | ChosenRecord
+
+
+class LeaderChanged(NamedTuple):
+    """The leader this replica believes in; None while there is none."""
+
+    leader: int | None
+
+
+class SteppedDown(NamedTuple):
+    """This replica led and no longer does: what it proposed and did not deliver is unknown."""
+
+
+class ReadReady(NamedTuple):
+    """The barrier holds: the state after applying all below `upto` is as new as the call."""
+
+    token: int
+    upto: int
+
+
+class ReadFailed(NamedTuple):
+    """Leadership was lost before the barrier was confirmed."""
+
+    token: int
+
+
+class Replicated(NamedTuple):
+    """Every connected voter has accepted this instance durably (asked for with `everywhere`)."""
+
+    instance: int
+
+
+class ReadChosen(NamedTuple):
+    """Send `to` a Learned message from the log on disk: [start, upto) is older than memory."""
+
+    to: int
+    start: int
+    upto: int
+
+
+class Halt(NamedTuple):
+    """This replica's state differs from a majority's: it must serve and vote no more."""
+
+    reason: str
+
+
+Event = LeaderChanged | SteppedDown | ReadReady | ReadFailed | Replicated | ReadChosen | Halt
+
+
+@dataclass(slots=True)
+class Effects:
+    """All that one or more inputs asked for, in order.
+
+    `persist_upto` is the number to report with `Replica.persisted` once every record here is on
+    stable storage. Records go to the log in this order, after those of earlier effects.
+    `must_sync` is false when the records may wait for a flush that others force.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    persist_upto: int = 0
+    must_sync: bool = False
+    sends: list[tuple[int, Message]] = field(default_factory=list)
+    chosen: list[tuple[int, bytes]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.sends or self.chosen or self.events)
+
+
+class _HeldSend(NamedTuple):
+    number: int
+    to: int
+    message: Message
+
+
+class Outbox:
+    """Collects effects; numbers records; holds messages until their record is durable."""
+
+    def __init__(self) -> None:
+        self._effects = Effects()
+        self._number = 0
+        self._held: deque[_HeldSend] = deque()
+
+    def persist(self, record: Record) -> int:
+        """The number of the record, for `send_after`."""
+        self._number += 1
+        self._effects.records.append(record)
+        self._effects.persist_upto = self._number
+        self._effects.must_sync = True
+        return self._number
+
+    def persist_lazily(self, record: ChosenRecord) -> None:
+        self._number += 1
+        self._effects.records.append(record)
+        self._effects.persist_upto = self._number
+
+    def send(self, to: int, message: Message) -> None:
+        self._effects.sends.append((to, message))
+
+    def send_after(self, number: int, to: int, message: Message) -> None:
+        assert not self._held or self._held[-1].number <= number
+        self._held.append(_HeldSend(number, to, message))
+
+    def release(self, upto: int) -> None:
+        """Records up to this number are durable: what waited for them may leave."""
+        assert upto <= self._number
+        while self._held and self._held[0].number <= upto:
+            held = self._held.popleft()
+            self.send(held.to, held.message)
+
+    def deliver(self, instance: int, value: bytes) -> None:
+        self._effects.chosen.append((instance, value))
+
+    def report(self, event: Event) -> None:
+        self._effects.events.append(event)
+
+    @property
+    def has_records(self) -> bool:
+        return bool(self._effects.records)
+
+    def take(self) -> Effects:
+        effects, self._effects = self._effects, Effects()
+        return effects

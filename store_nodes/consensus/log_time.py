@@ -1,0 +1,31 @@
+"""Log time: a leader's stamp is the median of the clocks that a majority reported last.
+
+One bad clock, the leader's own included, moves nothing. Clocks are kept as offsets from this
+node's monotonic time, so a report stays usable between heartbeats.
+"""
+
+from __future__ import annotations
+
+
+class LogClock:
+    """The wall clocks of the voters as one replica last heard them."""
+
+    def __init__(self) -> None:
+        self._offsets_us: dict[int, tuple[int, int]] = {}
+
+    def report(self, node: int, wall_us: int, now_us: int) -> None:
+        self._offsets_us[node] = (wall_us - now_us, now_us)
+
+    def median_us(self, now_us: int, max_age_us: int) -> int:
+        """The lower median of the clocks heard within `max_age_us`; 0 if there is none."""
+        offsets = sorted(
+            offset for offset, heard in self._offsets_us.values() if now_us - heard <= max_age_us
+        )
+        if not offsets:
+            return 0
+        return max(0, now_us + offsets[(len(offsets) - 1) // 2])
+
+    def of(self, node: int, now_us: int) -> int:
+        """The wall clock of a node, carried on from its last report; 0 if it never reported."""
+        entry = self._offsets_us.get(node)
+        return now_us + entry[0] if entry else 0

@@ -1,0 +1,135 @@
+"""What replicas of one group say to each other. Ballots are packed ints, times µs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from store_nodes.consensus.ballot import Ballot
+
+DigestAt = tuple[int, int, bytes]
+"""(node, instance, digest): the node's chained digest after it applied that instance."""
+
+
+class PreVote(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
+    """Would you promise `ballot`? Changes nothing at the one asked. `chosen` is what I know."""
+
+    ballot: Ballot
+    chosen: int
+
+
+class PreVoteReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=2):
+    """`chosen` lets a candidate that is behind learn from whoever turned it down."""
+
+    ballot: Ballot
+    granted: bool
+    promised: Ballot
+    chosen: int
+
+
+class Prepare(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=3):
+    """Phase 1 over every instance from `start` on."""
+
+    ballot: Ballot
+    start: int
+
+
+class Promise(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
+    """Sent once the promise is durable: what was accepted from `start` on, by instance.
+
+    A value the promiser knows to be chosen carries the ballot CHOSEN.
+    """
+
+    ballot: Ballot
+    accepted: tuple[tuple[int, Ballot, bytes], ...]
+    chosen: int
+
+
+class Nack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=5):
+    """Refused: I promised `promised`, or (same ballot) you are too far behind to be prepared."""
+
+    ballot: Ballot
+    promised: Ballot
+    chosen: int
+
+
+class Accept(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=6):
+    """Phase 2. All below `chosen` is chosen, in this or an earlier ballot."""
+
+    ballot: Ballot
+    instance: int
+    value: bytes
+    chosen: int
+
+
+class Accepted(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=7):
+    """Sent once the accepts are durable."""
+
+    ballot: Ballot
+    instances: tuple[int, ...]
+
+
+class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=8):
+    """I lead; `sequence` numbers the round that a reply confirms."""
+
+    ballot: Ballot
+    chosen: int
+    sequence: int
+    digests: tuple[DigestAt, ...]
+
+
+class HeartbeatReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=9):
+    """Still yours. `wall_us` is my wall clock, for log time."""
+
+    ballot: Ballot
+    sequence: int
+    wall_us: int
+    chosen: int
+    digest: DigestAt | None
+
+
+class LearnRequest(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=10):
+    """Send me what was chosen from `start` on."""
+
+    start: int
+
+
+class Learned(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=11):
+    """Chosen values of consecutive instances from `start` on; I know all below `chosen`."""
+
+    start: int
+    values: tuple[bytes, ...]
+    chosen: int
+
+
+class TransferLeadership(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=12):
+    """The leader of `ballot` is idle and asks you to take over now, without a pre-vote."""
+
+    ballot: Ballot
+
+
+Message = (
+    PreVote
+    | PreVoteReply
+    | Prepare
+    | Promise
+    | Nack
+    | Accept
+    | Accepted
+    | Heartbeat
+    | HeartbeatReply
+    | LearnRequest
+    | Learned
+    | TransferLeadership
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode(raw: bytes | memoryview) -> Message:
+    """Raises msgspec.DecodeError for what is not a message of this version."""
+    return _decoder.decode(raw)
