@@ -226,6 +226,8 @@ _CONTROL: dict[CommandKind, type[ControlCommand]] = {
     CommandKind.TRANSFER: Transfer,
     CommandKind.COMPARE_AND_SET: CompareAndSet,
 }
+_VALUE_KINDS = {kind.value: kind for kind in ValueKind}
+_KINDS = {kind.value: kind for kind in CommandKind}
 _KIND_OF = {cls: kind for kind, cls in _CONTROL.items()}
 _encoder = msgspec.msgpack.Encoder()
 _decoders = {kind: msgspec.msgpack.Decoder(cls) for kind, cls in _CONTROL.items()}
@@ -301,12 +303,22 @@ def check(raw: bytes) -> CommandKind:
     kind, _, _, length = _COMMAND.unpack_from(raw)
     if length != len(raw) - _COMMAND.size:
         raise BadCommand("length does not match")
-    try:
-        known = CommandKind(kind)
-    except ValueError:
-        raise BadCommand(f"unknown command kind {kind}") from None
-    _decode_body(known, raw, _COMMAND.size, length)
+    known = _KINDS.get(kind)
+    if known is None:
+        raise BadCommand(f"unknown command kind {kind}")
+    _check_names(_decode_body(known, raw, _COMMAND.size, length))
     return known
+
+
+def _check_names(command: Command) -> None:
+    """Of control commands: an append's queue id has a fixed place and cannot be too short."""
+    if isinstance(command, Append | Stage):
+        return
+    names = [command.queue] if hasattr(command, "queue") else []
+    if isinstance(command, Seal):
+        names += [queue for _, queue in command.successors]
+    if any(len(name) != QUEUE_ID_BYTES for name in names):
+        raise BadCommand(f"a queue id has {QUEUE_ID_BYTES} bytes")
 
 
 def encode_value(commands: Sequence[bytes], log_time_us: int) -> bytes:
@@ -327,7 +339,10 @@ def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
     version, kind, count, log_time_us = _VALUE.unpack_from(value)
     if version != VALUE_VERSION:
         raise BadCommand(f"value version {version}")
-    return ValueKind(kind), count, log_time_us
+    known = _VALUE_KINDS.get(kind)
+    if known is None:
+        raise BadCommand(f"unknown value kind {kind}")
+    return known, count, log_time_us
 
 
 def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]:
@@ -338,9 +353,15 @@ def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]
     commands: list[tuple[CommandKind, Command]] = []
     at = _VALUE.size
     for _ in range(count):
+        if len(value) - at < _COMMAND.size:
+            raise BadCommand("cut within a command header")
         number, _, _, length = _COMMAND.unpack_from(value, at)
         at += _COMMAND.size
-        command_kind = CommandKind(number)
+        if length > len(value) - at:
+            raise BadCommand("cut within a command")
+        command_kind = _KINDS.get(number)
+        if command_kind is None:
+            raise BadCommand(f"unknown command kind {number}")
         commands.append((command_kind, _decode_body(command_kind, value, at, length)))
         at += length
     if at != len(value):
@@ -353,7 +374,7 @@ def _decode_body(kind: CommandKind, raw: bytes | memoryview, at: int, length: in
         return _decode_append(kind, raw, at, length)
     try:
         return _decoders[kind].decode(memoryview(raw)[at : at + length])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadCommand(str(error)) from error
 
 
@@ -371,22 +392,14 @@ def _decode_append(
         raise BadCommand(f"batch of {count} messages, {batch_bytes} bytes is over the limit")
     dedup_at = at + _APPEND.size
     batch_at = dedup_at + dedup_bytes + extras_bytes
-    append = Append(
-        queue=queue,
-        session=session,
-        seq=seq,
-        deadline_us=deadline_us,
-        messages=count,
-        dedup=bytes(raw[dedup_at : dedup_at + dedup_bytes]) if dedup_bytes else b"",
-        batch_at=batch_at,
-        batch_bytes=batch_bytes,
-    )
+    dedup = bytes(raw[dedup_at : dedup_at + dedup_bytes]) if dedup_bytes else b""
+    append = Append(queue, session, seq, deadline_us, count, dedup, batch_at, batch_bytes)
     if kind is CommandKind.APPEND:
         return append
     extras_at = dedup_at + dedup_bytes
     try:
         extras = _extras_decoder.decode(memoryview(raw)[extras_at:batch_at])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadCommand(str(error)) from error
     return Stage(append, extras)
 

@@ -77,7 +77,7 @@ def decode(raw: bytes | memoryview) -> list[Message]:
             raise BadBatch(f"zstd: {error}") from error
     try:
         messages = _decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadBatch(f"msgpack: {error}") from error
     if len(messages) != count:
         raise BadBatch(f"header says {count} messages, body has {len(messages)}")

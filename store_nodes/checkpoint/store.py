@@ -4,8 +4,8 @@ A checkpoint becomes *the* checkpoint in this order, each step durable before th
 
 1. its file is written under a new name and fsynced;
 2. the directory is fsynced, so the name is there;
-3. a manifest with the file's digest is written aside, fsynced, and renamed over the older of the two
-   manifests;
+3. a manifest with the file's digest is written aside, fsynced, and renamed over the older of the
+   two manifests;
 4. the directory is fsynced, so the rename is there;
 5. checkpoint files that neither manifest names are removed. They may come back after a power cut;
    nobody asks for them by then.
@@ -38,7 +38,7 @@ _PREFIX = "checkpoint-"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The checkpoint to start from; `skipped` says what newer was found damaged, in words."""
+    """The checkpoint to start from; `skipped` says in words what else was found damaged."""
 
     number: int
     checkpoint: Checkpoint
@@ -74,7 +74,7 @@ class CheckpointStore:
                 continue
             manifests.append(manifest)
         manifests.sort(key=lambda manifest: manifest.number, reverse=True)
-        found: Loaded | None = None
+        found: tuple[int, Checkpoint] | None = None
         for manifest in manifests:
             try:
                 checkpoint = self._read(manifest)
@@ -83,11 +83,11 @@ class CheckpointStore:
                 continue
             self._starts[manifest.number] = (checkpoint.wal_segment, checkpoint.wal_offset)
             if found is None:
-                found = Loaded(manifest.number, checkpoint, tuple(skipped))
+                found = (manifest.number, checkpoint)
         if found is None and skipped:
             raise CheckpointDamaged("; ".join(skipped))
         self._number = manifests[0].number if manifests else 0
-        return found
+        return Loaded(*found, tuple(skipped)) if found is not None else None
 
     def write(self, checkpoint: Checkpoint) -> int:
         """Make this the checkpoint; its number. Blocks; any OSError is fatal to the node."""
