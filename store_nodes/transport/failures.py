@@ -1,0 +1,83 @@
+"""Errors of errors.py as `Failed` frames, and back."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from store_nodes.errors import (
+    DeadlinePassed,
+    DedupKnown,
+    DiskFull,
+    NotDone,
+    NotLeader,
+    NotSupported,
+    OutcomeUnknown,
+    Overloaded,
+    QueueExists,
+    QueueNotFound,
+    QueueSealed,
+    QueueTruncated,
+    SequenceGap,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
+from store_nodes.wire import Failed
+
+_plain: dict[int, type[StoreError]] = {
+    cls.code: cls
+    for cls in (
+        NotDone,
+        Unavailable,
+        Overloaded,
+        DiskFull,
+        TooLarge,
+        DeadlinePassed,
+        QueueNotFound,
+        QueueExists,
+        NotSupported,
+        OutcomeUnknown,
+    )
+}
+
+Detail = tuple[int | bytes | tuple[int | bytes, ...] | None, ...]
+
+
+def encode(request_id: int, error: StoreError, *, decided: bool) -> Failed:
+    """The frame that says so."""
+    return Failed(request_id, error.code, str(error), decided, _detail(error))
+
+
+def _detail(error: StoreError) -> Detail:
+    match error:
+        case NotLeader():
+            return (error.hint,)
+        case SequenceGap():
+            return (error.expected,)
+        case QueueSealed():
+            return (error.offset, *error.successors)
+        case QueueTruncated():
+            return (error.first_offset,)
+        case DedupKnown():
+            return tuple(error.known.items())
+        case _:
+            return ()
+
+
+def decode(failed: Failed) -> StoreError:
+    """The error it says. A code of a later version is `OutcomeUnknown`: the safe reading."""
+    detail = failed.detail
+    match failed.code:
+        case NotLeader.code:
+            return NotLeader(cast("int | None", detail[0]))
+        case SequenceGap.code:
+            return SequenceGap(cast(int, detail[0]))
+        case QueueSealed.code:
+            successors = cast("tuple[tuple[int, bytes], ...]", detail[1:])
+            return QueueSealed(cast(int, detail[0]), successors)
+        case QueueTruncated.code:
+            return QueueTruncated(cast(int, detail[0]))
+        case DedupKnown.code:
+            return DedupKnown(dict(cast("tuple[tuple[int, int], ...]", detail)))
+        case code:
+            return _plain.get(code, OutcomeUnknown)(failed.text)

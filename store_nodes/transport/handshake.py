@@ -1,0 +1,275 @@
+"""Who may speak: both sides prove that they know the cluster's secret before anything else.
+
+    dialer                          listener
+    Hello(nonce a)          →
+                            ←       Challenge(nonce b, HMAC(secret, "listener" · transcript))
+    Proof(HMAC(secret, "dialer" · transcript)) →
+                            ←       Welcome
+
+The transcript is the Hello and the Challenge without its proof, so a proof fits one pair of
+nonces, one pair of identities and one direction: it can be neither replayed nor reflected. The
+secret authenticates; privacy and protection against a man in the middle come from TLS with client
+certificates, where contexts are given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from store_nodes.transport.connection import FrameConnection, FrameHandler
+from store_nodes.wire import (
+    NONCE_BYTES,
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+    Challenge,
+    Goodbye,
+    Head,
+    Hello,
+    Proof,
+    Role,
+    Welcome,
+)
+
+HANDSHAKE_TIMEOUT_S = 2.0
+Address = tuple[str, int]
+
+
+class HandshakeFailed(ConnectionError):
+    """The other side is not who we want to speak to, or does not want to speak to us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this side is. A client has node 0; it may leave `cluster_uid` empty to accept any
+    cluster that knows the secret."""
+
+    secret: bytes
+    cluster_uid: bytes = b""
+    node: int = 0
+    incarnation: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Who the other side proved to be."""
+
+    role: Role
+    cluster_uid: bytes
+    node: int
+    incarnation: bytes
+
+
+class DialedHandler(FrameHandler, Protocol):
+    """A handler that is told when its connection is ready for use."""
+
+    def opened(self, connection: FrameConnection, remote: Remote, welcome: Welcome) -> None:
+        """The handshake is over."""
+
+
+def _prove(secret: bytes, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+    bare = msgspec.structs.replace(challenge, proof=b"")
+    transcript = msgspec.msgpack.encode((hello, bare))
+    return hmac.digest(secret, b"packetboat " + side + b" " + transcript, "sha256")
+
+
+class Listening:
+    """The listener's half. `admit` decides who is let in: it returns a refusal, or None and then
+    `opened` is called, which must give the connection its handler."""
+
+    def __init__(
+        self,
+        connection: FrameConnection,
+        identity: Identity,
+        admit: Callable[[Remote], str | None],
+        opened: Callable[[FrameConnection, Remote], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._admit = admit
+        self._opened = opened
+        self._closed = closed
+        self._hello: Hello | None = None
+        self._challenge: Challenge | None = None
+        self._timer = asyncio.get_running_loop().call_later(
+            HANDSHAKE_TIMEOUT_S, connection.abort, "no handshake in time"
+        )
+
+    def frame(self, head: Head, body: bytes) -> None:
+        if isinstance(head, Hello) and self._hello is None:
+            self._on_hello(head)
+        elif isinstance(head, Proof) and self._hello is not None and self._challenge is not None:
+            self._on_proof(self._hello, self._challenge, head)
+        else:
+            self._connection.close("not a handshake")
+
+    def _on_hello(self, hello: Hello) -> None:
+        mine = self._identity
+        if hello.version < OLDEST_PROTOCOL_VERSION or hello.oldest > PROTOCOL_VERSION:
+            self._connection.close(
+                f"protocol {hello.oldest}…{hello.version} is not spoken here, only "
+                f"{OLDEST_PROTOCOL_VERSION}…{PROTOCOL_VERSION}"
+            )
+        elif hello.cluster_uid not in (b"", mine.cluster_uid):
+            self._connection.close("another cluster")
+        elif hello.role not in tuple(Role) or len(hello.nonce) != NONCE_BYTES:
+            self._connection.close("malformed hello")
+        else:
+            self._hello = hello
+            challenge = Challenge(
+                version=min(PROTOCOL_VERSION, hello.version),
+                cluster_uid=mine.cluster_uid,
+                node=mine.node,
+                incarnation=mine.incarnation,
+                nonce=os.urandom(NONCE_BYTES),
+                proof=b"",
+            )
+            challenge.proof = _prove(mine.secret, b"listener", hello, challenge)
+            self._challenge = challenge
+            self._connection.send(challenge)
+
+    def _on_proof(self, hello: Hello, challenge: Challenge, proof: Proof) -> None:
+        expected = _prove(self._identity.secret, b"dialer", hello, challenge)
+        if not hmac.compare_digest(expected, proof.proof):
+            self._connection.close("the secrets differ")
+            return
+        remote = Remote(Role(hello.role), hello.cluster_uid, hello.node, hello.incarnation)
+        refusal = self._admit(remote)
+        if refusal is not None:
+            self._connection.close(refusal)
+            return
+        self._timer.cancel()
+        self._connection.trust()
+        self._opened(self._connection, remote)
+
+    def closed(self, reason: str) -> None:
+        self._timer.cancel()
+        self._closed()
+
+    def writable(self) -> None:
+        pass
+
+
+class _Dialing:
+    """The dialer's half; hands the connection to `handler` the moment it is welcomed, so that no
+    frame is missed."""
+
+    def __init__(
+        self,
+        connection: FrameConnection,
+        identity: Identity,
+        role: Role,
+        expected_node: int,
+        handler: DialedHandler,
+    ) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._role = role
+        self._expected_node = expected_node
+        self._handler = handler
+        self._challenge: Challenge | None = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hello = Hello(
+            version=PROTOCOL_VERSION,
+            oldest=OLDEST_PROTOCOL_VERSION,
+            cluster_uid=identity.cluster_uid,
+            role=role,
+            node=identity.node,
+            incarnation=identity.incarnation,
+            nonce=os.urandom(NONCE_BYTES),
+        )
+        connection.send(self._hello)
+
+    def frame(self, head: Head, body: bytes) -> None:
+        if isinstance(head, Challenge) and self._challenge is None:
+            self._on_challenge(head)
+        elif isinstance(head, Welcome) and self._challenge is not None:
+            challenge = self._challenge
+            remote = Remote(Role.PEER, challenge.cluster_uid, challenge.node, challenge.incarnation)
+            self._connection.trust()
+            self._connection.handler = self._handler
+            if not self.done.done():
+                self.done.set_result(None)
+            self._handler.opened(self._connection, remote, head)
+        elif isinstance(head, Goodbye):
+            self._fail(f"refused: {head.text}")
+        else:
+            self._fail("not a handshake")
+
+    def _on_challenge(self, challenge: Challenge) -> None:
+        mine = self._identity
+        expected = _prove(mine.secret, b"listener", self._hello, challenge)
+        if not hmac.compare_digest(expected, challenge.proof):
+            self._fail("the secrets differ")
+        elif mine.cluster_uid and challenge.cluster_uid != mine.cluster_uid:
+            self._fail("another cluster")
+        elif challenge.node != self._expected_node:
+            self._fail(f"node {challenge.node} answers where {self._expected_node} should")
+        elif not OLDEST_PROTOCOL_VERSION <= challenge.version <= PROTOCOL_VERSION:
+            self._fail(f"protocol {challenge.version}")
+        else:
+            self._challenge = challenge
+            self._connection.send(Proof(_prove(mine.secret, b"dialer", self._hello, challenge)))
+
+    def _fail(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(HandshakeFailed(reason))
+        self._connection.abort(reason)
+
+    def closed(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(HandshakeFailed(reason))
+
+    def writable(self) -> None:
+        pass
+
+
+async def dial(
+    address: Address,
+    identity: Identity,
+    role: Role,
+    expected_node: int,
+    handler: DialedHandler,
+    *,
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = HANDSHAKE_TIMEOUT_S,
+) -> FrameConnection:
+    """A welcomed connection, `handler.opened` called; raises OSError (HandshakeFailed is one) or
+    TimeoutError."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(timeout_s):
+        _, connection = await loop.create_connection(FrameConnection, *address, ssl=tls)
+        try:
+            handshake = _Dialing(connection, identity, role, expected_node, handler)
+            connection.handler = handshake
+            await handshake.done
+        except BaseException:
+            connection.abort("gave up the handshake")
+            raise
+    return connection
+
+
+class Backoff:
+    """How long to wait before the next try: 20 ms doubling to 500 ms, each halved at random."""
+
+    def __init__(self, first_s: float = 0.02, most_s: float = 0.5) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._next_s = first_s
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+    def next_s(self) -> float:
+        """Grows with each call."""
+        wait_s = self._next_s
+        self._next_s = min(self._most_s, wait_s * 2)
+        return wait_s * (0.5 + os.urandom(1)[0] / 512)
