@@ -96,6 +96,9 @@ class CheckpointStore:
         manifest = Manifest.of(number, file)
         self._files.write_synced(file_name(number), file)
         self._files.sync_directory()
+        if _ASIDE in self._files.names():
+            # Left by a power cut, perhaps as a second name of a manifest that is in use.
+            self._files.remove(_ASIDE)
         self._files.write_synced(_ASIDE, encode_manifest(manifest))
         self._files.rename(_ASIDE, MANIFESTS[number % len(MANIFESTS)])
         self._files.sync_directory()

@@ -27,6 +27,7 @@ MAX_DEADLINE_AHEAD_US = 24 * 3600 * 1_000_000
 """A deadline further ahead of log time is refused: it would keep the session in memory for ever."""
 
 _FIELDS = 3
+RECEIPT_BYTES = 8 * _FIELDS
 _REFUSED = 2**64 - 1
 """In place of a base offset: the receipt is a refusal and its count is the error's code."""
 _REFUSALS: dict[int, type[StoreError]] = {cls.code: cls for cls in (DeadlinePassed, TooLarge)}

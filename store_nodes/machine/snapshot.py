@@ -18,7 +18,7 @@ import msgspec
 
 from store_nodes.machine.digest import DIGEST_BYTES
 from store_nodes.machine.queues import Queue
-from store_nodes.machine.sessions import Session
+from store_nodes.machine.sessions import RECEIPT_BYTES, RECEIPTS, Session
 
 SNAPSHOT_VERSION = 1
 
@@ -129,5 +129,7 @@ def _unpack_queue(raw: _Queue) -> Queue:
     queue.successors = raw.successors
     queue.kept = raw.kept
     for s in raw.sessions:
+        if s.last_seq < 0 or len(s.receipts) != RECEIPT_BYTES * min(s.last_seq, RECEIPTS):
+            raise BadSnapshot("receipts do not match the last sequence")
         queue.sessions[s.session] = Session(s.last_seq, s.deadline_us, s.used_us, s.receipts)
     return queue
