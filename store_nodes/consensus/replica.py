@@ -128,6 +128,7 @@ class Replica:
         self._now_us = now_us
         self._leader: int | None = None
         self._leader_heard_us = 0
+        self.leader_ballot: Ballot = ballots.NO_BALLOT
         self._round_seen = ballots.round_of(recovered.promised)
         self.leadership: Leadership | None = None
         self._candidacy: Candidacy | None = None
@@ -248,7 +249,7 @@ class Replica:
             for instance, entry in led.open.items():
                 if not entry.chosen and node not in entry.votes:
                     self._send_accept(led, node, instance, entry.value)
-            self._send_heartbeat(led, node)
+            self._outbox.send(node, self._heartbeat_message(led))
         elif self._leader is None and self._candidacy is None and self.preferred == self.me:
             self._election_us = min(self._election_us, now_us + self._backoff())
 
@@ -334,6 +335,7 @@ class Replica:
         if self.leadership is not None:
             self._step_down()
         self._candidacy = None
+        self.leader_ballot = ballot
         self._set_leader(source)
         self._leader_heard_us = self._now_us
         self._election_us = self._now_us + self._election_timeout()
@@ -524,6 +526,7 @@ class Replica:
             next_transfer_us=self._now_us + self.timing.settle_us,
         )
         self.leadership = led
+        self.leader_ballot = led.ballot
         self._set_leader(self.me)
         for instance in range(acceptor.chosen, upto):
             held = reported.get(instance)
@@ -537,10 +540,12 @@ class Replica:
         led.next_instance += 1
         led.open[instance] = OpenInstance(value, self._now_us, everywhere)
         led.open_bytes += len(value)
+        # One message object for all peers: a shell may encode it once.
+        message = Accept(led.ballot, instance, value, self.acceptor.chosen)
         self.acceptor.accept(instance, led.ballot, value, self.me)
         for peer in self.peers:
             if peer in self._connected:
-                self._send_accept(led, peer, instance, value)
+                self._outbox.send(peer, message)
         return instance
 
     def _send_accept(self, led: Leadership, to: int, instance: int, value: bytes) -> None:
@@ -586,12 +591,12 @@ class Replica:
 
     def _heartbeat(self, led: Leadership) -> None:
         led.next_heartbeat_us = self._now_us + self.timing.heartbeat_us
+        message = self._heartbeat_message(led)
         for peer in self.peers:
-            self._send_heartbeat(led, peer)
+            self._outbox.send(peer, message)
 
-    def _send_heartbeat(self, led: Leadership, to: int) -> None:
-        heartbeat = Heartbeat(led.ballot, self.acceptor.chosen, led.sequence, self._digests.known())
-        self._outbox.send(to, heartbeat)
+    def _heartbeat_message(self, led: Leadership) -> Heartbeat:
+        return Heartbeat(led.ballot, self.acceptor.chosen, led.sequence, self._digests.known())
 
     def _on_heartbeat_reply(self, source: int, message: HeartbeatReply) -> None:
         self._clock.report(source, message.wall_us, self._now_us)
@@ -695,6 +700,11 @@ class Replica:
         if leader != self._leader:
             self._leader = leader
             self._outbox.report(LeaderChanged(leader))
+
+    def log_time_us(self, now_us: int) -> int:
+        """What an entry proposed now would be stamped; a guess where this node does not lead."""
+        self._now_us = now_us
+        return self._stamp()
 
     def _stamp(self) -> int:
         """Log time of the next entry: after the last one, near the median of the clocks."""

@@ -1,0 +1,329 @@
+"""One Paxos group on one node: the pure replica and machine, wired to log, peers and clients.
+
+A group never writes, sends or sleeps by itself: it hands records to the node's group commit,
+messages to the node's peers, and answers to the replies it was given. All of it happens in
+`pump()`, which the node calls once per event-loop iteration for every group that was touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from store_nodes import commands
+from store_nodes.batch_index import BatchIndex
+from store_nodes.commands import IMPLEMENTED, BadCommand, CommandKind
+from store_nodes.consensus import messages
+from store_nodes.consensus.effects import (
+    AcceptRecord,
+    ChosenRecord,
+    Effects,
+    Halt,
+    LeaderChanged,
+    LearnRecord,
+    PromiseRecord,
+    ReadChosen,
+    ReadFailed,
+    ReadReady,
+    Replicated,
+    SteppedDown,
+)
+from store_nodes.consensus.effects import Record as CoreRecord
+from store_nodes.consensus.messages import Learned
+from store_nodes.consensus.replica import Replica
+from store_nodes.errors import (
+    DiskFull,
+    NotLeader,
+    NotSupported,
+    Overloaded,
+    TooLarge,
+)
+from store_nodes.instance_index import InstanceIndex
+from store_nodes.machine.machine import Machine
+from store_nodes.machine.outcomes import AppendDone, DeleteDone, Outcome, TruncateDone
+from store_nodes.requests import PendingCommand, RequestLine
+from store_nodes.transport.service import CommandReply
+from store_nodes.wal.frame import FrameKind, Position, Record
+from store_nodes.wire import Durability, LeaderView, QueueOffsets
+
+DIGEST_EVERY_INSTANCES = 64
+LEARN_FROM_DISK_BYTES = 1024 * 1024
+
+log = structlog.get_logger()
+
+
+class Shell(Protocol):
+    """What a group needs of its node."""
+
+    def now_us(self) -> int: ...
+
+    def touch(self, group: Group) -> None:
+        """Call `pump()` later in this loop iteration."""
+
+    def submit(
+        self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
+    ) -> None: ...
+
+    def send(self, node: int, group: int, payload: bytes) -> None: ...
+
+    def read(self, position: Position) -> bytes: ...
+
+    def note_batch(
+        self, queue: bytes, base_offset: int, count: int, log_time_us: int, position: Position
+    ) -> None: ...
+
+    def leader_changed(self, group: Group) -> None: ...
+
+    def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None: ...
+
+    def disk_is_full(self) -> bool: ...
+
+    def halt(self, reason: str) -> None: ...
+
+
+class Group:
+    """The shell of one replica."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        machine: Machine,
+        shell: Shell,
+        line: RequestLine,
+        batches: BatchIndex,
+        instances: InstanceIndex,
+        positions: dict[int, Position],
+    ) -> None:
+        self.id = replica.group
+        self.replica = replica
+        self.machine = machine
+        self.line = line
+        self.batches = batches
+        self.instances = instances
+        self.positions = positions
+        """Where the latest durable record of each instance not yet applied lies."""
+        self._shell = shell
+        self._reads: dict[int, asyncio.Future[int]] = {}
+        self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._next_token = 0
+
+    # -- clients -------------------------------------------------------------------------------
+
+    def command(
+        self, raw: bytes, durability: Durability, timeout_ms: int, reply: CommandReply
+    ) -> None:
+        """Admit a command or refuse it at once; see transport.service."""
+        if not self.replica.leading:
+            reply.failed(NotLeader(self.replica.leader), decided=False)
+            return
+        try:
+            kind = commands.check(raw)
+        except BadCommand as error:
+            reply.failed(TooLarge(str(error)), decided=False)
+            return
+        if kind not in IMPLEMENTED:
+            reply.failed(NotSupported(kind.name.lower()), decided=False)
+        elif kind is CommandKind.APPEND and self._shell.disk_is_full():
+            reply.failed(DiskFull("the disk is past its watermark"), decided=False)
+        elif not self.line.admits(raw):
+            reply.failed(Overloaded("too many commands are waiting"), decided=False)
+        else:
+            deadline_us = self._shell.now_us() + timeout_ms * 1000
+            self.line.add(PendingCommand(raw, durability, reply, deadline_us))
+            self._shell.touch(self)
+
+    async def read_index(self) -> None:
+        """Return once this node was the leader after the call and has applied all that was chosen
+        then; raises NotLeader or Unavailable."""
+        if not self.replica.leading:
+            raise NotLeader(self.replica.leader)
+        token = self._next_token
+        self._next_token += 1
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._reads[token] = future
+        self.replica.read_barrier(self._shell.now_us(), token)
+        self._shell.touch(self)
+        try:
+            upto = await future
+        finally:
+            self._reads.pop(token, None)
+        if self.machine.applied < upto:
+            applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._applied_waiters.append((upto, applied))
+            await applied
+
+    def view(self) -> LeaderView:
+        replica = self.replica
+        return LeaderView(
+            self.id,
+            replica.leader,
+            replica.leader_ballot,
+            replica.log_time_us(self._shell.now_us()),
+        )
+
+    def offsets(self, queue: bytes) -> QueueOffsets:
+        """What this replica has applied of a queue; raises QueueNotFound."""
+        found = self.machine.offsets(queue)
+        return QueueOffsets(queue, found.first, found.end, found.stage_end, found.sealed)
+
+    # -- the node's events ---------------------------------------------------------------------
+
+    def receive(self, source: int, payload: bytes) -> None:
+        self.replica.receive(self._shell.now_us(), source, messages.decode(payload))
+        self._shell.touch(self)
+
+    def tick(self, now_us: int, wall_us: int) -> None:
+        self.replica.tick(now_us, wall_us)
+        self.line.expire(now_us)
+        self._shell.touch(self)
+
+    def pump(self) -> None:
+        """Propose what waits and carry out what the replica asks, until it asks for no more."""
+        replica, line = self.replica, self.line
+        while True:
+            while line.waiting and replica.can_propose:
+                taken = line.next_value()
+                everywhere = any(pending.durability is Durability.ALL for pending in taken)
+                instance = replica.propose(
+                    self._shell.now_us(), [pending.raw for pending in taken], everywhere=everywhere
+                )
+                line.proposed(instance, taken)
+            effects = replica.take()
+            if not effects:
+                return
+            self._carry_out(effects)
+
+    def _carry_out(self, effects: Effects) -> None:
+        if effects.records:
+            self._write(effects)
+        encoded: tuple[messages.Message, bytes] | None = None
+        for to, message in effects.sends:
+            if encoded is None or encoded[0] is not message:
+                encoded = (message, messages.encode(message))
+            self._shell.send(to, self.id, encoded[1])
+        if effects.chosen:
+            self._apply(effects.chosen)
+        for event in effects.events:
+            self._on_event(event)
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def _write(self, effects: Effects) -> None:
+        records, upto = effects.records, effects.persist_upto
+
+        def done(positions: list[Position]) -> None:
+            self._on_persisted(records, positions, upto)
+
+        self._shell.submit([self._record(r) for r in records], effects.must_sync, done)
+
+    def _record(self, record: CoreRecord) -> Record:
+        match record:
+            case AcceptRecord(instance, ballot, value):
+                return Record(FrameKind.ACCEPT, self.id, instance, ballot, value)
+            case LearnRecord(instance, value):
+                return Record(FrameKind.LEARN, self.id, instance, 0, value)
+            case PromiseRecord(ballot):
+                return Record(FrameKind.PROMISE, self.id, 0, ballot, b"")
+            case ChosenRecord(upto):
+                return Record(FrameKind.CHOSEN, self.id, upto, 0, b"")
+
+    def _on_persisted(
+        self, records: Sequence[CoreRecord], positions: list[Position], upto: int
+    ) -> None:
+        synced: list[int] = []
+        for record, position in zip(records, positions, strict=True):
+            if isinstance(record, AcceptRecord | LearnRecord):
+                self.positions[record.instance] = position
+                synced.append(record.instance)
+        self.line.synced_here(synced)
+        self.replica.persisted(self._shell.now_us(), upto)
+        self._shell.touch(self)
+
+    # -- the state -----------------------------------------------------------------------------
+
+    def _apply(self, chosen: Sequence[tuple[int, bytes]]) -> None:
+        changed: dict[bytes, None] = {}
+        for instance, value in chosen:
+            outcomes = self.machine.apply(instance, value)
+            position = self.positions.pop(instance)
+            self.instances.put(instance, position)
+            for outcome in outcomes:
+                self._index(outcome, position)
+                changed[outcome.queue] = None
+            self.line.applied(instance, outcomes, self.machine.log_time_us)
+            if (instance + 1) % DIGEST_EVERY_INSTANCES == 0:
+                self.replica.note_digest(instance, self.machine.digest)
+        if changed:
+            self._shell.queues_changed(self, list(changed))
+        if self._applied_waiters:
+            self._wake_readers()
+
+    def _index(self, outcome: Outcome, position: Position) -> None:
+        match outcome:
+            case AppendDone(queue, base_offset, count, log_time_us, batch_at, batch_bytes):
+                if batch_bytes:
+                    at = Position(position.segment, position.offset + batch_at, batch_bytes)
+                    if self.batches.add(queue, base_offset, count, log_time_us, at):
+                        self._shell.note_batch(queue, base_offset, count, log_time_us, at)
+            case TruncateDone(queue, first_offset, kept):
+                self.batches.truncate(queue, first_offset, kept)
+            case DeleteDone(queue):
+                self.batches.drop(queue)
+
+    def _wake_readers(self) -> None:
+        waiting = []
+        for upto, future in self._applied_waiters:
+            if self.machine.applied < upto:
+                waiting.append((upto, future))
+            elif not future.done():
+                future.set_result(None)
+        self._applied_waiters = waiting
+
+    # -- news of the replica -------------------------------------------------------------------
+
+    def _on_event(self, event: object) -> None:
+        match event:
+            case LeaderChanged(leader):
+                log.info("leader", group=self.id, leader=leader)
+                self._shell.leader_changed(self)
+            case SteppedDown():
+                self.line.lose_leadership(NotLeader(self.replica.leader))
+                self._fail_readers()
+            case ReadReady(token, upto):
+                future = self._reads.get(token)
+                if future is not None and not future.done():
+                    future.set_result(upto)
+            case ReadFailed(token):
+                future = self._reads.get(token)
+                if future is not None and not future.done():
+                    future.set_exception(NotLeader(self.replica.leader))
+            case Replicated(instance):
+                self.line.replicated(instance, self.machine.log_time_us)
+            case ReadChosen(to, start, upto):
+                self._send_from_disk(to, start, upto)
+            case Halt(reason):
+                self._shell.halt(f"group {self.id}: {reason}")
+
+    def _fail_readers(self) -> None:
+        for _, future in self._applied_waiters:
+            if not future.done():
+                future.set_exception(NotLeader(self.replica.leader))
+        self._applied_waiters = []
+
+    def _send_from_disk(self, to: int, start: int, upto: int) -> None:
+        values: list[bytes] = []
+        total_bytes = 0
+        for instance in range(start, upto):
+            position = self.instances.get(instance)
+            if position is None or total_bytes > LEARN_FROM_DISK_BYTES:
+                break
+            values.append(self._shell.read(position))
+            total_bytes += len(values[-1])
+        if not values:
+            log.warning("a peer asks for instances this log does not hold", group=self.id, to=to)
+            return
+        learned = Learned(start, tuple(values), self.replica.acceptor.chosen)
+        self._shell.send(to, self.id, messages.encode(learned))

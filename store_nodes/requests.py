@@ -1,0 +1,150 @@
+"""Commands of clients on their way through a group: waiting, proposed, applied, answered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
+from store_nodes.machine.outcomes import (
+    AppendDone,
+    CreateDone,
+    DeleteDone,
+    Outcome,
+    Refused,
+    SealDone,
+    TruncateDone,
+)
+from store_nodes.transport.service import CommandReply
+from store_nodes.wire import Durability
+
+MAX_VALUE_BYTES = 4 * 1024 * 1024
+"""A value takes waiting commands up to this size (a larger single command goes alone)."""
+MAX_VALUE_COMMANDS = 1024
+
+
+class PendingCommand(NamedTuple):
+    """One command from one client."""
+
+    raw: bytes
+    durability: Durability
+    reply: CommandReply
+    deadline_us: int
+
+
+class Budget:
+    """Bytes of commands waiting at a node, over all its groups."""
+
+    __slots__ = ("held_bytes", "max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.held_bytes = 0
+
+
+class RequestLine:
+    """The commands of one group: a bounded line of waiting ones, and those in open instances."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._waiting: deque[PendingCommand] = deque()
+        self._proposed: dict[int, list[PendingCommand]] = {}
+        self._watched: dict[int, list[tuple[PendingCommand, Outcome]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def admits(self, raw: bytes) -> bool:
+        return self._budget.held_bytes + len(raw) <= self._budget.max_bytes
+
+    def add(self, pending: PendingCommand) -> None:
+        self._budget.held_bytes += len(pending.raw)
+        self._waiting.append(pending)
+
+    def next_value(self) -> list[PendingCommand]:
+        """The commands of the next value, taken off the line."""
+        taken: list[PendingCommand] = []
+        total_bytes = 0
+        while self._waiting and len(taken) < MAX_VALUE_COMMANDS:
+            total_bytes += len(self._waiting[0].raw)
+            if taken and total_bytes > MAX_VALUE_BYTES:
+                break
+            pending = self._waiting.popleft()
+            self._budget.held_bytes -= len(pending.raw)
+            taken.append(pending)
+        return taken
+
+    def proposed(self, instance: int, commands: list[PendingCommand]) -> None:
+        self._proposed[instance] = commands
+        for pending in commands:
+            if pending.durability is Durability.NONE:
+                pending.reply.accepted()
+
+    def synced_here(self, instances: Iterable[int]) -> None:
+        """The records of these instances are durable on this node."""
+        for instance in instances:
+            for pending in self._proposed.get(instance, ()):
+                if pending.durability is Durability.LEADER:
+                    pending.reply.accepted()
+
+    def applied(self, instance: int, outcomes: list[Outcome], log_time_us: int) -> None:
+        """Answer the commands that were proposed here in this instance."""
+        commands = self._proposed.pop(instance, None)
+        if commands is None:
+            return
+        assert len(commands) == len(outcomes)
+        for pending, outcome in zip(commands, outcomes, strict=True):
+            if pending.durability is Durability.ALL:
+                self._watched.setdefault(instance, []).append((pending, outcome))
+            else:
+                answer(pending.reply, outcome, log_time_us)
+
+    def replicated(self, instance: int, log_time_us: int) -> None:
+        """Every connected voter has the instance: answer those who waited for that."""
+        for pending, outcome in self._watched.pop(instance, ()):
+            answer(pending.reply, outcome, log_time_us)
+
+    def lose_leadership(self, error: StoreError) -> None:
+        """What is open is unknown, what waits was not done (`error`); both may be retried."""
+        proposed, self._proposed = self._proposed, {}
+        watched, self._watched = self._watched, {}
+        for commands in proposed.values():
+            for pending in commands:
+                pending.reply.failed(OutcomeUnknown("leadership was lost"), decided=False)
+        for entries in watched.values():
+            for pending, _ in entries:
+                pending.reply.failed(OutcomeUnknown("leadership was lost"), decided=False)
+        while self._waiting:
+            pending = self._waiting.popleft()
+            self._budget.held_bytes -= len(pending.raw)
+            pending.reply.failed(error, decided=False)
+
+    def expire(self, now_us: int) -> None:
+        """Refuse waiting commands whose client has stopped waiting."""
+        while self._waiting and self._waiting[0].deadline_us <= now_us:
+            pending = self._waiting.popleft()
+            self._budget.held_bytes -= len(pending.raw)
+            pending.reply.failed(Unavailable("no majority answered in time"), decided=False)
+
+
+def answer(reply: CommandReply, outcome: Outcome, log_time_us: int) -> None:
+    match outcome:
+        case AppendDone():
+            reply.appended(
+                outcome.base_offset,
+                outcome.count,
+                outcome.log_time_us,
+                duplicate=outcome.duplicate,
+            )
+        case Refused():
+            reply.failed(outcome.error, decided=True)
+        case SealDone():
+            reply.finished(outcome.offset, log_time_us)
+        case TruncateDone():
+            reply.finished(outcome.first_offset, log_time_us)
+        case CreateDone():
+            reply.finished(outcome.end, log_time_us)
+        case DeleteDone():
+            reply.finished(0, log_time_us)

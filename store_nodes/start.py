@@ -1,0 +1,228 @@
+"""What a node finds when it starts, and the checkpoint it leaves for the next start.
+
+    1. the newest whole checkpoint: machines, promises, and where in the log to go on from;
+    2. the footers of sealed segments: where batches and instances lie (no frame is read);
+    3. the frames from the checkpoint's place on: promises, accepts, what was marked chosen.
+
+What is chosen but not applied is applied by the replicas themselves, once they run. A node whose
+log or checkpoints are damaged gets no groups: it neither promises, votes nor leads.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import structlog
+
+from store_nodes.batch_index import BatchEntry, BatchIndex, pack_entries, unpack_entries
+from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint
+from store_nodes.checkpoint.store import CheckpointStore, Loaded
+from store_nodes.consensus.acceptor import Recovered
+from store_nodes.consensus.ballot import CHOSEN
+from store_nodes.consensus.replica import Replica
+from store_nodes.group import Group, Shell
+from store_nodes.instance_index import InstanceIndex
+from store_nodes.machine.machine import Machine
+from store_nodes.requests import Budget, RequestLine
+from store_nodes.settings import StoreNodeSettings
+from store_nodes.wal import footer
+from store_nodes.wal.errors import WalDamaged
+from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Position, Record
+from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.recovery import Recovery, RecoveryState
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class GroupStart:
+    """What was found of one group."""
+
+    machine: Machine
+    promised: int = 0
+    chosen: int = 0
+    accepted: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    positions: dict[int, Position] = field(default_factory=dict)
+    instances: InstanceIndex = field(default_factory=InstanceIndex)
+
+    def replay(self, record: Record, position: Position) -> None:
+        """A frame of the log, in the order written: a later record of an instance holds."""
+        match record.kind:
+            case FrameKind.PROMISE:
+                self.promised = max(self.promised, record.ballot)
+            case FrameKind.CHOSEN:
+                self.chosen = max(self.chosen, record.instance)
+            case FrameKind.ACCEPT | FrameKind.LEARN:
+                learned = record.kind is FrameKind.LEARN
+                if not learned:
+                    self.promised = max(self.promised, record.ballot)
+                self.instances.put(record.instance, position)
+                if record.instance >= self.machine.applied:
+                    ballot = CHOSEN if learned else record.ballot
+                    self.accepted[record.instance] = (ballot, record.payload)
+                    self.positions[record.instance] = position
+
+
+@dataclass(slots=True)
+class Started:
+    """A node's storage, open."""
+
+    settings: StoreNodeSettings
+    wal: WriteAheadLog
+    checkpoints: CheckpointStore
+    batches: BatchIndex
+    found: dict[int, GroupStart]
+    damage: str | None
+
+    def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
+        """The groups of a node that may take part; none of a damaged one."""
+        if self.damage:
+            return
+        voters = sorted(self.settings.peers)
+        for group, found in self.found.items():
+            recovered = Recovered(
+                found.promised, found.chosen, found.machine.applied, found.accepted
+            )
+            replica = Replica(
+                group,
+                self.settings.node_id,
+                voters,
+                recovered,
+                random.Random(),
+                now_us=now_us,
+                preferred=voters[group % len(voters)],
+            )
+            yield Group(
+                replica,
+                found.machine,
+                shell,
+                RequestLine(budget),
+                self.batches,
+                found.instances,
+                found.positions,
+            )
+
+
+def load(settings: StoreNodeSettings) -> Started:
+    """Open the data directory; raises DirectoryLocked, IdentityMismatch and OSError."""
+    checkpoint_dir = settings.data_dir / "checkpoints"
+    wal_dir = settings.data_dir / "wal"
+    for directory in (checkpoint_dir, wal_dir):
+        directory.mkdir(parents=True, exist_ok=True)
+    checkpoints = CheckpointStore(OsFiles(checkpoint_dir))
+    damage: list[str] = []
+    loaded = _load_checkpoint(checkpoints, damage)
+    start = Position(0, 0, 0)
+    if loaded is not None:
+        start = Position(loaded.checkpoint.wal_segment, loaded.checkpoint.wal_offset, 0)
+    wal, recovery = WriteAheadLog.open(
+        wal_dir,
+        cluster_uid=settings.cluster_uid,
+        node_id=settings.node_id,
+        segment_bytes=settings.segment_bytes,
+        start_at=start if loaded is not None else None,
+    )
+    started = Started(
+        settings, wal, checkpoints, BatchIndex(), _machines(settings, loaded), damage=None
+    )
+    if recovery.state is not RecoveryState.DAMAGED and not damage:
+        try:
+            _read_footers(started, recovery)
+        except WalDamaged as error:
+            damage.append(str(error))
+        _restore_tail(started, loaded)
+        _replay(started, recovery, start)
+    if recovery.state is RecoveryState.DAMAGED:
+        damage.extend(
+            f"segment {one.segment} at {one.offset}: {one.reason}" for one in wal.damages()
+        )
+    started.damage = "; ".join(damage) or None
+    log.info("log opened", state=recovery.state.value, damage=started.damage, start=tuple(start))
+    return started
+
+
+def checkpoint_of(
+    groups: Iterable[Group], wal: WriteAheadLog, last_position: Position | None
+) -> Checkpoint:
+    """The state now. The next start reads the log from the earliest record that is not applied
+    yet; from the last one whose durability the event loop has heard of, if all are applied (the
+    log itself may be ahead of that)."""
+    groups = list(groups)
+    needed = [position for group in groups for position in group.positions.values()]
+    if last_position is not None:
+        needed.append(last_position)
+    at = min(needed, default=Position(0, HEADER_BYTES, 0))
+    return Checkpoint(
+        groups=tuple(
+            GroupCheckpoint(
+                group.id,
+                group.replica.acceptor.promised,
+                group.replica.acceptor.delivered,
+                group.machine.state_snapshot(),
+            )
+            for group in groups
+        ),
+        wal_segment=at.segment,
+        wal_offset=at.offset - HEADER_BYTES,
+        tail=pack_entries(BatchEntry(*entry[:5]) for entry in wal.unfootered_batches()),
+    )
+
+
+def _load_checkpoint(checkpoints: CheckpointStore, damage: list[str]) -> Loaded | None:
+    try:
+        loaded = checkpoints.load()
+    except CheckpointDamaged as error:
+        damage.append(str(error))
+        return None
+    if loaded is not None:
+        for text in loaded.skipped:
+            log.warning("a checkpoint was skipped", reason=text)
+    return loaded
+
+
+def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, GroupStart]:
+    found = {group: GroupStart(Machine(group)) for group in range(settings.groups)}
+    for group in loaded.checkpoint.groups if loaded is not None else ():
+        found[group.group] = GroupStart(
+            Machine.restore(group.group, group.machine), group.promised, group.chosen_upto
+        )
+    return found
+
+
+def _read_footers(started: Started, recovery: Recovery) -> None:
+    """Index every sealed segment; raises WalDamaged."""
+    for segment in recovery.segments[:-1]:
+        index = started.wal.footer(segment)
+        started.batches.extend(BatchEntry(*entry[:5]) for entry in index.batches())
+        for entry in index.frames():
+            if entry.kind in (FrameKind.ACCEPT, FrameKind.LEARN):
+                started.found[entry.group].instances.put(entry.instance, entry.position)
+
+
+def _restore_tail(started: Started, loaded: Loaded | None) -> None:
+    """Batches that a checkpoint lists and no footer does: the next footer will."""
+    if loaded is None:
+        return
+    missing = [
+        entry for entry in unpack_entries(loaded.checkpoint.tail) if started.batches.add(*entry)
+    ]
+    started.wal.note_batches(footer.BatchEntry(*entry) for entry in missing)
+
+
+def _replay(started: Started, recovery: Recovery, start: Position) -> None:
+    """Frames of the last segment are read whole, for the instance index; what the checkpoint
+    covers is recognised by the machine's applied instance."""
+    first = min(start.segment, recovery.segments[-1])
+    for record, position in recovery.frames(first, 0):
+        found = started.found.get(record.group)
+        if found is not None:
+            found.replay(record, position)
+    for found in started.found.values():
+        for info in found.machine.queues():
+            started.batches.truncate(info.queue, info.offsets.first, found.machine.kept(info.queue))
+    for queue in started.batches.queues():
+        if any(found.machine.is_deleted(queue) for found in started.found.values()):
+            started.batches.drop(queue)

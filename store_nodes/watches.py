@@ -1,0 +1,81 @@
+"""Watches: a client's stream of queue changes in one group.
+
+What changes within one event-loop iteration is told once, with its latest state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from store_nodes.transport.service import WatchSink
+from store_nodes.wire import QueueOffsets
+
+OffsetsOf = Callable[[int, bytes], QueueOffsets | None]
+"""(group, queue) → its state, None where it does not exist (yet)."""
+
+
+class Watch:
+    """One open watch (a `WatchHandle`)."""
+
+    def __init__(self, watches: Watches, group: int, sink: WatchSink) -> None:
+        self._watches = watches
+        self.group = group
+        self.sink = sink
+        self.queues: dict[bytes, None] = {}
+
+    def add(self, queue: bytes) -> None:
+        self.queues[queue] = None
+        self._watches.subscribe(self, queue)
+
+    def remove(self, queue: bytes) -> None:
+        if self.queues.pop(queue, self) is not self:
+            self._watches.unsubscribe(self, queue)
+
+    def close(self) -> None:
+        for queue in list(self.queues):
+            self.remove(queue)
+
+
+class Watches:
+    """Every watch of a node, by queue."""
+
+    def __init__(self, offsets_of: OffsetsOf) -> None:
+        self._offsets_of = offsets_of
+        self._by_queue: dict[tuple[int, bytes], dict[Watch, None]] = {}
+        self._dirty: dict[Watch, dict[bytes, None]] = {}
+
+    def open(self, group: int, sink: WatchSink) -> Watch:
+        return Watch(self, group, sink)
+
+    def subscribe(self, watch: Watch, queue: bytes) -> None:
+        self._by_queue.setdefault((watch.group, queue), {})[watch] = None
+        self._mark(watch, queue)
+
+    def unsubscribe(self, watch: Watch, queue: bytes) -> None:
+        watching = self._by_queue.get((watch.group, queue), {})
+        watching.pop(watch, None)
+        if not watching:
+            self._by_queue.pop((watch.group, queue), None)
+
+    def changed(self, group: int, queues: Sequence[bytes]) -> None:
+        for queue in queues:
+            for watch in self._by_queue.get((group, queue), ()):
+                self._mark(watch, queue)
+
+    def _mark(self, watch: Watch, queue: bytes) -> None:
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._dirty.setdefault(watch, {})[queue] = None
+
+    def _tell(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        for watch, queues in dirty.items():
+            states = [
+                state
+                for queue in queues
+                if queue in watch.queues
+                and (state := self._offsets_of(watch.group, queue)) is not None
+            ]
+            if states:
+                watch.sink(states)
