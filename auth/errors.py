@@ -1,0 +1,20 @@
+"""Why a token does not act.
+
+AuthError
+├── TokenRefused        not a token of ours, expired or revoked; the text never says which
+└── VerifierUnavailable the token could not be checked now (503, never a guess)
+"""
+
+from __future__ import annotations
+
+
+class AuthError(Exception):
+    """Any failure to verify a token."""
+
+
+class TokenRefused(AuthError):
+    """The token is not valid; callers learn no more than that."""
+
+
+class VerifierUnavailable(AuthError):
+    """What decides about the token cannot be reached, and nothing valid is cached."""

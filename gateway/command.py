@@ -1,0 +1,110 @@
+"""The `packetboat` command of the server distribution. Heavy parts are imported when needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+S = TypeVar("S")
+
+app = typer.Typer(
+    name="packetboat",
+    help="Packetboat: a self-hosted HTTP pub/sub platform.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; `up` takes 0 for any free.")]
+
+
+@app.command()
+def up(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where everything is kept.  [default: .packetboat]")
+    ] = None,
+    host: Host = None,
+    port: Port = None,
+) -> None:
+    """Run everything on this machine: Postgres, three store nodes and a server."""
+    from gateway import supervisor
+    from gateway.settings import UpSettings
+
+    settings = _settings(UpSettings.from_environment, data_dir=data_dir, host=host, port=port)
+    raise typer.Exit(supervisor.run(settings))
+
+
+@app.command()
+def serve(
+    role: Annotated[
+        str | None, typer.Option(help="all, gateway, publish, subscribe or scheduler.")
+    ] = None,
+    host: Host = None,
+    port: Port = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes sharing the port (not with a subscribing role).")
+    ] = None,
+) -> None:
+    """Run a server process against a running Postgres and store (see docs/settings.md)."""
+    from gateway import workers as server_processes
+    from gateway.settings import Role, ServerSettings
+
+    try:
+        chosen = Role(role) if role is not None else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--role") from None
+    settings = _settings(
+        ServerSettings.from_environment, role=chosen, host=host, port=port, workers=workers
+    )
+    raise typer.Exit(server_processes.run(settings))
+
+
+@app.command("store-node")
+def store_node() -> None:
+    """Run one store node, configured by PACKETBOAT_STORE_* (see docs/settings.md)."""
+    from store_nodes import main as node
+    from store_nodes.settings import from_environment
+
+    try:
+        settings = from_environment()
+    except ValueError as error:
+        raise _refused(error) from None
+    raise typer.Exit(node.main(settings))
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
+    from metadata.migrate import upgrade
+
+    from metadata.settings import DatabaseSettings
+
+    try:
+        settings = DatabaseSettings.from_environment()
+    except (KeyError, ValueError) as error:
+        raise _refused(f"PACKETBOAT_DATABASE_URL is needed ({error})") from None
+    upgrade(settings.url)
+
+
+def _settings(read: Callable[..., S], **given: object) -> S:
+    try:
+        return read(**given)
+    except ValueError as error:
+        raise _refused(error) from None
+
+
+def _refused(reason: object) -> typer.Exit:
+    sys.stderr.write(f"packetboat: {reason}\n")
+    return typer.Exit(2)
+
+
+def main() -> None:
+    # The settings a process trusts are checked with assertions too; -O would drop them.
+    if not __debug__:
+        sys.stderr.write("packetboat: refusing to run under python -O\n")
+        sys.exit(2)
+    app()

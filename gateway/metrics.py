@@ -1,0 +1,71 @@
+"""Prometheus metrics of the edge, and the /metrics page of the whole process.
+
+Children are looked up once per (route, status) and kept: a request pays two `inc`-like calls and
+never formats a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from gateway.router import Endpoint
+from gateway.settings import metrics_are_shared
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+REQUESTS = Counter(
+    "packetboat_gateway_requests",
+    "Requests by method, route template and status.",
+    ["method", "route", "status"],
+)
+SECONDS = Histogram(
+    "packetboat_gateway_request_seconds",
+    "Time from the request's headers to its answer, long-polls included.",
+    ["method", "route"],
+    buckets=BUCKETS_S,
+)
+
+
+class RequestMetrics:
+    """The children of the two families above, resolved ahead."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._seconds = {
+            (endpoint.method, endpoint.template): SECONDS.labels(endpoint.method, endpoint.template)
+            for endpoint in endpoints
+        }
+        self._requests: dict[tuple[str, str, int], Counter] = {}
+
+    def observe(self, method: str, template: str, status: int, seconds: float) -> None:
+        """`template` is a route's, so labels stay bounded whatever paths are asked for."""
+        if method not in METHODS:
+            method = "other"
+        counter = self._requests.get((method, template, status))
+        if counter is None:
+            counter = REQUESTS.labels(method, template, str(status))
+            self._requests[method, template, status] = counter
+        counter.inc()
+        histogram = self._seconds.get((method, template))
+        if histogram is None:
+            histogram = self._seconds[method, template] = SECONDS.labels(method, template)
+        histogram.observe(seconds)
+
+
+def page() -> tuple[bytes, str]:
+    """The exposition text of this process, or of all workers when there are several."""
+    registry = REGISTRY
+    if metrics_are_shared():
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,101 @@
+"""Turning what was raised into the one error shape: application/problem+json."""
+
+from __future__ import annotations
+
+from auth.errors import TokenRefused, VerifierUnavailable
+from edge.problem import FieldError, Problem, invalid, not_found, unavailable
+from metadata import errors as metadata
+from store_nodes import errors as store
+
+UNKNOWN_TITLE = "Outcome unknown"
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The problem an expected error stands for; None for a defect, which is logged and a 500."""
+    if isinstance(error, ExceptionGroup):
+        # Work done for one request in parallel: the first expected failure speaks for all, a
+        # defect among them is a defect.
+        problems = [problem_of(inner) for inner in error.exceptions]
+        return None if None in problems else problems[0]
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, TokenRefused):
+        return unauthenticated()
+    if isinstance(error, VerifierUnavailable):
+        return unavailable("auth", "The token cannot be checked now; try again.")
+    if isinstance(error, store.StoreError):
+        return _store_problem(error)
+    if isinstance(error, metadata.MetadataError):
+        return _metadata_problem(error)
+    return None
+
+
+def unauthenticated() -> Problem:
+    return Problem(
+        401,
+        "unauthenticated",
+        "Authentication required",
+        "Send a valid token as `Authorization: Bearer <token>`.",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def forbidden(permission: str) -> Problem:
+    return Problem(
+        403, "forbidden", "Not allowed", f"This token lacks the permission {permission!r}."
+    )
+
+
+def internal() -> Problem:
+    return Problem(
+        500,
+        "internal-error",
+        "Internal error",
+        "The server failed in a way it did not expect; its log has the request id.",
+    )
+
+
+def body_timeout(seconds: float) -> Problem:
+    return Problem(
+        408,
+        "body-timeout",
+        "Request body timed out",
+        f"No further byte of the body arrived for {seconds:g} s.",
+        headers={"Connection": "close"},
+    )
+
+
+def outcome_unknown(detail: str) -> Problem:
+    return Problem(504, "outcome-unknown", UNKNOWN_TITLE, detail, retry_after_s=1.0)
+
+
+def _store_problem(error: store.StoreError) -> Problem:
+    if isinstance(error, store.OutcomeUnknown):
+        return outcome_unknown("The store did not answer in time; repeating the request is safe.")
+    if isinstance(error, store.DiskFull):
+        return Problem(507, "storage-full", "Storage is full", "The store takes no appends.")
+    if isinstance(error, store.Overloaded):
+        return Problem(
+            503, "store-overloaded", "Store overloaded", "The store is busy.", retry_after_s=1.0
+        )
+    return unavailable("store", f"The store cannot do this now: {error}.")
+
+
+def _metadata_problem(error: metadata.MetadataError) -> Problem | None:
+    if isinstance(error, metadata.NotFound):
+        return not_found(error.kind, error.name)
+    if isinstance(error, metadata.MetadataUnavailable):
+        return unavailable(
+            "metadata", "The metadata store cannot be reached now.", error.retry_after_s
+        )
+    if isinstance(error, metadata.OutcomeUnknown):
+        return outcome_unknown("The metadata store did not confirm the change; read it back.")
+    if isinstance(error, metadata.Conflict):
+        return Problem(409, "conflict", "Conflict", f"The {error.kind} {error.detail}.")
+    if isinstance(error, metadata.BadPageToken):
+        return invalid(
+            "The page token is not one this service made.",
+            [FieldError("page_token", "pass next_token of the page before, unchanged")],
+            status=400,
+        )
+    return None

@@ -1,0 +1,84 @@
+"""One request and its response, as seen from around the handler.
+
+The dispatcher passes `receive` and `send` of this object on; it learns by them whether the body
+was read to its end (an error answered earlier must drain it first), whether the response has begun,
+and its status. Handlers waiting for the body sit in `reading`, where the sweeper finds stalled
+ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+from edge.asgi import DRAIN_BYTES, Receive, Send
+from gateway.middleware.request_id import HEADER
+
+DRAIN_SECONDS = 10.0
+
+
+class Exchange:
+    """State of one request; made for each, so it holds only what must be known."""
+
+    __slots__ = (
+        "_receive",
+        "_send",
+        "body_complete",
+        "gone",
+        "reading",
+        "request_id",
+        "started_s",
+        "status",
+        "task",
+        "timed_out",
+        "waiting_since_s",
+    )
+
+    def __init__(
+        self, receive: Receive, send: Send, request_id: bytes, reading: set[Exchange]
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self.request_id = request_id
+        self.reading = reading
+        self.started_s = time.perf_counter()
+        self.status = 0
+        self.body_complete = False
+        self.gone = False
+        self.timed_out = False
+        self.task: asyncio.Task[Any] | None = None
+        self.waiting_since_s = 0.0
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self.body_complete:
+            return await self._receive()
+        self.waiting_since_s = time.perf_counter()
+        self.task = asyncio.current_task()
+        self.reading.add(self)
+        try:
+            message = await self._receive()
+        finally:
+            self.reading.discard(self)
+        if message["type"] == "http.disconnect":
+            self.gone = self.body_complete = True
+        elif not message.get("more_body", False):
+            self.body_complete = True
+        return message
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (HEADER, self.request_id)]
+        await self._send(message)
+
+    async def drain(self) -> None:
+        """Read and drop what is left of the body, within bounds of bytes and time."""
+        dropped = 0
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self.body_complete and dropped <= DRAIN_BYTES:
+                    dropped += len((await self.receive()).get("body", b""))
+        except TimeoutError:
+            return

@@ -1,0 +1,46 @@
+"""Whether this process should be sent requests, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Check = Callable[[], str | None]
+"""Answers None when all is well, else the reason, in a few words for people."""
+
+
+class Readiness:
+    """Named checks that read state kept by others; asking costs nothing and awaits nothing."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Check] = {}
+        self.draining = False
+
+    def add(self, name: str, check: Check) -> None:
+        self._checks[name] = check
+
+    def reasons(self) -> dict[str, str]:
+        """Empty when ready."""
+        if self.draining:
+            return {"server": "draining"}
+        found = ((name, check()) for name, check in self._checks.items())
+        return {name: reason for name, reason in found if reason is not None}
+
+
+class LeaderCheck:
+    """Not ready until every group has had a leader once; after that, only when none has one.
+
+    A group without a leader for half a second must not take a process out of the balancer: unkeyed
+    publishes are re-routed and the others wait.
+    """
+
+    def __init__(self, groups: range, has_leader: Callable[[int], bool]) -> None:
+        self._has_leader = has_leader
+        self._groups = groups
+        self._unseen = set(groups)
+
+    def __call__(self) -> str | None:
+        led = {group for group in self._groups if self._has_leader(group)}
+        self._unseen -= led
+        if self._unseen:
+            return f"no leader yet in {len(self._unseen)} of {len(self._groups)} groups"
+        return None if led else "no group has a leader"

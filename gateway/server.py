@@ -1,0 +1,121 @@
+"""A server process: the parts of its role, served by Hypercorn on uvloop until told to stop.
+
+Stopping, in this order: readiness off → long-polls answered with what they have → running requests
+finish → listening sockets close → leases are released → exit. `drain_s` bounds all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+
+import structlog
+import uvloop
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+
+from gateway import logs
+from gateway.app import create_app
+from gateway.dispatch import Dispatcher
+from gateway.settings import ServerSettings
+from gateway.wiring import Parts, open_parts
+
+MAX_HEADER_BYTES = 64 * 1024
+LISTEN_BACKLOG = 2048
+LAST_MARGIN_S = 2.0
+_log = structlog.get_logger("packetboat.server")
+
+
+def run(settings: ServerSettings, listener: socket.socket | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code."""
+    logs.configure(settings.log_level, role=settings.role.value)
+    listener = listener or listen(settings.host, settings.port)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, listener))
+    return 0
+
+
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A bound TCP socket; `shared` lets several processes bind the same port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind((host, port))
+    listener.setblocking(False)
+    return listener
+
+
+async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    watchdog = asyncio.ensure_future(_exit_at_deadline(stop, settings.drain_s + LAST_MARGIN_S))
+    try:
+        async with open_parts(settings) as parts:
+            app = create_app(
+                parts.routes,
+                parts.verifier,
+                parts.readiness,
+                access_log_every=settings.access_log_every,
+                body_timeout_s=settings.body_timeout_s,
+            )
+            sweeper = asyncio.ensure_future(app.sweep())
+            try:
+                drained = asyncio.Event()
+                drainer = asyncio.ensure_future(_drain(stop, drained, parts, app, settings.drain_s))
+                await serve(
+                    app,  # type: ignore[arg-type]
+                    hypercorn_config(listener),
+                    shutdown_trigger=drained.wait,
+                )
+                await drainer
+            finally:
+                sweeper.cancel()
+    finally:
+        watchdog.cancel()
+
+
+async def _drain(
+    stop: asyncio.Event, drained: asyncio.Event, parts: Parts, app: Dispatcher, drain_s: float
+) -> None:
+    """From the signal to the moment Hypercorn may close what is left."""
+    await stop.wait()
+    _log.info("stopping", in_flight=app.in_flight)
+    parts.readiness.draining = True
+    parts.drain()
+    try:
+        async with asyncio.timeout(drain_s):
+            await app.until_idle()
+    except TimeoutError:
+        _log.warning("drain deadline passed", in_flight=app.in_flight)
+    drained.set()
+
+
+async def _exit_at_deadline(stop: asyncio.Event, seconds: float) -> None:
+    """The last resort: a stop never hangs, whatever does not let go."""
+    await stop.wait()
+    await asyncio.sleep(seconds)
+    _log.error("forced exit: the stop did not end in time", seconds=seconds)
+    os._exit(1)
+
+
+def hypercorn_config(listener: socket.socket) -> Config:
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]
+    config.backlog = LISTEN_BACKLOG
+    config.keep_alive_max_requests = 2**62
+    config.keep_alive_timeout = 75.0
+    config.graceful_timeout = 1.0
+    config.h11_max_incomplete_size = MAX_HEADER_BYTES
+    config.h2_max_header_list_size = MAX_HEADER_BYTES
+    config.h2_max_concurrent_streams = 1000
+    config.include_server_header = False
+    config.accesslog = None
+    config.loglevel = "WARNING"
+    return config

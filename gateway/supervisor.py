@@ -1,0 +1,232 @@
+"""`packetboat up`: Postgres, three store nodes and a server on one machine, under one process.
+
+Order of start: data directory locked → Postgres and store nodes → migrations → server → banner.
+Order of stop: server (drains, releases its leases) → store nodes → Postgres. A child that dies is
+started again; when the supervisor itself dies, by whatever signal, the kernel ends its children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from typing import IO, Any
+
+from auth.development import dev_token, token_hash
+from gateway.banner import banner, client_env
+from gateway.child import Child
+from gateway.data_dir import DataDir, DataDirInUse, Ports, PortTaken, State, choose_ports
+from gateway.settings import UpSettings, format_addresses, inherited_environment
+from metadata.binaries import PostgresNotFound
+from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
+
+NODES = (1, 2, 3)
+GROUPS = 8
+START_TIMEOUT_S = 90.0
+MAX_EARLY_DEATHS = 5
+SERVER_STOP_S = 20.0
+NODE_STOP_S = 10.0
+
+
+class StartFailed(Exception):
+    """The installation did not come up; the text says which part and why."""
+
+
+def run(settings: UpSettings) -> int:
+    """Runs until SIGINT or SIGTERM; returns the exit code."""
+    return asyncio.run(Supervisor(settings).run())
+
+
+class Supervisor:
+    """One run of the installation in one data directory."""
+
+    def __init__(self, settings: UpSettings) -> None:
+        self._settings = settings
+        self._data_dir = DataDir(settings.data_dir)
+        self._stop = asyncio.Event()
+        self._children: list[Child] = []
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._postgres: EmbeddedPostgres | None = None
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop.set)
+        try:
+            state = self._data_dir.open()
+            await self._run(state)
+        except (
+            DataDirInUse,
+            PortTaken,
+            StartFailed,
+            EmbeddedPostgresFailed,
+            PostgresNotFound,
+            ValueError,
+        ) as error:
+            say(f"packetboat up failed: {error}", sys.stderr)
+            return 1
+        finally:
+            await self._shut_down()
+            self._data_dir.close()
+        say("Packetboat has stopped; its data is kept.")
+        return 0
+
+    async def _run(self, state: State) -> None:
+        settings = self._settings
+        state.ports = choose_ports(settings.host, settings.port, state.ports)
+        self._data_dir.save(state)
+        token = dev_token(self._data_dir.token_file)
+        say(f"Starting Packetboat in {self._data_dir.path} …")
+        for node in NODES:
+            self._keep(self._store_node(node, state, state.ports))
+        database_url = settings.database_url or await self._start_postgres(state.ports)
+        if self._stop.is_set():
+            return
+        environment = self._environment(state, state.ports) | {
+            "PACKETBOAT_DATABASE_URL": database_url
+        }
+        await self._migrate(environment)
+        server = self._server(environment | {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token)})
+        self._keep(server)
+        if not await self._until_ready(state.ports.http, server):
+            return
+        url = f"http://{_url_host(settings.host)}:{state.ports.http}"
+        self._data_dir.write_private("client.env", client_env(url, token).encode())
+        say(banner(url, token, settings.data_dir))
+        await self._stop.wait()
+        say("Stopping …")
+
+    async def _start_postgres(self, ports: Ports) -> str:
+        postgres = EmbeddedPostgres(self._data_dir.postgres, port=ports.postgres)
+        await asyncio.to_thread(postgres.prepare)
+        # On this thread, which lives as long as the process: see metadata/embedded.py.
+        postgres.spawn()
+        self._postgres = postgres
+        await asyncio.to_thread(postgres.wait_ready)
+        self._own(self._keep_postgres(postgres))
+        return postgres.url
+
+    async def _keep_postgres(self, postgres: EmbeddedPostgres) -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            if postgres.poll() is not None and not self._stop.is_set():
+                note(f"Postgres ended (exit code {postgres.poll()}); starting it again")
+                try:
+                    postgres.spawn()
+                    await asyncio.to_thread(postgres.wait_ready)
+                except EmbeddedPostgresFailed as error:
+                    note(str(error))
+                    await asyncio.sleep(5.0)
+
+    async def _migrate(self, environment: dict[str, str]) -> None:
+        migrate = self._child("migrate", ["migrate"], environment)
+        await migrate.start()
+        if await migrate.wait() != 0:
+            raise StartFailed(f"the migration of Postgres failed:\n{migrate.tail()}")
+
+    def _environment(self, state: State, ports: Ports) -> dict[str, str]:
+        nodes = {node: ("127.0.0.1", ports.store[node - 1]) for node in NODES}
+        return inherited_environment() | {
+            "PACKETBOAT_HOST": self._settings.host,
+            "PACKETBOAT_PORT": str(ports.http),
+            "PACKETBOAT_STORE_NODES": format_addresses(nodes),
+            "PACKETBOAT_STORE_GROUPS": str(GROUPS),
+            "PACKETBOAT_CLUSTER_UID": state.cluster_uid,
+            "PACKETBOAT_STORE_SECRET": state.store_secret,
+            "PACKETBOAT_ACK_SECRET": state.ack_secret,
+            "PACKETBOAT_LOG_LEVEL": self._settings.log_level,
+        }
+
+    def _store_node(self, node: int, state: State, ports: Ports) -> Child:
+        environment = self._environment(state, ports) | {
+            "PACKETBOAT_STORE_NODE_ID": str(node),
+            "PACKETBOAT_STORE_DIR": str(self._data_dir.node(node)),
+        }
+        return self._child(f"node-{node}", ["store-node"], environment, stop_s=NODE_STOP_S)
+
+    def _server(self, environment: dict[str, str]) -> Child:
+        return self._child("server", ["serve"], environment, stop_s=SERVER_STOP_S)
+
+    def _child(
+        self, name: str, arguments: list[str], environment: dict[str, str], *, stop_s: float = 10.0
+    ) -> Child:
+        command = [sys.executable, "-m", "gateway", *arguments]
+        return Child(name, command, environment, self._data_dir.log(name), stop_s=stop_s)
+
+    def _keep(self, child: Child) -> None:
+        self._children.append(child)
+        self._own(child.keep_running(note))
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._keepers.add(task)
+
+    async def _until_ready(self, port: int, server: Child) -> bool:
+        """False when told to stop meanwhile. Raises StartFailed."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        reason = "no answer"
+        while not self._stop.is_set():
+            status, reason = await _readiness(self._settings.host, port, reason)
+            if status == 200:
+                return True
+            for child in self._children:
+                if child.starts > MAX_EARLY_DEATHS:
+                    raise StartFailed(f"{child.name} dies at its start:\n{child.tail()}")
+            if time.monotonic() > deadline_s:
+                raise StartFailed(
+                    f"not ready after {START_TIMEOUT_S:.0f} s ({reason}):\n{server.tail()}"
+                )
+            await asyncio.sleep(0.05)
+        return False
+
+    async def _shut_down(self) -> None:
+        """In order; what a second Ctrl-C changes nothing about, each step being bounded."""
+        self._stop.set()
+        servers = [child for child in self._children if child.name == "server"]
+        for wave in (servers, [child for child in self._children if child not in servers]):
+            await asyncio.gather(*(child.stop() for child in wave))
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        if self._postgres is not None:
+            await asyncio.to_thread(self._postgres.stop)
+
+
+async def _readiness(host: str, port: int, reason: str) -> tuple[int, str]:
+    """The status of /readyz, and its reason when it is not ready."""
+    try:
+        async with asyncio.timeout(2.0):
+            reader, writer = await asyncio.open_connection(_local(host), port)
+            try:
+                writer.write(b"GET /readyz HTTP/1.1\r\nHost: local\r\nConnection: close\r\n\r\n")
+                answer = await reader.read()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return 0, reason
+    head, _, body = answer.partition(b"\r\n\r\n")
+    parts = head.split(b" ", 2)
+    status = int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0
+    return status, body.decode(errors="replace")
+
+
+def _local(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _url_host(host: str) -> str:
+    local = _local(host)
+    return f"[{local}]" if ":" in local else local
+
+
+def say(text: str, stream: IO[str] | None = None) -> None:
+    """To people, at once, also through a pipe."""
+    target = stream or sys.stdout
+    target.write(text + "\n")
+    target.flush()
+
+
+def note(text: str) -> None:
+    say(f"{time.strftime('%H:%M:%S')} {text}", sys.stderr)

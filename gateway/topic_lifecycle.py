@@ -1,0 +1,148 @@
+"""Making and removing a topic: an intent in Postgres, the queues in the store, the end in Postgres.
+
+Each step is idempotent and the intent is durable first, so whoever finds an unfinished topic can go
+on with it: the caller who repeats its request, or `repair`, which any gateway process runs.
+
+    create: row `creating` → every queue created → row `active` → 201
+    delete: row `deleting` (name free, subscriptions gone) → queues sealed, deleted → row gone
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from edge.problem import Problem
+from metadata.errors import Conflict, MetadataError, NotFound
+from metadata.topics import TopicRepository
+from metadata.types import Partition, Topic, TopicSpec, TopicState
+from store_nodes.errors import QueueNotFound, StoreError
+from store_nodes.queue_id import QueueId
+
+REPAIR_EVERY_S = 15.0
+REPAIR_AFTER_S = 60.0
+STORE_TIMEOUT_S = 5.0
+_log = structlog.get_logger("packetboat.topics")
+
+
+class QueueStore(Protocol):
+    """The part of `store_nodes.client.StoreClient` that a topic's life needs."""
+
+    def has_leader(self, group: int) -> bool: ...
+
+    async def create(
+        self, group: int, queue: QueueId, base: int = 0, meta: bytes = b"", timeout_s: float = 5
+    ) -> None: ...
+
+    async def seal(self, group: int, queue: QueueId, timeout_s: float = 5) -> int: ...
+
+    async def delete(self, group: int, queue: QueueId, timeout_s: float = 5) -> None: ...
+
+
+class TopicLifecycle:
+    """`groups` are the store's; partitions go to consecutive ones, whose leaders differ."""
+
+    def __init__(self, topics: TopicRepository, store: QueueStore, groups: Sequence[int]) -> None:
+        self._topics = topics
+        self._store = store
+        self._groups = tuple(groups)
+        self._next = itertools.count(secrets.randbelow(len(self._groups)))
+
+    async def create(self, tenant_id: bytes, spec: TopicSpec, partitions: int) -> Topic:
+        """The active topic; 409 when the name is taken; a repeat finishes what was left off."""
+        try:
+            topic = await self._topics.create(tenant_id, spec, self._placements(partitions))
+        except Conflict as error:
+            existing = error.existing
+            if not isinstance(existing, Topic) or not _resumable(existing, spec, partitions):
+                raise _taken(spec.name) from error
+            topic = existing
+        async with asyncio.TaskGroup() as tasks:
+            for partition in topic.partitions:
+                tasks.create_task(self._create_queue(topic, partition))
+        try:
+            return await self._topics.activate(tenant_id, topic.uid)
+        except NotFound as error:
+            raise _taken(spec.name) from error
+
+    async def delete(self, tenant_id: bytes, name: str, if_version: int | None) -> None:
+        """Once the intent is committed the name is free; `repair` finishes what fails after."""
+        topic = await self._topics.mark_deleting(tenant_id, name, if_version=if_version)
+        try:
+            await self._finish_delete(topic)
+        except* (StoreError, MetadataError) as errors:
+            _log.warning("topic delete left to repair", topic=name, errors=str(errors.exceptions))
+
+    async def repair(self) -> None:
+        """Runs for the life of the process; a topic whose creation was given up is removed."""
+        while True:
+            await asyncio.sleep(REPAIR_EVERY_S)
+            try:
+                await self._repair_once()
+            except* (StoreError, MetadataError) as errors:
+                _log.info("repair of topics put off", errors=str(errors.exceptions))
+
+    async def _repair_once(self) -> None:
+        for topic in await self._topics.unfinished(older_than_s=REPAIR_AFTER_S):
+            if topic.state is TopicState.CREATING:
+                topic = await self._topics.mark_deleting(
+                    topic.tenant_id, topic.name, if_version=topic.version
+                )
+            await self._finish_delete(topic)
+            _log.info("unfinished topic removed", topic=topic.name, uid=topic.uid.hex())
+
+    async def _finish_delete(self, topic: Topic) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for partition in topic.partitions:
+                tasks.create_task(self._delete_queue(topic, partition))
+        await self._topics.remove(topic.tenant_id, topic.uid)
+
+    async def _create_queue(self, topic: Topic, partition: Partition) -> None:
+        meta = msgspec.msgpack.encode((topic.tenant_id, topic.name))
+        await self._store.create(
+            partition.group,
+            queue_of(topic, partition),
+            partition.base,
+            meta,
+            timeout_s=STORE_TIMEOUT_S,
+        )
+
+    async def _delete_queue(self, topic: Topic, partition: Partition) -> None:
+        queue = queue_of(topic, partition)
+        # Not found: never created, or deleted by an earlier try.
+        with suppress(QueueNotFound):
+            await self._store.seal(partition.group, queue, timeout_s=STORE_TIMEOUT_S)
+        with suppress(QueueNotFound):
+            await self._store.delete(partition.group, queue, timeout_s=STORE_TIMEOUT_S)
+
+    def _placements(self, partitions: int) -> list[int]:
+        """Consecutive groups from a rotating start; those with a leader now come first."""
+        start = next(self._next) % len(self._groups)
+        ring = self._groups[start:] + self._groups[:start]
+        ring = tuple(sorted(ring, key=lambda group: not self._store.has_leader(group)))
+        return [ring[number % len(ring)] for number in range(partitions)]
+
+
+def queue_of(topic: Topic, partition: Partition) -> QueueId:
+    return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
+
+
+def _resumable(existing: Topic, spec: TopicSpec, partitions: int) -> bool:
+    return (
+        existing.state is TopicState.CREATING
+        and len(existing.partitions) == partitions
+        and existing.retention == spec.retention
+        and existing.dedup_window_s == spec.dedup_window_s
+        and dict(existing.labels) == dict(spec.labels)
+    )
+
+
+def _taken(name: str) -> Problem:
+    return Problem(409, "topic-exists", "Topic exists", f"There is a topic {name!r} already.")

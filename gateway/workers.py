@@ -1,0 +1,77 @@
+"""Several server processes on one port: each has its own socket, the kernel shares them out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gateway.settings import ServerSettings, set_metrics_directory
+
+
+def run(settings: ServerSettings) -> int:
+    """One process serves here; more are forked before anything heavy is imported."""
+    if settings.workers == 1:
+        from gateway import server
+
+        return server.run(settings)
+    with _metrics_directory():
+        return _run_workers(settings)
+
+
+def _run_workers(settings: ServerSettings) -> int:
+    parent = os.getpid()
+    children = {_fork(settings, parent) for _ in range(settings.workers)}
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+        for pid in children:
+            os.kill(pid, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    code = 0
+    while children:
+        pid, status = os.wait()
+        children.discard(pid)
+        ended = os.waitstatus_to_exitcode(status)
+        if not stopping:
+            # One worker short is half a server: all stop, and who started us starts us again.
+            sys.stderr.write(f"packetboat: worker {pid} ended ({ended}); stopping the others\n")
+            code = 1
+            stop()
+        code = code or abs(ended)
+    return code
+
+
+def _fork(settings: ServerSettings, parent: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        from gateway import server
+        from gateway.child import die_with
+
+        die_with(parent)()
+        listener = server.listen(settings.host, settings.port, shared=True)
+        code = server.run(settings, listener)
+    finally:
+        os._exit(code)
+
+
+@contextmanager
+def _metrics_directory() -> Iterator[None]:
+    """The workers' metrics meet in files; set before prometheus_client is imported anywhere."""
+    directory = tempfile.mkdtemp(prefix="packetboat-metrics-")
+    set_metrics_directory(directory)
+    try:
+        yield
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import hashlib
+import stat
+from pathlib import Path
+
+import pytest
+
+from auth import verifier as module
+from auth.development import DEV_TENANT_ID, DevTokenVerifier, dev_token, token_hash
+from auth.errors import TokenRefused, VerifierUnavailable
+from auth.permissions import GRANTABLE, Permission
+from auth.principal import Principal
+from auth.verifier import CACHE_SECONDS, REFUSAL_SECONDS, CachingVerifier
+
+PRINCIPAL = Principal(b"t" * 16, "someone", GRANTABLE)
+
+
+class CountingVerifier:
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self.answer: Principal | Exception = PRINCIPAL
+
+    async def verify(self, token: bytes) -> Principal:
+        self.asked.append(token)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_a_good_token_is_checked_once_until_the_cache_ends() -> None:
+    inner, clock = CountingVerifier(), Clock()
+    cache = CachingVerifier(inner, clock=clock)
+    assert cache.cached(b"a") is None
+    assert await cache.verify(b"a") is PRINCIPAL
+    assert cache.cached(b"a") is PRINCIPAL
+    assert await cache.verify(b"a") is PRINCIPAL
+    assert inner.asked == [b"a"]
+    clock.now_s = CACHE_SECONDS + 0.1
+    assert cache.cached(b"a") is None
+    await cache.verify(b"a")
+    assert len(inner.asked) == 2
+
+
+async def test_a_refusal_is_cached_for_a_short_time() -> None:
+    inner, clock = CountingVerifier(), Clock()
+    inner.answer = TokenRefused()
+    cache = CachingVerifier(inner, clock=clock)
+    for _ in range(3):
+        with pytest.raises(TokenRefused):
+            await cache.verify(b"bad")
+    assert len(inner.asked) == 1
+    assert cache.cached(b"bad") is None
+    clock.now_s = REFUSAL_SECONDS + 0.1
+    inner.answer = PRINCIPAL
+    assert await cache.verify(b"bad") is PRINCIPAL
+
+
+async def test_not_being_able_to_check_is_never_cached() -> None:
+    inner = CountingVerifier()
+    inner.answer = VerifierUnavailable()
+    cache = CachingVerifier(inner)
+    with pytest.raises(VerifierUnavailable):
+        await cache.verify(b"a")
+    inner.answer = PRINCIPAL
+    assert await cache.verify(b"a") is PRINCIPAL
+
+
+async def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CACHED_TOKENS", 3)
+    cache = CachingVerifier(CountingVerifier())
+    for number in range(5):
+        await cache.verify(b"%d" % number)
+    assert [cache.cached(b"%d" % number) is not None for number in range(5)] == [
+        *(False, False),
+        *(True, True, True),
+    ]
+
+
+@pytest.mark.parametrize("token", [b"", b"x" * (module.MAX_TOKEN_BYTES + 1)])
+async def test_absurd_tokens_are_refused_unread(token: bytes) -> None:
+    inner = CountingVerifier()
+    with pytest.raises(TokenRefused):
+        await CachingVerifier(inner).verify(token)
+    assert inner.asked == []
+
+
+async def test_the_development_token(tmp_path: Path) -> None:
+    path = tmp_path / "dev-token"
+    token = dev_token(path)
+    assert dev_token(path) == token
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    verifier = DevTokenVerifier(bytes.fromhex(token_hash(token)))
+    principal = await verifier.verify(token.encode())
+    assert principal.tenant_id == DEV_TENANT_ID
+    assert all(principal.may(permission) for permission in GRANTABLE)
+    assert not principal.may(Permission.PUBLIC)
+    for wrong in (b"", token.encode()[:-1], token_hash(token).encode(), b"\xff\x00"):
+        with pytest.raises(TokenRefused):
+            await verifier.verify(wrong)
+
+
+def test_the_server_holds_a_hash_of_the_right_size() -> None:
+    with pytest.raises(ValueError, match="32 bytes"):
+        DevTokenVerifier(hashlib.sha256(b"").digest()[:-1])

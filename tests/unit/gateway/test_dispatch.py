@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from auth.development import DEV_TENANT_ID, DevTokenVerifier
+from auth.permissions import GRANTABLE, Permission
+from auth.principal import Principal
+from edge.asgi import ClientGone, Handler, Receive, Route, Scope, Send, read_body, respond
+from edge.problem import Problem
+from gateway.app import create_app
+from gateway.dispatch import Dispatcher
+from gateway.readiness import Readiness
+from metadata import errors as metadata
+from store_nodes import errors as store
+
+TOKEN = "pbdev_test"
+AUTH = {"authorization": f"Bearer {TOKEN}"}
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await read_body(scope, receive, 100)
+    await respond(send, 201, scope["packetboat.tenant"].hex().encode() + b" " + body)
+
+
+def raising(error: Exception) -> Handler:
+    async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+        raise error
+
+    return handler
+
+
+def app_of(*routes: Route, **options: Any) -> Dispatcher:
+    verifier = DevTokenVerifier(hashlib.sha256(TOKEN.encode()).digest())
+    return create_app(routes, verifier, Readiness(), **options)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Callable[..., httpx2.AsyncClient]]:
+    opened: list[httpx2.AsyncClient] = []
+
+    def open_client(*routes: Route, **options: Any) -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(app=app_of(*routes, **options))
+        opened.append(httpx2.AsyncClient(transport=transport, base_url="http://test"))
+        return opened[-1]
+
+    yield open_client
+    for each in opened:
+        await each.aclose()
+
+
+async def test_the_tenant_comes_from_the_token_and_the_answer_has_a_request_id(client: Any) -> None:
+    http = client(Route("POST", "/echo", echo, "publish"))
+    answer = await http.post("/echo", content=b"hi", headers=AUTH)
+    assert (answer.status_code, answer.text) == (201, f"{DEV_TENANT_ID.hex()} hi")
+    assert answer.headers["x-request-id"]
+    other = await http.post("/echo", content=b"hi", headers=AUTH)
+    assert other.headers["x-request-id"] != answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("offered", "kept"), [("trace-1.a_B", True), ("a" * 65, False), ('x"y', False), ("", False)]
+)
+async def test_a_fit_request_id_is_kept(client: Any, offered: str, kept: bool) -> None:
+    http = client(Route("POST", "/echo", echo, "publish"))
+    answer = await http.post("/echo", headers=AUTH | {"x-request-id": offered})
+    assert (answer.headers["x-request-id"] == offered) is kept
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "", "Bearer", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN]
+)
+async def test_no_valid_token_is_401(client: Any, authorization: str | None) -> None:
+    http = client(Route("POST", "/echo", echo, "publish"))
+    headers = {} if authorization is None else {"authorization": authorization}
+    answer = await http.post("/echo", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["type"].endswith("/unauthenticated")
+
+
+async def test_a_missing_permission_is_403() -> None:
+    class Reader:
+        async def verify(self, token: bytes) -> Principal:
+            return Principal(b"t" * 16, "reader", frozenset({Permission.READ}))
+
+    app = create_app([Route("POST", "/echo", echo, "publish")], Reader(), Readiness())
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+        answer = await http.post("/echo", headers=AUTH)
+    assert answer.status_code == 403
+    assert "publish" in answer.json()["detail"]
+
+
+async def test_public_is_written_out_and_needs_no_token(client: Any) -> None:
+    async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, 200, b"{}")
+
+    assert Permission.PUBLIC not in GRANTABLE
+    answer = await client(Route("GET", "/hello", hello, "public")).get("/hello")
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "slug"),
+    [
+        (Problem(418, "teapot", "Teapot"), 418, "teapot"),
+        (metadata.NotFound("topic", "a"), 404, "topic-not-found"),
+        (metadata.MetadataUnavailable("down"), 503, "metadata-unavailable"),
+        (metadata.OutcomeUnknown("?"), 504, "outcome-unknown"),
+        (metadata.Conflict("topic", "a", "taken"), 409, "conflict"),
+        (metadata.BadPageToken("x"), 400, "invalid-request"),
+        (store.Unavailable("no leader"), 503, "store-unavailable"),
+        (store.NotLeader(2), 503, "store-unavailable"),
+        (store.Overloaded("full"), 503, "store-overloaded"),
+        (store.DiskFull("full"), 507, "storage-full"),
+        (store.OutcomeUnknown("?"), 504, "outcome-unknown"),
+        (ExceptionGroup("two", [store.Unavailable("a"), store.Unavailable("b")]), 503, None),
+        (ExceptionGroup("two", [store.Unavailable("a"), KeyError("b")]), 500, "internal-error"),
+        (RuntimeError("secret detail"), 500, "internal-error"),
+    ],
+)
+async def test_errors_are_problems(
+    client: Any, error: Exception, status: int, slug: str | None
+) -> None:
+    http = client(Route("GET", "/x", raising(error), "read"))
+    answer = await http.get("/x", headers=AUTH)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert answer.headers["x-request-id"] in problem["instance"]
+    if slug:
+        assert problem["type"].endswith("/" + slug)
+    assert "secret" not in answer.text
+    assert ("retry-after" in answer.headers) is (status in (503, 504))
+
+
+async def test_unknown_path_and_wrong_method_are_problems(client: Any) -> None:
+    http = client(Route("GET", "/x", echo, "read"))
+    for method, path, status in (("GET", "/nothing", 404), ("PUT", "/x", 405), ("POST", "/", 405)):
+        answer = await http.request(method, path)
+        assert answer.status_code == status, path
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert ("allow" in answer.headers) is (status == 405)
+
+
+def http_scope(method: str = "POST", path: str = "/echo") -> Scope:
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"authorization", AUTH["authorization"].encode())],
+    }
+
+
+class Wire:
+    """A scripted client: what it sends, and what it was sent."""
+
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.messages = list(messages)
+        self.sent: list[dict[str, Any]] = []
+
+    async def receive(self) -> dict[str, Any]:
+        if not self.messages:
+            await asyncio.Event().wait()
+        return self.messages.pop(0)
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+def part(body: bytes, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+async def test_the_body_is_drained_before_an_error_is_answered() -> None:
+    app = app_of(Route("POST", "/echo", raising(Problem(400, "x", "X")), "publish"))
+    wire = Wire(part(b"a"), part(b"b"), part(b"", more=False))
+    await app(http_scope(), wire.receive, wire.send)
+    assert wire.messages == []
+    assert wire.sent[0]["status"] == 400
+
+
+async def test_a_client_that_left_is_answered_nothing() -> None:
+    for handler in (echo, raising(ClientGone()), raising(Problem(400, "x", "X"))):
+        app = app_of(Route("POST", "/echo", handler, "publish"))
+        wire = Wire(part(b"a"), {"type": "http.disconnect"})
+        await app(http_scope(), wire.receive, wire.send)
+        assert wire.sent == []
+        assert app.in_flight == 0
+
+
+async def test_a_stalled_body_is_408() -> None:
+    app = app_of(Route("POST", "/echo", echo, "publish"), body_timeout_s=0.05)
+    wire = Wire(part(b"a"))
+    sweeper = asyncio.ensure_future(app.sweep())
+    await asyncio.wait_for(app(http_scope(), wire.receive, wire.send), 5)
+    sweeper.cancel()
+    assert wire.sent[0]["status"] == 408
+
+
+async def test_cancellation_is_not_swallowed() -> None:
+    app = app_of(Route("POST", "/echo", echo, "publish"))
+    task = asyncio.ensure_future(app(http_scope(), Wire().receive, Wire().send))
+    await asyncio.sleep(0)
+    assert app.in_flight == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(app.until_idle(), 1)
+
+
+async def test_an_error_after_the_answer_began_breaks_the_connection() -> None:
+    async def half(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("midway")
+
+    app = app_of(Route("POST", "/echo", half, "publish"))
+    with pytest.raises(RuntimeError, match="midway"):
+        await app(http_scope(), Wire(part(b"", more=False)).receive, Wire().send)
+
+
+async def test_readiness_and_pages() -> None:
+    readiness = Readiness()
+    reason: list[str | None] = ["no leader yet"]
+    readiness.add("store", lambda: reason[0])
+    verifier = DevTokenVerifier(bytes(32))
+    app = create_app([], verifier, readiness)
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+        assert (await http.get("/healthz")).json() == {"status": "ok"}
+        unready = await http.get("/readyz")
+        assert (unready.status_code, unready.json()["reasons"]) == (503, {"store": "no leader yet"})
+        reason[0] = None
+        assert (await http.get("/readyz")).status_code == 200
+        readiness.draining = True
+        assert (await http.get("/readyz")).json()["reasons"] == {"server": "draining"}
+        assert "packetboat_gateway_requests_total" in (await http.get("/metrics")).text
+        assert (await http.get("/docs")).headers["content-type"].startswith("text/html")
+        assert (await http.get("/openapi.json")).json()["openapi"] == "3.1.0"
+        assert (await http.get("/")).status_code == 302

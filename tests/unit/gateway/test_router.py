@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from edge.asgi import Receive, Route, Scope, Send
+from edge.problem import Problem
+from gateway.router import Router
+
+
+async def handler(scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+def router(*routes: tuple[str, str]) -> Router:
+    made = Router()
+    for method, path in routes:
+        made.add(Route(method, path, handler, "read"))
+    return made
+
+
+@pytest.fixture
+def api() -> Router:
+    return router(
+        ("GET", "/topics"),
+        ("POST", "/topics"),
+        ("GET", "/topics/{topic}"),
+        ("POST", "/topics/{topic}/messages"),
+        ("POST", "/topics/{topic}/messages:batch"),
+        ("GET", "/topics/{topic}/messages/{id}"),
+        ("GET", "/topics/{topic}/messages/{id}/ack"),
+        ("GET", "/subscriptions/{name}"),
+        ("POST", "/subscriptions/{name}:pull"),
+        ("GET", "/subscriptions/{name}/messages"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "template", "params"),
+    [
+        ("GET", "/topics", "/topics", {}),
+        ("GET", "/topics/a", "/topics/{topic}", {"topic": "a"}),
+        ("POST", "/topics/a/messages", "/topics/{topic}/messages", {"topic": "a"}),
+        ("POST", "/topics/a/messages:batch", "/topics/{topic}/messages:batch", {"topic": "a"}),
+        ("GET", "/topics/a/messages/m", "/topics/{topic}/messages/{id}", {"topic": "a", "id": "m"}),
+        ("POST", "/subscriptions/s:pull", "/subscriptions/{name}:pull", {"name": "s"}),
+        ("GET", "/subscriptions/a%2Fb", "/subscriptions/{name}", {"name": "a/b"}),
+        ("GET", "/topics/%C3%A9", "/topics/{topic}", {"topic": "é"}),
+    ],
+)
+def test_match(api: Router, method: str, path: str, template: str, params: dict[str, str]) -> None:
+    found = api.match(method, path)
+    assert found is not None
+    assert (found[0].template, found[1]) == (template, params)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "",
+        "/topic",
+        "/topics/",
+        "/topics//messages",
+        "/topics/a/messages/",
+        "/topics/a/message",
+        "/subscriptions/s:push",
+        "/subscriptions/:pull",
+        "/subscriptions/a%00b",
+        "/subscriptions/a%0Ab",
+        "/subscriptions/a%FFb",
+    ],
+)
+def test_unknown_path(api: Router, path: str) -> None:
+    assert api.match("GET", path) is None
+
+
+def test_method_not_allowed_names_the_others(api: Router) -> None:
+    with pytest.raises(Problem) as caught:
+        api.match("PATCH", "/topics")
+    assert caught.value.status == 405
+    assert caught.value.headers == {"Allow": "GET, POST"}
+
+
+def test_a_route_without_a_permission_cannot_be_registered() -> None:
+    for name in ("", "all", "publik"):
+        with pytest.raises(ValueError, match="Permission"):
+            Router().add(Route("GET", "/x", handler, name))
+
+
+def test_a_second_route_of_one_shape_is_refused(api: Router) -> None:
+    with pytest.raises(ValueError, match="twice"):
+        api.add(Route("GET", "/topics/{name}", handler, "read"))
