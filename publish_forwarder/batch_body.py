@@ -1,0 +1,398 @@
+"""The body of `…/messages:batch` → messages, with an error per item that is wrong.
+
+JSON `{"messages": [item, …]}`, msgpack of the same, or NDJSON with an item per line. The whole body
+is decoded in one typed call; only when that fails is it decoded item by item, to say which is wrong
+while the others go through. `data` keeps its bytes: JSON is stored as it was written.
+
+What an item's `data` becomes:
+
+    content_type absent   a string → text/plain, anything else → application/json
+    a JSON type           any value, as JSON
+    any other type        must be a string, stored as UTF-8
+
+In msgpack `data` may also be bytes, which are stored as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from edge.problem import FieldError, Problem, invalid
+from publish_forwarder.headers import (
+    MAX_ID_BYTES,
+    MAX_KEY_BYTES,
+    MAX_PRIORITY,
+    Metadata,
+    check_attributes,
+    longer_than,
+    not_yet,
+    refuse,
+)
+from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message
+
+MAX_MESSAGE_BYTES = 10 * 1024 * 1024
+MAX_BATCH_DATA_BYTES = 10 * 1024 * 1024
+MAX_BODY_BYTES = 14 * 1024 * 1024
+"""10 MiB in base64, and room for the rest."""
+MAX_JSON_OBJECTS = 1_000_000
+"""Bounds what decoding a body of nothing but `{}` may cost, before the items are counted."""
+
+JSON_TYPES = frozenset({"application/json"})
+NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
+
+Entry = Message | Problem
+
+
+class Item(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
+    """What items of all encodings share; `data` is added by each."""
+
+    data_base64: bytes | None = None
+    content_type: str | None = None
+    key: str | None = None
+    attributes: dict[str, str] | None = None
+    delay_seconds: float | None = None
+    deliver_at: str | None = None
+    ttl_seconds: float | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=MAX_PRIORITY)] = 0
+    idempotency_key: str | None = None
+
+
+class JsonItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
+    data: msgspec.Raw = msgspec.Raw()
+
+
+class MsgpackItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
+    data: Any = msgspec.UNSET
+
+
+class _JsonBody(msgspec.Struct, forbid_unknown_fields=True):
+    messages: list[JsonItem]
+
+
+class _MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
+    messages: list[MsgpackItem]
+
+
+class _RawBody(msgspec.Struct, forbid_unknown_fields=True):
+    messages: list[msgspec.Raw]
+
+
+class _KeyOnly(msgspec.Struct):
+    key: str | None = None
+
+
+class _Failed(NamedTuple):
+    """An item that is wrong, and its key as far as that can be read."""
+
+    problem: Problem
+    key: str | None
+
+
+_Decoder = msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any]
+_Items = Sequence[Any]
+"""Of JsonItem or MsgpackItem, and _Failed."""
+_json_body = msgspec.json.Decoder(_JsonBody)
+_json_raw_body = msgspec.json.Decoder(_RawBody)
+_json_item = msgspec.json.Decoder(JsonItem)
+_json_key = msgspec.json.Decoder(_KeyOnly)
+_json_text = msgspec.json.Decoder(str)
+_json_encoder = msgspec.json.Encoder()
+_msgpack_body = msgspec.msgpack.Decoder(_MsgpackBody)
+_msgpack_raw_body = msgspec.msgpack.Decoder(_RawBody)
+_msgpack_item = msgspec.msgpack.Decoder(MsgpackItem)
+_msgpack_key = msgspec.msgpack.Decoder(_KeyOnly)
+_MSGPACK_START = b"\x81\xa8messages"
+
+
+def decode(body: bytes, metadata: Metadata) -> list[Entry]:
+    """One entry per item, in order; raises a Problem when the body as a whole is wrong."""
+    content_type = metadata.message.content_type or "application/json"
+    kind = content_type.partition(";")[0].strip().lower()
+    to_message: Callable[[Any], Message]
+    items: _Items
+    if kind in JSON_TYPES:
+        items, to_message = _from_json(body), _json_message
+    elif kind in NDJSON_TYPES:
+        items, to_message = _from_lines(body), _json_message
+    elif kind in MSGPACK_TYPES:
+        items, to_message = _from_msgpack(body), _msgpack_message
+    else:
+        raise _unsupported(kind)
+    _check_count(len(items))
+    publisher_id, traceparent = metadata.message.publisher_id, metadata.message.traceparent
+    entries: list[Message | _Failed] = []
+    total_bytes = 0
+    for item in items:
+        if isinstance(item, _Failed):
+            entries.append(item)
+            continue
+        try:
+            message = to_message(item)
+        except Problem as problem:
+            entries.append(_Failed(problem, item.key))
+            continue
+        message.publisher_id, message.traceparent = publisher_id, traceparent
+        total_bytes += len(message.data)
+        entries.append(message)
+    if total_bytes > MAX_BATCH_DATA_BYTES:
+        raise _too_large(f"a batch has at most {MAX_BATCH_DATA_BYTES} bytes of data.")
+    return _fail_followers(entries)
+
+
+def _from_json(body: bytes) -> _Items:
+    if body.count(b"{") > MAX_JSON_OBJECTS:
+        raise _too_large(f"a JSON batch has at most {MAX_JSON_OBJECTS} objects.")
+    try:
+        if not body.isascii():
+            body.decode("utf-8")
+        items: _Items = _json_body.decode(body).messages
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _one_by_one(body, _json_raw_body, _json_item, _json_key)
+    return items
+
+
+def _from_msgpack(body: bytes) -> _Items:
+    _check_count(_msgpack_count(body))
+    try:
+        items: _Items = _msgpack_body.decode(body).messages
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _one_by_one(body, _msgpack_raw_body, _msgpack_item, _msgpack_key)
+    return items
+
+
+def _one_by_one(body: bytes, whole: _Decoder, item: _Decoder, key: _Decoder) -> _Items:
+    """Some item is wrong, or all of the body is, which is a Problem."""
+    try:
+        raws: list[msgspec.Raw] = whole.decode(body).messages
+        if isinstance(whole, msgspec.json.Decoder):
+            body.decode("utf-8")
+    except msgspec.ValidationError as error:
+        raise invalid("The body is not a batch.", [field_error(error)]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _malformed(str(error)) from error
+    _check_count(len(raws))
+    return [_decode_item(bytes(raw), item, key) for raw in raws]
+
+
+def _from_lines(body: bytes) -> _Items:
+    if body.count(b"\n") <= MAX_BATCH_MESSAGES:
+        try:
+            if not body.isascii():
+                body.decode("utf-8")
+            return _json_item.decode_lines(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+    items: list[JsonItem | _Failed] = []
+    for line in _lines(body):
+        _check_count(len(items) + 1)
+        items.append(_decode_item(line, _json_item, _json_key))
+    return items
+
+
+def _lines(body: bytes) -> Iterator[bytes]:
+    """The lines that are not blank, without splitting all of the body at once."""
+    at = 0
+    while at < len(body):
+        end = body.find(b"\n", at)
+        end = len(body) if end < 0 else end
+        line = body[at:end].strip()
+        if line:
+            yield line
+        at = end + 1
+
+
+def _decode_item(raw: bytes, decoder: _Decoder, key: _Decoder) -> Any:
+    try:
+        if isinstance(decoder, msgspec.json.Decoder) and not raw.isascii():
+            raw.decode("utf-8")
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        problem = invalid("The item is not a message.", [field_error(error)])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = _malformed(str(error))
+    try:
+        return _Failed(problem, key.decode(raw).key)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Failed(problem, None)
+
+
+def _fail_followers(entries: list[Message | _Failed]) -> list[Entry]:
+    """After an item of a key fails, later items of that key fail: going on would break order."""
+    broken: set[str] = set()
+    result: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry, _Failed):
+            if entry.key is not None:
+                broken.add(entry.key)
+            result.append(entry.problem)
+        elif broken and entry.key in broken:
+            result.append(_preceding_item_failed())
+        else:
+            result.append(entry)
+    return result
+
+
+def _json_message(item: JsonItem) -> Message:
+    content_type = item.content_type
+    raw = item.data
+    if not raw:
+        data = _base64_only(item)
+    elif item.data_base64 is not None:
+        refuse("data_base64", "give either data or data_base64.")
+    elif content_type is None:
+        data = bytes(raw)
+        if data[0] == 34:
+            data, content_type = _json_text_bytes(data), "text/plain"
+        else:
+            content_type = "application/json"
+    elif is_json(content_type):
+        data = bytes(raw)
+    else:
+        data = bytes(raw)
+        if data[0] != 34:
+            refuse("data", f"must be a string where content_type is {content_type[:64]!r}.")
+        data = _json_text_bytes(data)
+    return _message(item, data, content_type)
+
+
+def _msgpack_message(item: MsgpackItem) -> Message:
+    content_type = item.content_type
+    value = item.data
+    if value is msgspec.UNSET:
+        data = _base64_only(item)
+    elif item.data_base64 is not None:
+        refuse("data_base64", "give either data or data_base64.")
+    elif isinstance(value, bytes):
+        data = value
+    elif content_type is not None and is_json(content_type):
+        data = _as_json(value)
+    elif isinstance(value, str):
+        data = value.encode("utf-8")
+        content_type = content_type or "text/plain"
+    elif content_type is None:
+        data, content_type = _as_json(value), "application/json"
+    else:
+        refuse("data", f"must be a string or bytes where content_type is {content_type[:64]!r}.")
+    return _message(item, data, content_type)
+
+
+def _message(item: Item, data: bytes, content_type: str | None) -> Message:
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
+    if item.delay_seconds is not None:
+        raise not_yet("delay_seconds", "Delayed delivery")
+    if item.deliver_at is not None:
+        raise not_yet("deliver_at", "Delayed delivery")
+    if item.ttl_seconds is not None:
+        raise not_yet("ttl_seconds", "A time to live")
+    if item.key is not None:
+        _check_text("key", item.key, MAX_KEY_BYTES)
+    if item.idempotency_key is not None:
+        _check_text("idempotency_key", item.idempotency_key, MAX_ID_BYTES)
+    if item.content_type is not None:
+        _check_text("content_type", item.content_type, MAX_ID_BYTES)
+        if not item.content_type.isprintable() or not item.content_type.isascii():
+            refuse("content_type", "must be printable ASCII.")
+    if item.attributes is not None:
+        check_attributes(item.attributes, "attributes")
+    return Message(
+        data,
+        content_type,
+        item.key,
+        item.attributes,
+        priority=item.priority,
+        idempotency_key=item.idempotency_key,
+    )
+
+
+def is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def field_error(error: msgspec.ValidationError) -> FieldError:
+    """msgspec says ``Expected `int`, got `str` - at `$.key` ``: the path becomes the field."""
+    detail, _, path = str(error).partition(" - at `")
+    return FieldError(path.rstrip("`").removeprefix("$").lstrip(".") or "(item)", detail)
+
+
+def _base64_only(item: Item) -> bytes:
+    if item.data_base64 is None:
+        refuse("data", "is required (or data_base64).")
+    return item.data_base64
+
+
+def _json_text_bytes(data: bytes) -> bytes:
+    if b"\\" not in data:
+        return data[1:-1]
+    try:
+        return _json_text.decode(data).encode("utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        refuse("data", f"is not a string of Unicode text ({error}).")
+
+
+def _as_json(value: object) -> bytes:
+    try:
+        return _json_encoder.encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        refuse("data", f"cannot be JSON ({error}).")
+
+
+def _check_text(field: str, text: str, limit_bytes: int) -> None:
+    if not text:
+        refuse(field, "must not be empty.")
+    if longer_than(text, limit_bytes):
+        refuse(field, f"at most {limit_bytes} bytes of UTF-8.")
+
+
+def _msgpack_count(body: bytes) -> int:
+    """How many items the array claims to have: known before anything is decoded."""
+    at = len(_MSGPACK_START)
+    if body.startswith(_MSGPACK_START) and len(body) > at:
+        first = body[at]
+        if first & 0xF0 == 0x90:
+            return first & 0x0F
+        if first == 0xDC:
+            return int.from_bytes(body[at + 1 : at + 3], "big")
+        if first == 0xDD:
+            return int.from_bytes(body[at + 1 : at + 5], "big")
+    detail = 'must be a map with the one key "messages" and an array.'
+    raise invalid("The body is not a batch.", [FieldError("messages", detail)])
+
+
+def _check_count(count: int) -> None:
+    if count == 0:
+        raise invalid("The batch is empty.", [FieldError("messages", "at least one message.")])
+    if count > MAX_BATCH_MESSAGES:
+        raise _too_large(f"a batch has at most {MAX_BATCH_MESSAGES} messages.")
+
+
+def _too_large(detail: str) -> Problem:
+    return Problem(413, "batch-too-large", "Batch too large", detail.capitalize())
+
+
+def _malformed(detail: str) -> Problem:
+    return Problem(400, "malformed-body", "Malformed body", detail)
+
+
+def _preceding_item_failed() -> Problem:
+    return Problem(
+        424,
+        "preceding-item-failed",
+        "A preceding item failed",
+        "An earlier item of this key was not accepted; this one is not stored, to keep order.",
+    )
+
+
+def _unsupported(kind: str) -> Problem:
+    supported = ", ".join(sorted(JSON_TYPES | NDJSON_TYPES | MSGPACK_TYPES))
+    return Problem(
+        415,
+        "content-type-unsupported",
+        "Unsupported content type",
+        f"A batch is one of {supported}; not {kind[:64]!r}.",
+    )

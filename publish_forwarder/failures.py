@@ -1,0 +1,88 @@
+"""What a failed append or lookup means to the publisher: not done, or unknown, and what to do."""
+
+from __future__ import annotations
+
+from edge.problem import Problem, not_found, unavailable
+from metadata.errors import MetadataError, MetadataUnavailable, NotFound
+from store_nodes.errors import (
+    DiskFull,
+    NotDone,
+    NotSupported,
+    Overloaded,
+    QueueNotFound,
+    QueueSealed,
+    StoreError,
+    TooLarge,
+)
+
+_LASTING = (QueueNotFound, QueueSealed, TooLarge, NotSupported)
+
+
+def is_lasting(error: StoreError) -> bool:
+    """Not done, and no later try of the same append will fare better."""
+    return isinstance(error, _LASTING)
+
+
+def is_of_node(error: StoreError) -> bool:
+    """Another partition's leader may have room; waiting for this one is no use."""
+    return isinstance(error, DiskFull)
+
+
+def is_of_topic(error: StoreError) -> bool:
+    """The queue is gone or closed: what is cached of the topic is out of date."""
+    return isinstance(error, QueueNotFound | QueueSealed)
+
+
+def problem_of(error: StoreError) -> Problem:
+    """The problem a publisher is answered; `outcome` says whether the message may be stored."""
+    if not isinstance(error, NotDone):
+        return Problem(
+            504,
+            "outcome-unknown",
+            "Outcome unknown",
+            "The message may or may not be stored: the log did not answer in time. Publishing it "
+            "again may store it twice.",
+            extra={"outcome": "unknown"},
+        )
+    if isinstance(error, DiskFull):
+        return _not_done(507, "storage-full", "Storage is full", "The store takes no appends.", 30)
+    if isinstance(error, Overloaded):
+        return _not_done(503, "store-overloaded", "Store overloaded", "The store is busy.", 1)
+    if isinstance(error, TooLarge):
+        return _not_done(413, "message-too-large", "Message too large", str(error))
+    if isinstance(error, QueueNotFound | QueueSealed):
+        detail = "The topic was deleted or moved while this was published."
+        return _not_done(503, "topic-changed", "Topic changed", detail, 1)
+    if isinstance(error, NotSupported):
+        return _not_done(501, "not-supported", "Not supported by the store", str(error))
+    detail = f"The partition had no leader in time ({error})."
+    return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
+
+
+def waited_too_long(partition: int) -> Problem:
+    detail = f"Partition {partition} could not take the message in time."
+    return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
+
+
+def stopping() -> Problem:
+    return _not_done(503, "stopping", "Stopping", "This forwarder is shutting down.", 1)
+
+
+def problem_of_lookup(error: MetadataError, topic: str) -> Problem:
+    """Of a topic that could not be found in the catalog."""
+    if isinstance(error, NotFound):
+        return not_found("topic", topic)
+    retry_after_s = error.retry_after_s if isinstance(error, MetadataUnavailable) else 1.0
+    return unavailable(
+        "metadata",
+        f"The topic {topic!r} is not known here and the metadata store cannot be asked now.",
+        retry_after_s,
+    )
+
+
+def _not_done(
+    status: int, slug: str, title: str, detail: str, retry_after_s: float | None = None
+) -> Problem:
+    text = f"{detail} The message is not stored."
+    extra = {"outcome": "not_done"}
+    return Problem(status, slug, title, text, retry_after_s=retry_after_s, extra=extra)

@@ -1,0 +1,268 @@
+"""Request headers → the metadata of a message (DESIGN §10, limits of §11).
+
+Header values are ASCII; `Packetboat-Key`, `-Publisher-Id` and `-Attributes` are percent-encoded
+UTF-8. A `Packetboat-` header that is not known is refused rather than dropped: a misspelt
+`Packetboat-Kye` would lose the order the publisher asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+from urllib.parse import unquote
+
+import msgspec
+
+from edge.problem import FieldError, Problem, invalid
+from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
+
+MAX_HEADER_BYTES = 48 * 1024
+MAX_ATTRIBUTES = 100
+MAX_ATTRIBUTE_NAME_BYTES = 256
+MAX_ATTRIBUTE_VALUE_BYTES = 1024
+MAX_KEY_BYTES = 1024
+MAX_ID_BYTES = 256
+"""Of a publisher id, an idempotency key, a content type, a traceparent."""
+MAX_PRIORITY = 9
+
+DURABILITIES = {
+    b"quorum": Durability.QUORUM,
+    b"all": Durability.ALL,
+    b"leader": Durability.LEADER,
+    b"none": Durability.NONE,
+}
+
+_OURS = b"packetboat-"
+_ATTRIBUTE = b"packetboat-attr-"
+_CLOUD_EVENT = b"ce-"
+_attributes_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+class Metadata:
+    """What the headers of one request say, before its body is read."""
+
+    __slots__ = ("content_length", "durability", "message")
+
+    def __init__(self) -> None:
+        self.message = Message(b"")
+        self.durability = Durability.QUORUM
+        self.content_length: int | None = None
+
+
+def refuse(name: str, detail: str) -> NoReturn:
+    raise invalid(f"{name}: {detail}", [FieldError(name, detail)])
+
+
+def not_yet(field: str, what: str) -> Problem:
+    """For what the API has a name for and this version would otherwise have to ignore."""
+    detail = f"{what} is not available in this version; the message was not accepted."
+    return Problem(
+        422,
+        "not-yet-supported",
+        "Not yet supported",
+        f"{field}: {detail}",
+        errors=[FieldError(field, detail)],
+    )
+
+
+def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
+    """The metadata of a single message; raises a 422 or 431 Problem."""
+    metadata = Metadata()
+    total = 0
+    for name, value in headers:
+        total += len(name) + len(value)
+        reader = _READERS.get(name)
+        if reader is not None:
+            reader(metadata, value)
+        elif name.startswith(_OURS):
+            _read_ours(metadata.message, name, value)
+        elif name.startswith(_CLOUD_EVENT):
+            _set_attribute(metadata.message, name.decode("latin-1"), value, name)
+    if total > MAX_HEADER_BYTES:
+        raise Problem(
+            431,
+            "headers-too-large",
+            "Headers too large",
+            f"The headers are over the limit of {MAX_HEADER_BYTES} bytes; publish with "
+            "POST /topics/{topic}/messages:batch, where attributes are in the body.",
+            extra={"limit_bytes": MAX_HEADER_BYTES},
+        )
+    if metadata.message.attributes is not None:
+        check_attributes(metadata.message.attributes, "Packetboat-Attributes")
+    return metadata
+
+
+def parse_batch(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
+    """The metadata of a batch: what holds for all its messages."""
+    metadata = Metadata()
+    for name, value in headers:
+        if name in _BATCH_NAMES:
+            _READERS[name](metadata, value)
+        elif name.startswith((_OURS, b"idempotency-key", _CLOUD_EVENT)):
+            refuse(name.decode("latin-1"), "belongs to one message: put it in the item.")
+    return metadata
+
+
+def check_attributes(attributes: dict[str, str], field: str) -> None:
+    """Raises a 422 Problem naming the limit."""
+    if len(attributes) > MAX_ATTRIBUTES:
+        refuse(field, f"at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}.")
+    for name, value in attributes.items():
+        if not name or longer_than(name, MAX_ATTRIBUTE_NAME_BYTES):
+            refuse(field, f"a name has 1 to {MAX_ATTRIBUTE_NAME_BYTES} bytes of UTF-8.")
+        if longer_than(value, MAX_ATTRIBUTE_VALUE_BYTES):
+            detail = f"at most {MAX_ATTRIBUTE_VALUE_BYTES} bytes of UTF-8."
+            refuse(f"{field}.{name[:64]}", detail)
+
+
+def longer_than(text: str, limit_bytes: int) -> bool:
+    """Whether the UTF-8 of `text` is; nearly always known without encoding it."""
+    length = len(text)
+    if length * 4 <= limit_bytes:
+        return False
+    return length > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes
+
+
+def _text(name: str, value: bytes, limit_bytes: int) -> str:
+    if not value:
+        refuse(name, "must not be empty.")
+    if len(value) > limit_bytes:
+        refuse(name, f"at most {limit_bytes} bytes.")
+    try:
+        return value.decode("ascii")
+    except UnicodeDecodeError:
+        refuse(name, "must be ASCII.")
+
+
+def _percent_text(name: str, value: bytes, limit_bytes: int) -> str:
+    """Percent-encoded UTF-8; a `%` that starts no escape stands for itself."""
+    text = _text(name, value, 3 * limit_bytes)
+    if "%" in text:
+        try:
+            text = unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            refuse(name, "must be percent-encoded UTF-8.")
+    if longer_than(text, limit_bytes):
+        refuse(name, f"at most {limit_bytes} bytes of UTF-8.")
+    return text
+
+
+def _read_content_type(metadata: Metadata, value: bytes) -> None:
+    if value:
+        metadata.message.content_type = _text("Content-Type", value, MAX_ID_BYTES)
+
+
+def _read_content_length(metadata: Metadata, value: bytes) -> None:
+    if value.isdigit():
+        metadata.content_length = int(value)
+
+
+def _read_content_encoding(metadata: Metadata, value: bytes) -> None:
+    if value.lower() != b"identity":
+        detail = "bodies are stored as they come: send it without an encoding."
+        raise Problem(
+            415,
+            "content-encoding-unsupported",
+            "Unsupported content encoding",
+            f"Content-Encoding: {detail}",
+            errors=[FieldError("Content-Encoding", detail)],
+        )
+
+
+def _read_key(metadata: Metadata, value: bytes) -> None:
+    metadata.message.key = _percent_text("Packetboat-Key", value, MAX_KEY_BYTES)
+
+
+def _read_publisher_id(metadata: Metadata, value: bytes) -> None:
+    metadata.message.publisher_id = _percent_text("Packetboat-Publisher-Id", value, MAX_ID_BYTES)
+
+
+def _read_idempotency_key(metadata: Metadata, value: bytes) -> None:
+    metadata.message.idempotency_key = _text("Idempotency-Key", value, MAX_ID_BYTES)
+
+
+def _read_traceparent(metadata: Metadata, value: bytes) -> None:
+    if len(value) <= MAX_ID_BYTES and value.isascii():
+        metadata.message.traceparent = value.decode("ascii")
+
+
+def _read_priority(metadata: Metadata, value: bytes) -> None:
+    if len(value) != 1 or not value.isdigit():
+        refuse("Packetboat-Priority", f"must be a whole number from 0 to {MAX_PRIORITY}.")
+    metadata.message.priority = int(value)
+
+
+def _read_durability(metadata: Metadata, value: bytes) -> None:
+    durability = DURABILITIES.get(value)
+    if durability is None:
+        refuse("Packetboat-Durability", "must be one of quorum, all, leader, none.")
+    metadata.durability = durability
+
+
+def _read_attributes(metadata: Metadata, value: bytes) -> None:
+    name = "Packetboat-Attributes"
+    text = _percent_text(name, value, MAX_HEADER_BYTES)
+    try:
+        attributes = _attributes_decoder.decode(text)
+    except msgspec.DecodeError as error:
+        refuse(name, f"must be a JSON object of strings, percent-encoded ({error}).")
+    for attribute, attribute_value in attributes.items():
+        _add_attribute(metadata.message, attribute, attribute_value, name)
+
+
+def _read_ours(message: Message, name: bytes, value: bytes) -> None:
+    if name.startswith(_ATTRIBUTE) and len(name) > len(_ATTRIBUTE):
+        _set_attribute(message, name[len(_ATTRIBUTE) :].decode("latin-1"), value, name)
+        return
+    shown = name.decode("latin-1")
+    what = _LATER.get(name)
+    if what is not None:
+        raise not_yet(shown, what)
+    refuse(shown, "is not a header of this API.")
+
+
+def _set_attribute(message: Message, attribute: str, value: bytes, header: bytes) -> None:
+    shown = header.decode("latin-1")
+    try:
+        text = value.decode("ascii")
+    except UnicodeDecodeError:
+        refuse(shown, "must be ASCII; Packetboat-Attributes takes any text.")
+    _add_attribute(message, attribute, text, shown)
+
+
+def _add_attribute(message: Message, attribute: str, value: str, shown: str) -> None:
+    if message.attributes is None:
+        message.attributes = {}
+    if attribute in message.attributes:
+        refuse(shown, f"the attribute {attribute[:64]!r} is given twice.")
+    message.attributes[attribute] = value
+
+
+_READERS: dict[bytes, Callable[[Metadata, bytes], None]] = {
+    b"content-type": _read_content_type,
+    b"content-length": _read_content_length,
+    b"content-encoding": _read_content_encoding,
+    b"packetboat-key": _read_key,
+    b"packetboat-publisher-id": _read_publisher_id,
+    b"packetboat-priority": _read_priority,
+    b"packetboat-durability": _read_durability,
+    b"packetboat-attributes": _read_attributes,
+    b"idempotency-key": _read_idempotency_key,
+    b"traceparent": _read_traceparent,
+}
+_BATCH_NAMES = frozenset(
+    {
+        b"content-type",
+        b"content-length",
+        b"content-encoding",
+        b"packetboat-publisher-id",
+        b"packetboat-durability",
+        b"traceparent",
+    }
+)
+_LATER = {
+    b"packetboat-delay": "Delayed delivery",
+    b"packetboat-deliver-at": "Delayed delivery",
+    b"packetboat-ttl": "A time to live",
+}

@@ -1,0 +1,100 @@
+"""The two publish operations as plain ASGI handlers.
+
+The single publish is the hottest path of the product: one future, no task, nothing awaited but the
+body and the log. Problems are raised; the dispatcher around it answers them.
+"""
+
+from __future__ import annotations
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.problem import Problem
+from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, decode
+from publish_forwarder.body import read_body
+from publish_forwarder.budget import Share
+from publish_forwarder.forwarder import EARLY, PublishForwarder
+from publish_forwarder.headers import parse, parse_batch
+from publish_forwarder.router import TopicRoutes
+from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
+
+
+def routes(forwarder: PublishForwarder) -> list[Route]:
+    """What the gateway mounts."""
+    handlers = _Handlers(forwarder)
+    return [
+        Route("POST", "/topics/{topic}/messages", handlers.publish, "publish"),
+        Route("POST", "/topics/{topic}/messages:batch", handlers.publish_batch, "publish"),
+    ]
+
+
+class _Handlers:
+    def __init__(self, forwarder: PublishForwarder) -> None:
+        self._forwarder = forwarder
+
+    async def publish(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """201 with the receipt, or 202 with a publish id."""
+        forwarder = self._forwarder
+        tenant_id = tenant_of(scope)
+        share = forwarder.budget.share(tenant_id)
+        metadata = parse(scope["headers"])
+        message = metadata.message
+        message.data = await read_body(receive, share, MAX_MESSAGE_BYTES, metadata.content_length)
+        routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
+        parcel = forwarder.publish_nowait(routes, share, message, metadata.durability)
+        outcome = await parcel.future if parcel.future is not None else None
+        if isinstance(outcome, Problem):
+            raise outcome
+        if outcome is None or parcel.publish_id:
+            await respond(send, 202, publish_id_json(parcel.publish_id).encode("ascii"))
+        else:
+            await respond(send, 201, outcome.receipts_json(1)[0].encode("utf-8"))
+
+    async def publish_batch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 (202 for leader and none) with one result per item, in order."""
+        forwarder = self._forwarder
+        tenant_id = tenant_of(scope)
+        share = forwarder.budget.share(tenant_id)
+        metadata = parse_batch(scope["headers"])
+        body = await read_body(receive, share, MAX_BODY_BYTES, metadata.content_length)
+        routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
+        entries = decode(body, metadata)
+        messages = [entry for entry in entries if isinstance(entry, Message)]
+        if len(messages) == len(entries):
+            results = await self._results(routes, share, messages, metadata.durability)
+        else:
+            stored = await self._results(routes, share, messages, metadata.durability)
+            rest = iter(stored)
+            results = [
+                next(rest) if isinstance(entry, Message) else entry.to_json().decode("utf-8")
+                for entry in entries
+            ]
+        text = '{"results":[' + ",".join(results) + "]}"
+        status = 202 if metadata.durability in EARLY else 200
+        await respond(send, status, text.encode("utf-8"))
+
+    async def _results(
+        self, routes: TopicRoutes, share: Share, messages: list[Message], durability: Durability
+    ) -> list[str]:
+        """The JSON result of each message."""
+        if not messages:
+            return []
+        parcels = self._forwarder.publish_many_nowait(routes, share, messages, durability)
+        results: list[str] = [""] * len(messages)
+        for parcel, indices in parcels:
+            outcome = await parcel.future if parcel.future is not None else None
+            if isinstance(outcome, Problem):
+                texts = [outcome.to_json().decode("utf-8")] * len(indices)
+            elif outcome is None or parcel.publish_id:
+                ids = (f"{parcel.publish_id}-{number}" for number in range(len(indices)))
+                texts = [publish_id_json(publish_id) for publish_id in ids]
+            else:
+                texts = outcome.receipts_json(len(indices))
+            if len(indices) == len(messages):
+                return texts
+            for index, text in zip(indices, texts, strict=True):
+                results[index] = text
+        return results
+
+
+def publish_id_json(publish_id: str) -> str:
+    return f'{{"publish_id":"{publish_id}"}}'

@@ -1,0 +1,52 @@
+"""Settings of the publish role: defaults in one place, `PACKETBOAT_PUBLISH_*` overrides them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+PREFIX = "PACKETBOAT_PUBLISH_"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSettings:
+    """`PACKETBOAT_PUBLISH_TIMEOUT_S=5` sets `timeout_s`, and so on."""
+
+    timeout_s: float = 10.0
+    """How long a publish may wait for its group's leader, and then for its answer."""
+    max_in_flight_bytes: int = 256 * 1024 * 1024
+    """Bodies accepted or being read and not yet answered, over all tenants; beyond it: 503."""
+    max_in_flight_messages: int = 100_000
+    tenant_share: float = 0.5
+    """The part of both limits one tenant may hold; beyond it: 429."""
+    max_append_bytes: int = 1024 * 1024
+    """Parcels are joined into one append up to this size; a larger parcel goes alone."""
+    sticky_messages: int = 64
+    sticky_bytes: int = 256 * 1024
+    """Messages without a key go to one partition until either is reached, then to the next."""
+    stall_s: float = 0.25
+    """An append unanswered for this long sends unkeyed messages to other partitions."""
+    drain_s: float = 10.0
+    """How long `close` waits for what was accepted."""
+    max_cached_topics: int = 10_000
+
+
+def load(environment: Mapping[str, str] = os.environ) -> PublishSettings:
+    """Raises ValueError naming the variable."""
+    given: dict[str, int | float] = {}
+    defaults = PublishSettings()
+    for field in fields(PublishSettings):
+        variable = PREFIX + field.name.upper()
+        text = environment.get(variable)
+        if text is None:
+            continue
+        kind = type(getattr(defaults, field.name))
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ValueError(f"{variable}={text!r} is not a number") from None
+        if not value > 0:
+            raise ValueError(f"{variable} must be above 0")
+        given[field.name] = value
+    return PublishSettings(**given)  # type: ignore[arg-type]
