@@ -1,0 +1,86 @@
+"""Figures every case shares: percentiles, medians, CPU of process trees. Standard library only,
+because the peers' load programs run in an environment of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile; NaN without samples."""
+    if not samples:
+        return float("nan")
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(percent / 100 * len(ordered)))]
+
+
+def median(samples: Sequence[float]) -> float:
+    """The middle one, or the mean of the two middle ones; NaN without samples."""
+    kept = sorted(sample for sample in samples if sample == sample)
+    if not kept:
+        return float("nan")
+    half = len(kept) // 2
+    return kept[half] if len(kept) % 2 else (kept[half - 1] + kept[half]) / 2
+
+
+def _stat(pid: int) -> tuple[int, float]:
+    """(parent, CPU seconds of its own); raises OSError when it is gone."""
+    with open(f"/proc/{pid}/stat") as file:
+        text = file.read()
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def tree(pids: Iterable[int]) -> set[int]:
+    """These processes and every descendant of theirs."""
+    parents: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parents[int(entry)] = _stat(int(entry))[0]
+            except OSError:
+                continue
+    found = set(pids)
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def cpu_by_pid(pids: Iterable[int]) -> dict[int, float]:
+    """CPU seconds so far of each process of these trees."""
+    spent: dict[int, float] = {}
+    for pid in tree(pids):
+        try:
+            spent[pid] = _stat(pid)[1]
+        except OSError:
+            continue
+    return spent
+
+
+def machine_busy_s() -> float:
+    """CPU seconds the whole machine has spent, but for waiting."""
+    with open("/proc/stat") as file:
+        ticks = [int(field) for field in file.readline().split()[1:]]
+    user, nice, system, _idle, _iowait, irq, softirq = ticks[:7]
+    return (user + nice + system + irq + softirq) / TICKS_PER_S
+
+
+class CpuMeter:
+    """CPU of server processes between its making and `stop`. A process that ends in between is
+    counted up to what was last seen: keep servers alive while measuring."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._pids = list(pids)
+        self._before = cpu_by_pid(self._pids)
+        self._machine = machine_busy_s()
+
+    def stop(self) -> tuple[float, float]:
+        """(CPU seconds of the servers, of the whole machine)."""
+        after = cpu_by_pid(self._pids)
+        servers = sum(spent - self._before.get(pid, 0.0) for pid, spent in after.items())
+        return servers, machine_busy_s() - self._machine

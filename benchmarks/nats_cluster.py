@@ -1,0 +1,53 @@
+"""Three NATS JetStream nodes on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.cache import nats_server
+from benchmarks.processes import NotReady, Processes, free_ports, listening, wait_until
+
+
+class NatsCluster:
+    """`always` syncs each write before it is confirmed; the default syncs every two minutes."""
+
+    peer = "nats"
+
+    def __init__(self, directory: Path, *, always: bool) -> None:
+        self._directory = directory
+        self._always = always
+        self._processes = Processes()
+        self.urls = ""
+        self.name = "NATS R3, sync always" if always else "NATS R3, default (no sync)"
+
+    def start(self) -> None:
+        """Raises NotReady with the reason."""
+        binary = nats_server()
+        ports = free_ports(6)
+        clients, routes = ports[:3], ports[3:]
+        sync = ", sync_interval: always" if self._always else ""
+        peers = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
+        for index in range(3):
+            store = self._directory / f"n{index}"
+            store.mkdir(parents=True)
+            config = store / "nats.conf"
+            config.write_text(
+                f"server_name: n{index}\n"
+                f"listen: 127.0.0.1:{clients[index]}\n"
+                f'jetstream {{ store_dir: "{store}", max_file_store: 20G{sync} }}\n'
+                f"cluster {{ name: c1, listen: 127.0.0.1:{routes[index]}, routes: [{peers}] }}\n"
+            )
+            self._processes.start([binary, "-c", config], log=store / "log")
+        for port in clients:
+            wait_until(lambda port=port: listening(port), timeout_s=20, what="NATS")  # type: ignore[misc]
+        if len(self._processes.pids()) != 3:
+            raise NotReady(f"NATS: a node ended at once, see {self._directory}")
+        self.urls = ",".join(f"nats://127.0.0.1:{port}" for port in clients)
+
+    def pids(self) -> list[int]:
+        """The nodes."""
+        return self._processes.pids()
+
+    def stop(self) -> None:
+        """All of them."""
+        self._processes.stop(grace_s=5)

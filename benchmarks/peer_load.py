@@ -1,0 +1,313 @@
+"""Load on a peer, run by the interpreter of the peers' own environment.
+
+`python -m benchmarks.peer_load nats|rabbit publish|drain|latency --urls … --pids …` prints one
+JSON object. Two processes, as the two cores would be used by two client machines; every publisher
+waits for its own confirm before its next message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import multiprocessing as mp
+import os
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import uvloop
+
+from benchmarks.measure import CpuMeter, percentile
+
+PROCESSES = 2
+BODY_BYTES = 1024
+PADDING = os.urandom(BODY_BYTES - 8)
+OnBody = Callable[[bytes], None]
+
+
+def stamped_body() -> bytes:
+    """1 KB that says when it was made."""
+    return struct.pack("d", time.perf_counter()) + PADDING
+
+
+class Peer(Protocol):
+    """One connection to the system under test."""
+
+    async def open(self) -> None: ...
+    async def reset(self) -> None: ...
+    async def publish(self, body: bytes) -> None: ...
+    async def consume(self, on_body: OnBody) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Nats:
+    """A file stream with three replicas; a push consumer with explicit acks."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._urls = urls
+
+    async def open(self) -> None:
+        import nats  # type: ignore[import-not-found]
+
+        self._connection = await nats.connect(self._urls, max_outstanding_pings=10)
+        self._stream = self._connection.jetstream(timeout=20)
+
+    async def reset(self) -> None:
+        from nats.errors import Error  # type: ignore[import-not-found]
+        from nats.js import api  # type: ignore[import-not-found]
+
+        config = api.StreamConfig(
+            name="S", subjects=["s.>"], num_replicas=3, storage=api.StorageType.FILE
+        )
+        for attempt in range(40):  # the meta group needs a leader first
+            try:
+                if attempt == 0:
+                    await self._stream.delete_stream("S")
+            except Error:
+                pass
+            try:
+                await self._stream.add_stream(config)
+                break
+            except Error:
+                if attempt == 39:
+                    raise
+                await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)
+
+    async def publish(self, body: bytes) -> None:
+        await self._stream.publish("s.a", body)
+
+    async def consume(self, on_body: OnBody) -> None:
+        from nats.js import api  # type: ignore[import-not-found]
+
+        async def received(message: Any) -> None:
+            on_body(message.data)
+            await message.ack()
+
+        config = api.ConsumerConfig(
+            ack_policy=api.AckPolicy.EXPLICIT, max_ack_pending=4096, ack_wait=60
+        )
+        await self._stream.subscribe(
+            "s.a", queue="C", durable="C", cb=received, manual_ack=True, config=config
+        )
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class Rabbit:
+    """A quorum queue on three nodes, persistent messages, publisher confirms, prefetch 500."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._url = urls[os.getpid() % len(urls)]
+
+    async def open(self) -> None:
+        import aio_pika  # type: ignore[import-not-found]
+
+        self._message = aio_pika.Message
+        self._connection = await aio_pika.connect(self._url)
+        self._channel = await self._connection.channel(publisher_confirms=True)
+
+    async def reset(self) -> None:
+        await self._channel.queue_delete("q")
+        await self._channel.declare_queue(
+            "q",
+            durable=True,
+            arguments={"x-queue-type": "quorum", "x-quorum-initial-group-size": 3},
+        )
+        await asyncio.sleep(0.5)
+
+    async def publish(self, body: bytes) -> None:
+        message = self._message(body, delivery_mode=2)
+        await self._channel.default_exchange.publish(message, "q")
+
+    async def consume(self, on_body: OnBody) -> None:
+        await self._channel.set_qos(prefetch_count=500)
+        queue = await self._channel.declare_queue("q", passive=True)
+
+        async def received(message: Any) -> None:
+            on_body(message.body)
+            await message.ack()
+
+        await queue.consume(received)
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+PEERS: dict[str, Callable[[list[str]], Peer]] = {"nats": Nats, "rabbit": Rabbit}
+Result = dict[str, Any]
+
+
+async def saturate(peer: Peer, publishers: int, seconds: float) -> Result:
+    """Each publisher sends its next message when the last is confirmed."""
+    latencies: list[float] = []
+    errors: list[str] = []
+    start = time.perf_counter()
+
+    async def publisher() -> None:
+        while (sent := time.perf_counter()) < start + seconds:
+            try:
+                await peer.publish(stamped_body())
+            except Exception as error:  # any client error is a failed publish
+                errors.append(repr(error)[:120])
+                await asyncio.sleep(0.01)
+            else:
+                latencies.append(time.perf_counter() - sent)
+
+    await asyncio.gather(*(publisher() for _ in range(publishers)))
+    return {
+        "latencies": latencies,
+        "errors": errors[:3],
+        "failed": len(errors),
+        "elapsed_s": time.perf_counter() - start,
+    }
+
+
+async def receive(peer: Peer, seconds: float, limit: int) -> Result:
+    """Consume and ack; stops after `limit`, the time, or one second of silence."""
+    latencies: list[float] = []
+    start = last = time.perf_counter()
+
+    def on_body(body: bytes) -> None:
+        nonlocal last
+        last = time.perf_counter()
+        latencies.append(last - struct.unpack("d", body[:8])[0])
+
+    consumer = asyncio.ensure_future(peer.consume(on_body))
+    while len(latencies) < limit and not consumer.done():
+        await asyncio.sleep(0.02)
+        now = time.perf_counter()
+        if now - start > seconds or (latencies and limit > 10**8 and now - last > 1):
+            break
+    failure = [repr(consumer.exception())[:120]] if consumer.done() else []
+    consumer.cancel()
+    await asyncio.sleep(0.1)  # the last acks leave
+    return {
+        "latencies": latencies,
+        "errors": failure,
+        "failed": len(failure),
+        "elapsed_s": last - start,
+    }
+
+
+async def at_rate(peer: Peer, per_second: float, seconds: float) -> Result:
+    """Open loop: one message each 1/rate, whatever became of the ones before."""
+    start = time.perf_counter() + 0.5
+    failed: list[str] = []
+
+    async def one() -> None:
+        try:
+            await peer.publish(stamped_body())
+        except Exception as error:  # any client error is a failed publish
+            failed.append(repr(error)[:120])
+
+    publishes = []
+    for index in range(int(per_second * seconds)):
+        await asyncio.sleep(max(0.0, start + index / per_second - time.perf_counter()))
+        publishes.append(asyncio.ensure_future(one()))
+    await asyncio.gather(*publishes)
+    return {"latencies": [], "errors": failed[:3], "failed": len(failed), "elapsed_s": seconds}
+
+
+def _process(
+    name: str, urls: list[str], barrier: Any, results: Any, act: Callable[[Peer], Any]
+) -> None:
+    async def go() -> Result:
+        peer = PEERS[name](urls)
+        await peer.open()
+        try:
+            await asyncio.to_thread(barrier.wait, 30)
+            result: Result = await act(peer)
+            return result
+        finally:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(peer.close(), 2)
+
+    try:
+        results.put(uvloop.run(go()))
+    except BaseException as error:
+        results.put({"latencies": [], "errors": [repr(error)[:200]], "failed": 1, "elapsed_s": 0})
+
+
+def in_processes(
+    name: str, urls: list[str], pids: list[int], acts: list[Callable[[Peer], Any]]
+) -> Result:
+    """Run one act per process, all starting together, and measure the servers meanwhile."""
+    context = mp.get_context("fork")
+    barrier, results = context.Barrier(len(acts) + 1), context.Queue()
+    children = [
+        context.Process(target=_process, args=(name, urls, barrier, results, act)) for act in acts
+    ]
+    for child in children:
+        child.start()
+    barrier.wait(30)
+    meter, start = CpuMeter(pids), time.perf_counter()
+    try:
+        answers = [results.get(timeout=60) for _ in acts]
+    finally:
+        servers, machine = meter.stop()
+        wall = time.perf_counter() - start
+        for child in children:
+            child.join(3)
+            if child.is_alive():
+                child.kill()
+    samples = [sample for answer in answers for sample in answer["latencies"]]
+    return {
+        "n": len(samples),
+        "elapsed_s": max(answer["elapsed_s"] for answer in answers),
+        "wall_s": wall,
+        "p50_ms": percentile(samples, 50) * 1e3,
+        "p99_ms": percentile(samples, 99) * 1e3,
+        "failed": sum(answer["failed"] for answer in answers),
+        "errors": [error for answer in answers for error in answer["errors"]][:3],
+        "server_cpu_s": servers,
+        "machine_cpu_s": machine,
+    }
+
+
+async def _reset(name: str, urls: list[str]) -> None:
+    peer = PEERS[name](urls)
+    await peer.open()
+    await peer.reset()
+    await peer.close()
+
+
+def main() -> None:
+    """One case, one JSON object on stdout."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("case", choices=("publish", "drain", "latency"))
+    parser.add_argument("--urls", required=True)
+    parser.add_argument("--pids", required=True)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--in-flight", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=200)
+    options = parser.parse_args()
+    urls = options.urls.split(",")
+    pids = [int(pid) for pid in options.pids.split(",")]
+    seconds: float = options.seconds
+    if options.case != "drain":
+        uvloop.run(_reset(options.peer, urls))
+    acts: list[Callable[[Peer], Any]]
+    if options.case == "publish":
+        share = options.in_flight // PROCESSES
+        acts = [lambda peer: saturate(peer, share, seconds)] * PROCESSES
+    elif options.case == "drain":
+        acts = [lambda peer: receive(peer, seconds, 10**9)] * PROCESSES
+    else:
+        expected = int(options.rate * seconds)
+        acts = [
+            lambda peer: receive(peer, seconds + 3, expected),
+            lambda peer: at_rate(peer, options.rate, seconds),
+        ]
+    print(json.dumps(in_processes(options.peer, urls, pids, acts)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Processes the benchmark starts, so that none of them outlives it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks.measure import tree
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class NotReady(RuntimeError):
+    """A system under test did not come up; its measurements are skipped, with this reason."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def wait_until(done: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+    """Poll `done`; raises NotReady after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise NotReady(f"{what}: not after {timeout_s:.0f} s")
+        time.sleep(0.05)
+
+
+def listening(port: int) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+class Processes:
+    """A set of child processes, stopped together on exit; the kernel kills them with us too."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """In a session of its own, with nothing on stdin and its output in `log`."""
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads at this point)
+            )
+        self._running.append(process)
+        return process
+
+    def pids(self) -> list[int]:
+        """Of the processes that run."""
+        return [process.pid for process in self._running if process.poll() is None]
+
+    def stop(self, *, grace_s: float = 10.0) -> None:
+        """SIGTERM, then SIGKILL for whatever of their trees is left."""
+        everything = tree(self.pids())
+        for process in self._running:
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + grace_s
+        for process in self._running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+        for pid in everything:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._running:
+            process.wait()
+        self._running.clear()
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
