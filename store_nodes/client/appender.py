@@ -1,0 +1,480 @@
+"""Appends to one queue, in order, exactly once: one session, its sequence, and the retries.
+
+The rules, which DESIGN.md §4 asks for:
+
+1. A sequence is sent with the same bytes until the log has answered it. What was sent and lost
+   (a cut connection, a deposed leader) is sent again to whoever leads, under the same session and
+   sequence, and the session's receipts make that harmless.
+2. Sending starts again from the lowest unanswered sequence, so the log sees no gap; at most
+   `WINDOW` sequences are unanswered, for which the log keeps receipts.
+3. A caller is told at its deadline: *not done* if no transmission can have been proposed, else
+   *unknown*. An unknown append stays in the window until the log answers it.
+4. The session is given up for a new one only when a sequence will never be used: its append was
+   refused without the log's deciding it (then nothing after it can ever be applied), or the log
+   stayed silent until the append's own deadline in log time. Before the new session sends
+   anything, each append of the old one that could still be applied is answered or past its
+   deadline in log time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from store_nodes.client.leaders import LogClock
+from store_nodes.client.link import NodeLink
+from store_nodes.commands import SESSION_BYTES, encode_append
+from store_nodes.errors import (
+    NotDone,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    QueueNotFound,
+    QueueSealed,
+    SequenceGap,
+    StoreError,
+    Unavailable,
+)
+from store_nodes.queue_id import QueueId
+from store_nodes.transport import failures
+from store_nodes.wire import Accepted, Appended, Command, Durability, Failed, Reply
+
+WINDOW = 64
+MAX_WAITING = 1024
+PAST_DEADLINE_MARGIN_US = 1_000_000
+"""How far our estimate of log time may be off."""
+
+
+class Receipt(NamedTuple):
+    """Where the batch is. Of an append with durability leader or none: offset -1, time 0."""
+
+    base_offset: int
+    log_time_us: int
+    duplicate: bool
+
+
+_EARLY = Receipt(-1, 0, False)
+
+
+class AppenderOwner(Protocol):
+    """What an appender needs of its client."""
+
+    lost_after_accept: int
+
+    def leader_link(self, group: int) -> NodeLink | None:
+        """The connection to the group's leader, if both are known and up."""
+
+    def clock(self, group: int) -> LogClock:
+        """The group's log time."""
+
+    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
+        """The node says that it does not lead; may call `kick`."""
+
+    def busy(self, appender: Appender) -> None:
+        """Call `kick` when the leader changes and `sweep` every few ms, until it is idle."""
+
+    def now_s(self) -> float:
+        """The loop's clock."""
+
+
+class _Entry:
+    """One append. It may be applied (in the future or already) while a transmission is
+    unanswered (`pending`) or one's answer was lost (`limbo`)."""
+
+    __slots__ = (
+        "attempt",
+        "batch",
+        "count",
+        "deadline_s",
+        "deadline_us",
+        "durability",
+        "early",
+        "future",
+        "limbo",
+        "pending",
+        "raw",
+        "seq",
+        "settled",
+        "trouble",
+        "under_way",
+    )
+
+    def __init__(
+        self,
+        batch: bytes,
+        count: int,
+        durability: Durability,
+        deadline_s: float,
+        future: asyncio.Future[Receipt],
+    ) -> None:
+        self.batch = batch
+        self.count = count
+        self.durability = durability
+        self.deadline_s = deadline_s
+        self.deadline_us = 0
+        self.future = future
+        self.seq = 0
+        self.attempt = 0
+        self.raw = b""
+        self.pending = 0
+        self.limbo = False
+        self.early = False
+        self.settled = False
+        self.under_way = False
+        """The last transmission is unanswered, on the connection now in use."""
+        self.trouble: StoreError | None = None
+
+    @property
+    def maybe_applied(self) -> bool:
+        return self.limbo or self.pending > 0
+
+
+class _Transmission:
+    """The callback of one request of one entry."""
+
+    __slots__ = ("appender", "attempt", "entry", "link", "session")
+
+    def __init__(
+        self, appender: Appender, entry: _Entry, link: NodeLink, attempt: int, session: bytes
+    ) -> None:
+        self.appender = appender
+        self.entry = entry
+        self.link = link
+        self.attempt = attempt
+        self.session = session
+
+    def __call__(self, reply: Reply | None, body: bytes) -> None:
+        self.appender._replied(self, reply)
+
+
+class Appender:
+    """Appends to one queue. Made by `StoreClient.appender`; not shared between loops."""
+
+    def __init__(self, owner: AppenderOwner, group: int, queue: QueueId) -> None:
+        self.group = group
+        self.queue = queue
+        self._owner = owner
+        self._clock = owner.clock(group)
+        self._queue_raw = queue.pack()
+        self._session = os.urandom(SESSION_BYTES)
+        self._next_seq = 1
+        self._waiting: deque[_Entry] = deque()
+        self._window: deque[_Entry] = deque()
+        self._sent = 0
+        """How many of the window, from its left, were sent in this attempt."""
+        self._attempt = 0
+        self._link: NodeLink | None = None
+        self._link_generation = 0
+        self._stalled = False
+        """Something must be sent again: hold back until the next kick or sweep."""
+        self._broken = False
+        """The session is to be replaced (rule 4)."""
+        self._hole = 0
+        """Of a broken session: the sequence that no append has or will have; 0: none known."""
+        self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Nothing unanswered."""
+        return not self._window and not self._waiting
+
+    @property
+    def in_flight(self) -> int:
+        """Appends not answered by the log, those not sent yet too."""
+        return len(self._window) + len(self._waiting)
+
+    async def append(
+        self,
+        batch: bytes,
+        count: int,
+        *,
+        durability: Durability = Durability.QUORUM,
+        timeout_s: float = 5.0,
+    ) -> Receipt:
+        """Store a record batch of `count` messages; raises NotDone or OutcomeUnknown. Cancelling
+        it does not take back what was sent."""
+        return await self.append_nowait(batch, count, durability=durability, timeout_s=timeout_s)
+
+    def append_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        *,
+        durability: Durability = Durability.QUORUM,
+        timeout_s: float = 5.0,
+    ) -> asyncio.Future[Receipt]:
+        """The same without a task; appends take effect in the order of these calls. Raises
+        Overloaded at once when `MAX_WAITING` wait already."""
+        if self._closed:
+            raise Unavailable("the appender is closed")
+        if len(self._waiting) >= MAX_WAITING:
+            raise Overloaded(f"{MAX_WAITING} appends wait for this queue")
+        if self.idle:
+            self._owner.busy(self)
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        deadline_s = self._owner.now_s() + timeout_s
+        self._waiting.append(_Entry(batch, count, durability, deadline_s, future))
+        self._pump()
+        return future
+
+    def close(self) -> None:
+        """No more appends. Those not sent yet are not done; those sent are unknown."""
+        self._closed = True
+        for entry in self._waiting:
+            self._tell(entry, Unavailable("the appender was closed"))
+        for entry in self._window:
+            maybe = entry.maybe_applied
+            error = OutcomeUnknown if maybe else Unavailable
+            self._tell(entry, error("the appender was closed"))
+            entry.settled = True
+        self._waiting.clear()
+        self._window.clear()
+
+    # Called by the client.
+
+    def kick(self) -> None:
+        """The leader, or the connection to it, is another."""
+        self._pump()
+
+    def sweep(self, now_s: float) -> None:
+        """Tell the callers whose time is over; drop what log time has overtaken; try again."""
+        log_now_us = self._clock.now_us()
+        while self._waiting and self._overdue_unsent(self._waiting[0], now_s):
+            self._waiting.popleft()
+        if any(now_s >= entry.deadline_s for entry in self._waiting):
+            self._waiting = deque(
+                entry for entry in self._waiting if not self._overdue_unsent(entry, now_s)
+            )
+        for entry in list(self._window):
+            if not entry.settled and now_s >= entry.deadline_s:
+                self._overdue_sent(entry, log_now_us)
+        self._trim()
+        if self._stalled:
+            self._stalled = False
+            self._send_again()
+        self._pump()
+
+    # Sending.
+
+    def _pump(self) -> None:
+        """Send what may be sent now."""
+        if self._broken:
+            self._replace_session()
+        link = self._owner.leader_link(self.group)
+        if link is None:
+            return
+        if link is not self._link or link.generation != self._link_generation:
+            self._link, self._link_generation = link, link.generation
+            self._stalled = False
+            self._restart()
+        if self._stalled:
+            return
+        while self._sent < len(self._window):
+            entry = self._window[self._sent]
+            if not entry.settled and not self._transmit(link, entry):
+                return
+            self._sent += 1
+        while self._waiting and len(self._window) < WINDOW and not self._broken:
+            entry = self._waiting.popleft()
+            if entry.future.cancelled():
+                continue
+            self._number(entry)
+            self._window.append(entry)
+            if not self._transmit(link, entry):
+                return
+            self._sent += 1
+
+    def _number(self, entry: _Entry) -> None:
+        """Give it the next sequence of the session."""
+        if entry.deadline_us == 0:
+            left_s = max(0.0, entry.deadline_s - self._owner.now_s())
+            entry.deadline_us = self._clock.now_us() + int(left_s * 1e6)
+        entry.seq = self._next_seq
+        entry.raw = encode_append(
+            self._queue_raw,
+            self._session,
+            entry.seq,
+            entry.deadline_us,
+            entry.count,
+            entry.batch,
+        )
+        entry.pending = 0
+        entry.limbo = False
+        self._next_seq += 1
+
+    def _transmit(self, link: NodeLink, entry: _Entry) -> bool:
+        left_ms = max(1, int((entry.deadline_s - self._owner.now_s()) * 1000))
+        request_id = link.next_id()
+        head = Command(request_id, self.group, entry.durability, left_ms)
+        callback = _Transmission(self, entry, link, self._attempt, self._session)
+        if not link.request(request_id, head, (entry.raw,), callback):
+            self._stalled = True
+            return False
+        entry.pending += 1
+        entry.attempt = self._attempt
+        entry.under_way = True
+        if entry.durability is Durability.NONE:
+            self._tell_early(entry)
+        return True
+
+    def _restart(self) -> None:
+        """Send the whole window again, from its start."""
+        self._attempt += 1
+        self._sent = 0
+
+    def _send_again(self) -> None:
+        """Send again from the first that is not under way; what follows it was in vain."""
+        for index, entry in enumerate(self._window):
+            if not entry.settled and not entry.under_way:
+                self._attempt += 1
+                self._sent = min(self._sent, index)
+                return
+
+    # Answers.
+
+    def _replied(self, sent: _Transmission, reply: Reply | None) -> None:
+        entry = sent.entry
+        if type(reply) is Accepted:
+            if entry.durability is Durability.LEADER:
+                self._tell_early(entry)
+            return
+        if sent.session == self._session:
+            entry.pending -= 1
+        if sent.attempt == entry.attempt:
+            entry.under_way = False
+        if entry.settled:
+            return
+        if type(reply) is Appended:
+            self._clock.at_least(reply.log_time_us)
+            self._settle(entry, Receipt(reply.base_offset, reply.log_time_us, reply.duplicate))
+        elif sent.session != self._session:
+            return  # of a session given up: nothing of it could be applied any more
+        elif isinstance(reply, Failed):
+            self._failed(sent, failures.decode(reply), reply.decided)
+        else:
+            entry.limbo = True
+            self._retry(sent)
+        self._trim()
+        self._pump()
+
+    def _failed(self, sent: _Transmission, error: StoreError, decided: bool) -> None:
+        entry = sent.entry
+        entry.trouble = error
+        if isinstance(error, SequenceGap):
+            self._gap(sent, error.expected)
+        elif isinstance(error, OutcomeUnknown):
+            if decided:
+                self._settle(entry, error)
+            else:
+                entry.limbo = True
+                self._retry(sent)
+        elif isinstance(error, NotLeader):
+            self._retry(sent)
+            if sent.attempt == entry.attempt:
+                self._owner.refused_by(sent.link, self.group, error.hint)
+        elif isinstance(error, Unavailable | Overloaded):
+            self._retry(sent)
+        elif decided:
+            unused = isinstance(error, QueueSealed | QueueNotFound)
+            if isinstance(error, QueueNotFound) and entry.maybe_applied:
+                error = OutcomeUnknown("the queue was deleted meanwhile")
+            self._settle(entry, error)
+            if unused:
+                self._break(entry.seq)
+        elif entry.maybe_applied:
+            self._retry(sent)  # this transmission did nothing, but an earlier one may have
+        else:
+            self._settle(entry, error)
+            self._break(entry.seq)
+
+    def _gap(self, sent: _Transmission, expected: int) -> None:
+        """The log has not seen a sequence before this one; this transmission did nothing."""
+        entry = sent.entry
+        if expected > entry.seq:
+            self._settle(entry, OutcomeUnknown("its receipt is gone"))
+            return
+        self._retry(sent)
+        if self._broken or sent.attempt != entry.attempt:
+            return
+        if any(other.seq == expected and not other.settled for other in self._window):
+            return
+        # The log expects what nobody will send: it has forgotten the session, which it does only
+        # when no append in the window can have been applied (their deadlines are not over).
+        self._break(expected)
+
+    def _retry(self, sent: _Transmission) -> None:
+        if sent.attempt == sent.entry.attempt:
+            self._stalled = True
+
+    def _settle(self, entry: _Entry, result: Receipt | StoreError) -> None:
+        """The log's answer, or as good as that: this append is over."""
+        entry.settled = True
+        if entry.early and isinstance(result, StoreError):
+            self._owner.lost_after_accept += 1
+        self._tell(entry, result)
+        entry.raw = entry.batch = b""
+
+    def _tell(self, entry: _Entry, result: Receipt | StoreError) -> None:
+        if entry.future.done():
+            return
+        if isinstance(result, StoreError):
+            entry.future.set_exception(result)
+        else:
+            entry.future.set_result(result)
+
+    def _tell_early(self, entry: _Entry) -> None:
+        entry.early = True
+        self._tell(entry, _EARLY)
+
+    def _trim(self) -> None:
+        while self._window and self._window[0].settled:
+            self._window.popleft()
+            self._sent = max(0, self._sent - 1)
+
+    # Deadlines and the end of a session.
+
+    def _overdue_unsent(self, entry: _Entry, now_s: float) -> bool:
+        if now_s < entry.deadline_s:
+            return entry.future.cancelled()
+        self._tell(entry, Unavailable("no leader took it in time"))
+        return True
+
+    def _overdue_sent(self, entry: _Entry, log_now_us: int) -> None:
+        if not entry.maybe_applied:
+            error = entry.trouble
+            if not isinstance(error, NotDone) or isinstance(error, SequenceGap | NotLeader):
+                error = Unavailable("no leader took it in time")
+            self._settle(entry, error)
+            self._break(entry.seq)
+            return
+        self._tell(entry, OutcomeUnknown("sent, and not answered in time"))
+        if log_now_us > entry.deadline_us + PAST_DEADLINE_MARGIN_US:
+            self._settle(entry, OutcomeUnknown("not answered in time"))
+            self._break(0)
+
+    def _break(self, hole: int) -> None:
+        """Replace the session as soon as rule 4 lets us. Nothing of it with a sequence above
+        `hole` can be applied; 0 says nothing of that kind."""
+        self._broken = True
+        if hole and (not self._hole or hole < self._hole):
+            self._hole = hole
+
+    def _replace_session(self) -> None:
+        move: list[_Entry] = []
+        for entry in self._window:
+            if entry.settled:
+                continue
+            if entry.maybe_applied and not (self._hole and entry.seq > self._hole):
+                return  # may still be applied, so nothing may overtake it
+            move.append(entry)
+        self._session = os.urandom(SESSION_BYTES)
+        self._next_seq = 1
+        self._broken = False
+        self._hole = 0
+        self._stalled = False
+        for entry in move:
+            self._number(entry)
+        self._window = deque(move)
+        self._restart()

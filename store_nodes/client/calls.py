@@ -1,0 +1,208 @@
+"""Calls that are not appends: asked of the leader, or of any replica, until the deadline.
+
+All of them may be repeated: reads, and commands that a second time change nothing more. So a
+command whose answer was lost is simply sent again, and only the deadline makes it unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from store_nodes.client.link import NodeLink
+from store_nodes.errors import (
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    StoreError,
+    Unavailable,
+)
+from store_nodes.transport import failures
+from store_nodes.wire import Accepted, Buffer, Failed, Head, Reply
+
+RETRY_FIRST_S = 0.02
+RETRY_MOST_S = 0.2
+REPLICA_TIMEOUT_S = 1.0
+
+MakeHead = Callable[[int, int], Head]
+"""(request id, milliseconds left) → the request."""
+Answer = tuple[Reply, bytes]
+
+
+class CallOwner(Protocol):
+    """What calls need of their client."""
+
+    def leader_link(self, group: int) -> NodeLink | None:
+        """The connection to the group's leader, if both are known and up."""
+
+    def replica_links(self, group: int) -> list[NodeLink]:
+        """Open connections, the best to ask first."""
+
+    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
+        """The node says that it does not lead."""
+
+    def next_change(self, group: int) -> asyncio.Event:
+        """Set once the group's leader, or the connection to it, is another than now."""
+
+    def now_s(self) -> float:
+        """The loop's clock."""
+
+
+class Lost(Exception):
+    """No answer: the connection was lost, the leader changed, or the time was over."""
+
+
+class Failure(Exception):
+    """A `Failed` reply."""
+
+    def __init__(self, error: StoreError, decided: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.decided = decided
+
+
+async def ask(
+    link: NodeLink, make_head: MakeHead, body: Sequence[Buffer], timeout_s: float
+) -> Answer:
+    """One request to one node; raises Failure, Lost or TimeoutError."""
+    request_id = link.next_id()
+    answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+
+    def on_reply(reply: Reply | None, payload: bytes) -> None:
+        if not answered.done() and type(reply) is not Accepted:
+            answered.set_result(None if reply is None else (reply, payload))
+
+    head = make_head(request_id, max(1, int(timeout_s * 1000)))
+    if not link.request(request_id, head, body, on_reply):
+        raise Failure(Unavailable("the connection is down or congested"), decided=False)
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await answered
+    finally:
+        link.forget(request_id)
+    if answer is None:
+        raise Lost
+    if isinstance(answer[0], Failed):
+        raise Failure(failures.decode(answer[0]), answer[0].decided)
+    return answer
+
+
+async def ask_leader(
+    owner: CallOwner,
+    group: int,
+    make_head: MakeHead,
+    body: Sequence[Buffer] = (),
+    *,
+    timeout_s: float,
+) -> Answer:
+    """Ask whoever leads, again after each change, until the deadline. Raises what the leader
+    refused, Unavailable where nothing was ever proposed, else OutcomeUnknown."""
+    deadline_s = owner.now_s() + timeout_s
+    maybe_done = False
+    trouble: StoreError = Unavailable(f"group {group} has no leader that we know of")
+    wait_s = RETRY_FIRST_S
+    while (left_s := deadline_s - owner.now_s()) > 0:
+        change = owner.next_change(group)
+        link = owner.leader_link(group)
+        if link is None:
+            await _within(change, left_s)
+            continue
+        try:
+            return await _ask_while_leader(owner, group, link, make_head, body, left_s)
+        except Failure as failure:
+            trouble = failure.error
+            if isinstance(trouble, OutcomeUnknown):
+                maybe_done = True
+            elif isinstance(trouble, NotLeader):
+                owner.refused_by(link, group, trouble.hint)
+            elif not isinstance(trouble, Unavailable | Overloaded) or failure.decided:
+                raise trouble from None
+        except (Lost, TimeoutError):
+            maybe_done = True
+            trouble = OutcomeUnknown("the answer was lost")
+        await _within(change, min(wait_s, max(0.0, deadline_s - owner.now_s())))
+        wait_s = min(RETRY_MOST_S, wait_s * 2)
+    if maybe_done:
+        raise OutcomeUnknown("sent, and not answered in time")
+    raise trouble if isinstance(trouble, Unavailable | Overloaded) else Unavailable(str(trouble))
+
+
+async def _ask_while_leader(
+    owner: CallOwner,
+    group: int,
+    link: NodeLink,
+    make_head: MakeHead,
+    body: Sequence[Buffer],
+    timeout_s: float,
+) -> Answer:
+    """Give up when another leads: a hung leader never answers."""
+    asking = asyncio.ensure_future(ask(link, make_head, body, timeout_s))
+    try:
+        while True:
+            changing = asyncio.ensure_future(owner.next_change(group).wait())
+            try:
+                await asyncio.wait((asking, changing), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changing.cancel()
+            if asking.done():
+                return asking.result()
+            leader = owner.leader_link(group)
+            if leader is not None and leader is not link:
+                raise Lost
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _within(change: asyncio.Event, timeout_s: float) -> None:
+    """Until the leader changes or the time is over."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await change.wait()
+    except TimeoutError:
+        return
+
+
+async def ask_replicas(
+    owner: CallOwner,
+    group: int,
+    make_head: MakeHead,
+    good: Callable[[Reply], bool],
+    *,
+    timeout_s: float,
+) -> Answer:
+    """Ask the leader first, then the others, each for at most `REPLICA_TIMEOUT_S`. An answer that
+    is not `good` (a replica that is behind) is kept for the case that there is no better one; a
+    refusal is believed of the leader at once, of others when nobody answers."""
+    deadline_s = owner.now_s() + timeout_s
+    trouble: StoreError = Unavailable(f"no replica of group {group} is connected")
+    wait_s = RETRY_FIRST_S
+    while True:
+        spare: Answer | None = None
+        change = owner.next_change(group)
+        leader = owner.leader_link(group)
+        for link in owner.replica_links(group):
+            left_s = min(REPLICA_TIMEOUT_S, deadline_s - owner.now_s())
+            if left_s <= 0:
+                break
+            try:
+                answer = await ask(link, make_head, (), left_s)
+            except Failure as failure:
+                transient = isinstance(failure.error, Unavailable | Overloaded | NotLeader)
+                if link is leader and not transient:
+                    raise failure.error from None
+                trouble = failure.error
+            except (Lost, TimeoutError):
+                trouble = Unavailable(f"node {link.node} did not answer")
+            else:
+                if good(answer[0]):
+                    return answer
+                spare = spare or answer
+        if spare is not None:
+            return spare
+        left_s = deadline_s - owner.now_s()
+        if left_s <= 0:
+            raise trouble
+        await _within(change, min(wait_s, left_s))
+        wait_s = min(RETRY_MOST_S, wait_s * 2)

@@ -1,0 +1,106 @@
+"""Who leads each group, and what time its log has, from what the nodes say.
+
+Each node's last claim is kept while it is connected. The claim with the highest ballot names the
+leader, unless that node itself says otherwise at the same ballot or later, or a majority has gone
+on to a higher ballot without knowing a leader yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from store_nodes.wire import LeaderView
+
+
+class LogClock:
+    """Estimates a group's log time: the last reading plus what this machine's monotonic clock
+    counted since. No wall clock of ours is trusted once a leader has spoken."""
+
+    __slots__ = ("_offset_us", "known")
+
+    def __init__(self) -> None:
+        self._offset_us = int(time.time() * 1e6) - monotonic_us()
+        self.known = False
+
+    def now_us(self) -> int:
+        return monotonic_us() + self._offset_us
+
+    def read(self, log_time_us: int) -> None:
+        """The leader says it is this late."""
+        self._offset_us = log_time_us - monotonic_us()
+        self.known = True
+
+    def at_least(self, log_time_us: int) -> None:
+        """An entry with this stamp exists, so it is at least this late."""
+        if not self.known or log_time_us > self.now_us():
+            self.read(log_time_us)
+
+
+def monotonic_us() -> int:
+    """This machine's monotonic clock."""
+    return time.monotonic_ns() // 1000
+
+
+class LeaderTable:
+    """What the connected nodes claim."""
+
+    def __init__(self, groups: Iterable[int], nodes: int) -> None:
+        self._claims: dict[int, dict[int, LeaderView]] = {group: {} for group in groups}
+        self._majority = nodes // 2 + 1
+        self._leaders: dict[int, int | None] = dict.fromkeys(self._claims)
+        self.clocks = {group: LogClock() for group in self._claims}
+
+    def leader(self, group: int) -> int | None:
+        """The node that leads, as far as is known."""
+        return self._leaders[group]
+
+    def claimed(self, node: int, views: Iterable[LeaderView]) -> list[int]:
+        """`node` says so; the groups whose leader is now another."""
+        changed = []
+        for view in views:
+            claims = self._claims.get(view.group)
+            if claims is None:
+                continue
+            claims[node] = view
+            clock = self.clocks[view.group]
+            if view.leader == node or not clock.known:
+                clock.read(view.log_time_us)
+            changed += self._decide(view.group)
+        return changed
+
+    def refused(self, node: int, group: int, hint: int | None) -> list[int]:
+        """`node` answered that it does not lead; believed until it claims otherwise."""
+        claims = self._claims[group]
+        ballot = max((view.ballot for view in claims.values()), default=0)
+        leader = hint if hint != node else None
+        claims[node] = LeaderView(group, leader, ballot, 0)
+        return self._decide(group)
+
+    def disconnected(self, node: int) -> list[int]:
+        """What it said no longer counts."""
+        changed = []
+        for group, claims in self._claims.items():
+            if claims.pop(node, None) is not None:
+                changed += self._decide(group)
+        return changed
+
+    def _decide(self, group: int) -> list[int]:
+        leader = self._best(self._claims[group])
+        if leader == self._leaders[group]:
+            return []
+        self._leaders[group] = leader
+        return [group]
+
+    def _best(self, claims: dict[int, LeaderView]) -> int | None:
+        named = [view for view in claims.values() if view.leader is not None]
+        if not named:
+            return None
+        best = max(named, key=lambda view: view.ballot)
+        own = claims.get(best.leader) if best.leader is not None else None
+        if own is not None and own.ballot >= best.ballot and own.leader != best.leader:
+            return own.leader
+        electing = sum(
+            view.leader is None and view.ballot > best.ballot for view in claims.values()
+        )
+        return None if electing >= self._majority else best.leader

@@ -1,0 +1,243 @@
+"""One node's connection, kept open: dials again whenever it is lost, and matches replies to
+requests.
+
+Every request's callback is called exactly once: with the reply, or with None when the connection
+was lost first, after which the outcome of the request is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import structlog
+
+from store_nodes.transport.connection import FrameConnection
+from store_nodes.transport.handshake import Address, Backoff, Identity, Remote, dial
+from store_nodes.wire import (
+    Accepted,
+    Buffer,
+    Cancel,
+    Failed,
+    Goodbye,
+    Head,
+    Leaders,
+    LeaderView,
+    Ping,
+    Pong,
+    Reply,
+    Role,
+    Watched,
+    Welcome,
+)
+
+PING_AFTER_S = 0.25
+SUSPECT_AFTER_S = 0.75
+SILENT_AFTER_S = 2.0
+
+OnReply = Callable[[Reply | None, bytes], None]
+_REPLIES: frozenset[type] = frozenset(Reply.__args__)
+
+_log = structlog.get_logger("store_nodes.client")
+
+
+class LinkOwner(Protocol):
+    """Hears of a link's state."""
+
+    def link_up(self, link: NodeLink) -> None:
+        """Requests can be sent; the link's `generation` is a new one."""
+
+    def link_down(self, link: NodeLink) -> None:
+        """Called before the callbacks of its requests get their None."""
+
+    def leaders_claimed(self, link: NodeLink, views: Iterable[LeaderView]) -> None:
+        """The node told what it knows of the leaders."""
+
+    def responsiveness_changed(self, link: NodeLink) -> None:
+        """`responsive` is another."""
+
+
+class NodeLink:
+    """The connection to one node, if there is one now."""
+
+    def __init__(
+        self,
+        node: int,
+        address: Address,
+        identity: Identity,
+        owner: LinkOwner,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.node = node
+        self.generation = 0
+        self.responsive = False
+        """Up, and not silent for long while asked to speak."""
+        self.last_failure = "not dialed yet"
+        self._address = address
+        self._identity = identity
+        self._owner = owner
+        self._tls = tls
+        self._connection: FrameConnection | None = None
+        self._requests: dict[int, OnReply] = {}
+        self._streams: dict[int, OnReply] = {}
+        self._last_id = 0
+        self._pinged_at_s: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._connection is not None
+
+    def start(self) -> None:
+        """Dial, from now on until `close`."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_dialing())
+
+    async def close(self) -> None:
+        """Requests not answered get their None."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        connection = self._connection
+        if connection is not None:
+            connection.close("the client is closing")
+            try:
+                async with asyncio.timeout(1.0):
+                    await connection.wait_closed()
+            except TimeoutError:
+                connection.abort("the client is closing")
+
+    def next_id(self) -> int:
+        """An id for a request of this link."""
+        self._last_id += 1
+        return self._last_id
+
+    def request(
+        self, request_id: int, head: Head, body: Sequence[Buffer], on_reply: OnReply
+    ) -> bool:
+        """Send; False: not sent (down, or too much unsent), and `on_reply` will not be called.
+        `Accepted` may come to `on_reply` before the final reply."""
+        connection = self._connection
+        if connection is None or not connection.send(head, body):
+            return False
+        self._requests[request_id] = on_reply
+        return True
+
+    def forget(self, request_id: int) -> None:
+        """Nobody waits for this request any more."""
+        if self._requests.pop(request_id, None) is not None and self._connection is not None:
+            self._connection.send(Cancel(request_id))
+
+    def open_stream(self, stream_id: int, head: Head, on_frame: OnReply) -> bool:
+        """Like `request`, for any number of frames; None or `Failed` is the last."""
+        if self._connection is None or not self._connection.send(head):
+            return False
+        self._streams[stream_id] = on_frame
+        return True
+
+    def send(self, head: Head) -> bool:
+        """A frame that has no answer."""
+        return self._connection is not None and self._connection.send(head)
+
+    def close_stream(self, stream_id: int) -> None:
+        """No more frames of it."""
+        if self._streams.pop(stream_id, None) is not None and self._connection is not None:
+            self._connection.send(Cancel(stream_id))
+
+    def tick(self, now_s: float, own_pause_s: float) -> None:
+        """Called several times a second: pings a quiet node, gives up on a silent one.
+        `own_pause_s`: how long this process itself was held up, which is no node's fault."""
+        connection = self._connection
+        if connection is None:
+            return
+        if self._pinged_at_s is not None:
+            self._pinged_at_s += own_pause_s
+            waiting_s = now_s - self._pinged_at_s
+            if waiting_s > SILENT_AFTER_S:
+                connection.abort("silent")
+                return
+            self._be_responsive(waiting_s < SUSPECT_AFTER_S)
+        elif now_s - connection.last_frame_s > PING_AFTER_S:
+            self._pinged_at_s = now_s
+            connection.send(Ping(0))
+
+    # FrameHandler of the open connection.
+
+    def opened(self, connection: FrameConnection, remote: Remote, welcome: Welcome) -> None:
+        self._connection = connection
+        self._pinged_at_s = None
+        self.generation += 1
+        self.responsive = True
+        self.last_failure = ""
+        self._owner.leaders_claimed(self, welcome.leaders)
+        self._owner.link_up(self)
+
+    def frame(self, head: Head, body: bytes) -> None:
+        if self._pinged_at_s is not None:
+            self._pinged_at_s = None
+            self._be_responsive(True)
+        kind = type(head)
+        if kind in _REPLIES:
+            self._reply(head, body)  # type: ignore[arg-type]
+        elif isinstance(head, Leaders | Pong):
+            self._owner.leaders_claimed(self, head.leaders)
+        elif isinstance(head, Goodbye):
+            self._abort(f"goodbye: {head.text}")
+        else:
+            self._abort(f"unexpected {kind.__name__}")
+
+    def closed(self, reason: str) -> None:
+        self._connection = None
+        self.responsive = False
+        self.last_failure = reason
+        self._owner.link_down(self)
+        waiting = [*self._requests.values(), *self._streams.values()]
+        self._requests.clear()
+        self._streams.clear()
+        for on_reply in waiting:
+            on_reply(None, b"")
+
+    def writable(self) -> None:
+        pass
+
+    def _reply(self, head: Reply, body: bytes) -> None:
+        reply_id = head.id
+        if type(head) is Accepted:
+            on_reply = self._requests.get(reply_id)
+        else:
+            on_reply = self._requests.pop(reply_id, None)
+            if on_reply is None:
+                on_reply = self._streams.get(reply_id)
+                if type(head) is not Watched and isinstance(head, Failed):
+                    self._streams.pop(reply_id, None)
+        if on_reply is not None:
+            on_reply(head, body)
+
+    def _abort(self, reason: str) -> None:
+        if self._connection is not None:
+            self._connection.abort(reason)
+
+    def _be_responsive(self, responsive: bool) -> None:
+        if responsive != self.responsive:
+            self.responsive = responsive
+            self._owner.responsiveness_changed(self)
+
+    async def _keep_dialing(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                connection = await dial(
+                    self._address, self._identity, Role.CLIENT, self.node, self, tls=self._tls
+                )
+            except (OSError, TimeoutError) as error:
+                failure = str(error) or type(error).__name__
+                if failure != self.last_failure:
+                    _log.warning("store node not reached", node=self.node, reason=failure)
+                self.last_failure = failure
+            else:
+                backoff.reset()
+                await connection.wait_closed()
+                _log.info("store node lost", node=self.node, reason=self.last_failure)
+            await asyncio.sleep(backoff.next_s())

@@ -1,0 +1,111 @@
+"""A stream of queue changes of one group, which follows the leader and survives reconnects.
+
+What arrives are hints, each the latest state of a queue: after a reconnect the node tells the
+state of every watched queue again, which makes missed ones harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from store_nodes.client.link import NodeLink
+from store_nodes.errors import NotLeader
+from store_nodes.queue_id import QueueId
+from store_nodes.transport import failures
+from store_nodes.wire import Failed, QueueOffsets, Reply, Watched, WatchEdit
+from store_nodes.wire import Watch as OpenWatch
+
+OnChange = Callable[[Sequence[QueueOffsets]], None]
+
+
+class WatchOwner(Protocol):
+    """What a watch needs of its client."""
+
+    def leader_link(self, group: int) -> NodeLink | None:
+        """The connection to the group's leader, if both are known and up."""
+
+    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
+        """The node says that it does not lead; may call `kick`."""
+
+    def drop_watch(self, watch: Watch) -> None:
+        """It is closed."""
+
+
+class Watch:
+    """One group's stream. Made by `StoreClient.watch`."""
+
+    def __init__(self, owner: WatchOwner, group: int, on_change: OnChange) -> None:
+        self.group = group
+        self._owner = owner
+        self._on_change = on_change
+        self._queues: set[bytes] = set()
+        self._link: NodeLink | None = None
+        self._link_generation = 0
+        self._stream_id = 0
+        self._closed = False
+
+    @property
+    def following(self) -> bool:
+        """A node is telling us changes now."""
+        return self._link is not None
+
+    def add(self, queue: QueueId) -> None:
+        """Watch one more queue; its present state arrives soon, once it exists."""
+        raw = queue.pack()
+        if raw not in self._queues and not self._closed:
+            self._queues.add(raw)
+            if self._link is not None:
+                self._link.send(WatchEdit(self._stream_id, (raw,), ()))
+
+    def remove(self, queue: QueueId) -> None:
+        """Stop watching it; what is under way may still arrive."""
+        raw = queue.pack()
+        if raw in self._queues:
+            self._queues.discard(raw)
+            if self._link is not None:
+                self._link.send(WatchEdit(self._stream_id, (), (raw,)))
+
+    def close(self) -> None:
+        """`on_change` is not called again."""
+        if not self._closed:
+            self._closed = True
+            self._leave()
+            self._owner.drop_watch(self)
+
+    def kick(self) -> None:
+        """The leader or its connection may be another; called on changes and now and then."""
+        link = self._owner.leader_link(self.group)
+        if link is None or self._closed:
+            return
+        if link is self._link and link.generation == self._link_generation:
+            return
+        self._leave()
+        stream_id = link.next_id()
+        if not link.open_stream(stream_id, OpenWatch(stream_id, self.group), self._stream(link)):
+            return
+        self._link, self._link_generation, self._stream_id = link, link.generation, stream_id
+        if self._queues:
+            link.send(WatchEdit(stream_id, tuple(self._queues), ()))
+
+    def _leave(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close_stream(self._stream_id)
+
+    def _stream(self, link: NodeLink) -> Callable[[Reply | None, bytes], None]:
+        generation = link.generation
+
+        def on_frame(reply: Reply | None, body: bytes) -> None:
+            if self._closed or link is not self._link or generation != self._link_generation:
+                return
+            if isinstance(reply, Watched):
+                self._on_change([q for q in reply.queues if q.queue in self._queues])
+                return
+            self._link = None
+            if isinstance(reply, Failed):
+                error = failures.decode(reply)
+                if isinstance(error, NotLeader):
+                    self._owner.refused_by(link, self.group, error.hint)
+
+        return on_frame
