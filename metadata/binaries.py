@@ -67,7 +67,7 @@ class Binaries:
 
 def clean_environment() -> dict[str, str]:
     """Without PG* variables, which would point the server somewhere else; messages in English."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+    return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def account_for(data: Path) -> Account:

@@ -30,16 +30,21 @@ class DatabaseSettings:
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, *, url: str = ""
     ) -> DatabaseSettings:
-        """`url` is used where the environment names none. KeyError when neither does."""
+        """`url` is used where the environment names none; ValueError when neither does."""
 
-        def read(name: str, default: float) -> float:
-            return float(environment.get(f"PACKETBOAT_DATABASE_{name}", default))
+        default = cls(url=url)
 
+        def read(name: str, otherwise: float) -> float:
+            return float(environment.get(f"PACKETBOAT_DATABASE_{name}", otherwise))
+
+        chosen = environment.get("PACKETBOAT_DATABASE_URL", url)
+        if not chosen:
+            raise ValueError("set PACKETBOAT_DATABASE_URL")
         return cls(
-            url=environment.get("PACKETBOAT_DATABASE_URL") or url or environment["DATABASE_URL"],
-            data_connections=int(read("DATA_CONNECTIONS", cls.data_connections)),
-            control_connections=int(read("CONTROL_CONNECTIONS", cls.control_connections)),
-            connect_timeout_s=read("CONNECT_TIMEOUT_S", cls.connect_timeout_s),
-            deadline_s=read("DEADLINE_S", cls.deadline_s),
-            max_operations=int(read("MAX_OPERATIONS", cls.max_operations)),
+            url=chosen,
+            data_connections=int(read("DATA_CONNECTIONS", default.data_connections)),
+            control_connections=int(read("CONTROL_CONNECTIONS", default.control_connections)),
+            connect_timeout_s=read("CONNECT_TIMEOUT_S", default.connect_timeout_s),
+            deadline_s=read("DEADLINE_S", default.deadline_s),
+            max_operations=int(read("MAX_OPERATIONS", default.max_operations)),
         )

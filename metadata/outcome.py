@@ -1,0 +1,68 @@
+"""From a driver's exception to what it means: not done, unknown, or a fault of ours."""
+
+from __future__ import annotations
+
+import asyncpg
+import sqlalchemy.exc
+
+from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown, UnsafeServer
+
+# The server answered, so nothing was done; it may work later.
+_LATER = (
+    asyncpg.InsufficientResourcesError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.UndefinedTableError,  # not migrated yet
+)
+# The connection went away; whatever was in flight has an unknown fate.
+_LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.DatabaseDroppedError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    sqlalchemy.exc.TimeoutError,
+)
+
+
+def translate(error: Exception, *, sent: bool) -> Exception:
+    """The error to raise instead; `sent` says whether a commit may have reached the server."""
+    if isinstance(error, MetadataError):
+        return error
+    cause = _driver_error(error)
+    if isinstance(cause, UnsafeServer):
+        return cause
+    if isinstance(cause, _LATER):
+        return MetadataUnavailable(_text(cause))
+    if isinstance(cause, _LOST) or _invalidated(error):
+        if sent:
+            return OutcomeUnknown(_text(cause))
+        return MetadataUnavailable(_text(cause))
+    return error
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """asyncpg's own exception below SQLAlchemy's wrapping, if there is one."""
+    while isinstance(error, sqlalchemy.exc.DBAPIError):
+        inner = error.orig
+        if inner is None:
+            return error
+        error = inner.__cause__ or inner
+    return error
+
+
+def _invalidated(error: Exception) -> bool:
+    return isinstance(error, sqlalchemy.exc.DBAPIError) and error.connection_invalidated
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
