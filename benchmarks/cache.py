@@ -3,7 +3,6 @@ peers' Python clients, made once under a cache directory."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ import venv
 from pathlib import Path
 
 from benchmarks.processes import NotReady
+from benchmarks.settings import cache_home, inherited_environment
 
 NATS_VERSION = "v2.10.29"
 NATS_MODULE = f"github.com/nats-io/nats-server/v2@{NATS_VERSION}"
@@ -22,8 +22,7 @@ CLIENTS = ("nats-py==2.16.0", "aio-pika==10.2.1", "uvloop==0.23.0")
 
 def cache_dir() -> Path:
     """Made if missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    path = Path(base) / "packetboat-bench"
+    path = cache_home() / "packetboat-bench"
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -45,7 +44,7 @@ def nats_server() -> Path:
     if not shutil.which("go"):
         raise NotReady("NATS: needs nats-server 2.10 or newer, or go to build it")
     print(f"building {NATS_MODULE} (once)", file=sys.stderr, flush=True)
-    environment = {**os.environ, "GOBIN": str(built.parent), "GOFLAGS": "-buildvcs=false"}
+    environment = inherited_environment(GOBIN=str(built.parent), GOFLAGS="-buildvcs=false")
     try:
         made = subprocess.run(
             ["go", "install", NATS_MODULE],

@@ -12,13 +12,14 @@ class NatsCluster:
     """`always` syncs each write before it is confirmed; the default syncs every two minutes."""
 
     peer = "nats"
+    names = ("NATS R3, sync always", "NATS R3, default (no sync)")
 
     def __init__(self, directory: Path, *, always: bool) -> None:
         self._directory = directory
         self._always = always
         self._processes = Processes()
         self.urls = ""
-        self.name = "NATS R3, sync always" if always else "NATS R3, default (no sync)"
+        self.name = self.names[0 if always else 1]
 
     def start(self) -> None:
         """Raises NotReady with the reason."""

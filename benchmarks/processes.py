@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.measure import tree
+from benchmarks.settings import inherited_environment
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -78,10 +79,10 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **(env or {})},
+                env=inherited_environment(**(env or {})),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads at this point)
+                preexec_fn=_die_with_parent,
             )
         self._running.append(process)
         return process

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from benchmarks.processes import NotReady, Processes, free_ports, listening, wait_until
+from benchmarks.settings import inherited_environment
 
 BIN = Path("/usr/lib/rabbitmq/bin")
 
@@ -43,7 +43,7 @@ class RabbitCluster:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none",
         }
-        environment = {**os.environ, **self._environment}
+        environment = inherited_environment(**self._environment)
         self._epmd.start(["epmd", "-port", str(epmd)], log=home / "epmd.log", env=environment)
         wait_until(lambda: listening(epmd), timeout_s=10, what="epmd")
         for index in range(3):

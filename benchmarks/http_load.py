@@ -1,0 +1,261 @@
+"""Load on Packetboat over HTTP: `python -m benchmarks.http_load batch|drain|latency …` prints one
+JSON object. A process of its own, so that what it spends is not counted as the server's."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import uvloop
+
+from benchmarks.body import age_s, stamped_text, text_body
+from benchmarks.http_client import Answer, Connection, connect, request
+from benchmarks.measure import CpuMeter, percentile
+
+MESSAGES_PER_REQUEST = 64
+PULL_MESSAGES = 500
+CONSUMERS = 2
+PUBLISH_CONNECTIONS = 16
+Result = dict[str, Any]
+
+
+class Pulled(msgspec.Struct):
+    """What the load needs of a message."""
+
+    ack_id: str
+    data: str = ""
+
+
+class Page(msgspec.Struct):
+    """The answer to a pull."""
+
+    messages: list[Pulled]
+
+
+_page = msgspec.json.Decoder(Page)
+
+
+class Load:
+    """Options of one case, and what it counted."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        url = urlsplit(options.url)
+        assert url.hostname is not None
+        assert url.port is not None
+        self.host, self.port = url.hostname, url.port
+        self.options = options
+        self.latencies: list[float] = []
+        self.n = 0
+        self.failed = 0
+        self.errors: list[str] = []
+
+    async def connection(self) -> Connection:
+        return await connect(self.host, self.port)
+
+    def request(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
+        return request(method, path, self.options.token, body, kind or "application/json")
+
+    def fail(self, what: str, answer: Answer, count: int = 1) -> None:
+        self.failed += count
+        if len(self.errors) < 3:
+            self.errors.append(f"{what}: {answer.status} {answer.body[:200]!r}")
+
+
+def batch_request(load: Load) -> bytes:
+    """64 messages of 1 KB, each different, the same in every request."""
+    texts = [text_body() for _ in range(MESSAGES_PER_REQUEST)]
+    path = f"/topics/{load.options.topic}/messages:batch"
+    if load.options.encoding == "msgpack":
+        body = msgspec.msgpack.encode({"messages": [{"data": text.encode()} for text in texts]})
+        return load.request("POST", path, body, "application/msgpack")
+    body = msgspec.json.encode({"messages": [{"data": text} for text in texts]})
+    return load.request("POST", path, body)
+
+
+async def batch(load: Load) -> float:
+    """Four connections with one request of 64 outstanding on each."""
+    whole = batch_request(load)
+    end = time.perf_counter() + load.options.seconds
+    limit = load.options.messages or float("inf")
+
+    async def publisher() -> None:
+        connection = await load.connection()
+        while time.perf_counter() < end and load.n < limit:
+            sent = time.perf_counter()
+            answer = await connection.send(whole)
+            load.latencies.append(time.perf_counter() - sent)
+            accepted = answer.body.count(b'"message_id"')
+            if answer.status != 200 or accepted != MESSAGES_PER_REQUEST:
+                load.fail("batch", answer, MESSAGES_PER_REQUEST - accepted)
+                await asyncio.sleep(0.01)
+            load.n += accepted
+        connection.close()
+
+    start = time.perf_counter()
+    await asyncio.gather(*(publisher() for _ in range(load.options.connections)))
+    return time.perf_counter() - start
+
+
+async def drain(load: Load) -> float:
+    """Four workers pulling pages and acking each page before the next; until nothing is left."""
+    subscription = load.options.subscription
+    pull = load.request(
+        "GET", f"/subscriptions/{subscription}/messages?max_messages={PULL_MESSAGES}&wait_seconds=0"
+    )
+    start = last = time.perf_counter()
+
+    async def worker() -> None:
+        nonlocal last
+        connection = await load.connection()
+        empty = 0
+        while time.perf_counter() < start + load.options.seconds and empty < 3:
+            answer = await connection.send(pull)
+            if answer.status != 200:
+                load.fail("pull", answer)
+                break
+            ids = [message.ack_id for message in _page.decode(answer.body).messages]
+            if not ids:
+                empty += 1
+                await asyncio.sleep(0.05)
+                continue
+            empty = 0
+            sent = time.perf_counter()
+            body = msgspec.json.encode({"ack_ids": ids})
+            acked = await connection.send(
+                load.request("POST", f"/subscriptions/{subscription}/ack", body)
+            )
+            last = time.perf_counter()
+            load.latencies.append(last - sent)
+            done = msgspec.json.decode(acked.body).get("acked", 0) if acked.status == 200 else 0
+            load.n += done
+            if done != len(ids):
+                load.fail("ack", acked, len(ids) - done)
+        connection.close()
+
+    await asyncio.gather(*(worker() for _ in range(load.options.connections)))
+    return last - start
+
+
+async def latency(load: Load) -> float:
+    """Open loop of single POSTs at a rate; two consumers wait in long-polls."""
+    expected = int(load.options.rate * load.options.seconds)
+    done = asyncio.Event()
+    consumers = [asyncio.create_task(_consumer(load, expected, done)) for _ in range(CONSUMERS)]
+    await asyncio.sleep(0.3)  # both polls are waiting
+    idle = [await load.connection() for _ in range(PUBLISH_CONNECTIONS)]
+    start = time.perf_counter()
+
+    async def publish() -> None:
+        connection = idle.pop() if idle else await load.connection()
+        whole = load.request(
+            "POST",
+            f"/topics/{load.options.topic}/messages",
+            stamped_text().encode(),
+            "text/plain",
+        )
+        answer = await connection.send(whole)
+        idle.append(connection)
+        if answer.status != 201:
+            load.fail("publish", answer)
+
+    publishes = []
+    for index in range(expected):
+        await asyncio.sleep(max(0.0, start + index / load.options.rate - time.perf_counter()))
+        publishes.append(asyncio.create_task(publish()))
+    await asyncio.gather(*publishes)
+    try:
+        await asyncio.wait_for(done.wait(), 5)
+    except TimeoutError:
+        load.failed += expected - load.n
+        load.errors.append(f"{load.n} of {expected} arrived")
+    elapsed = time.perf_counter() - start
+    for consumer in consumers:
+        consumer.cancel()
+    await asyncio.gather(*consumers, return_exceptions=True)
+    return elapsed
+
+
+async def _consumer(load: Load, expected: int, done: asyncio.Event) -> None:
+    subscription = load.options.subscription
+    connection, acks = await load.connection(), await load.connection()
+    pull = load.request(
+        "GET", f"/subscriptions/{subscription}/messages?max_messages=100&wait_seconds=20"
+    )
+    unacked: list[str] = []
+    acking: asyncio.Task[None] | None = None
+
+    async def ack() -> None:
+        while unacked:
+            body = msgspec.json.encode({"ack_ids": unacked})
+            unacked.clear()
+            answer = await acks.send(
+                load.request("POST", f"/subscriptions/{subscription}/ack", body)
+            )
+            if answer.status != 200:
+                load.fail("ack", answer)
+
+    while True:
+        answer = await connection.send(pull)
+        if answer.status != 200:
+            load.fail("pull", answer)
+            await asyncio.sleep(0.1)
+            continue
+        for message in _page.decode(answer.body).messages:
+            load.latencies.append(age_s(message.data))
+            unacked.append(message.ack_id)
+            load.n += 1
+        if unacked and (acking is None or acking.done()):
+            acking = asyncio.create_task(ack())
+        if load.n >= expected:
+            done.set()
+
+
+CASES = {"batch": batch, "drain": drain, "latency": latency}
+
+
+async def run(options: argparse.Namespace) -> Result:
+    """One case, measured."""
+    load = Load(options)
+    meter = CpuMeter([int(pid) for pid in options.pids.split(",")])
+    start = time.perf_counter()
+    elapsed_s = await CASES[options.case](load)
+    wall_s = time.perf_counter() - start
+    servers, machine = meter.stop()
+    return {
+        "n": load.n,
+        "elapsed_s": elapsed_s,
+        "wall_s": wall_s,
+        "p50_ms": percentile(load.latencies, 50) * 1e3,
+        "p99_ms": percentile(load.latencies, 99) * 1e3,
+        "failed": load.failed,
+        "errors": load.errors,
+        "server_cpu_s": servers,
+        "machine_cpu_s": machine,
+        "client_cpu_s": time.process_time(),
+    }
+
+
+def main() -> None:
+    """One case, one JSON object on stdout."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--pids", required=True)
+    parser.add_argument("--topic", default="bench")
+    parser.add_argument("--subscription", default="bench")
+    parser.add_argument("--encoding", choices=("json", "msgpack"), default="json")
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--messages", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=200)
+    print(json.dumps(uvloop.run(run(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()

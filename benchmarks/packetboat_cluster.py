@@ -1,0 +1,141 @@
+"""Packetboat as `packetboat up` runs it: Postgres, three store nodes, one server."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import cpu_by_pid
+from benchmarks.processes import NotReady, Processes, wait_until
+from store_nodes.client import StoreClient
+
+PARTS = (("store-node", "store nodes"), ("serve", "server"), ("postgres", "Postgres"))
+
+
+class PacketboatCluster:
+    """One installation in a fresh data directory on free ports."""
+
+    name = "Packetboat"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._processes = Processes()
+        self.url = ""
+        self.token = ""
+        self._state: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Raises NotReady with the end of the supervisor's log."""
+        self.directory.mkdir(parents=True)
+        log = self.directory / "up.log"
+        data = self.directory / "data"
+        supervisor = self._processes.start(
+            [sys.executable, "-m", "gateway", "up", "--data-dir", data, "--port", "0"], log=log
+        )
+        ready = data / "client.env"
+        try:
+            wait_until(
+                lambda: ready.exists() or supervisor.poll() is not None,
+                timeout_s=90,
+                what="packetboat up",
+            )
+        except NotReady as error:
+            raise NotReady(f"{error}\n{log.read_text()[-2000:]}") from error
+        if supervisor.poll() is not None:
+            raise NotReady(f"packetboat up ended:\n{log.read_text()[-2000:]}")
+        lines = dict(
+            line.removeprefix("export ").split("=", 1) for line in ready.read_text().splitlines()
+        )
+        self.url, self.token = lines["PACKETBOAT_URL"], lines["PACKETBOAT_TOKEN"]
+        self._state = json.loads((data / "state.json").read_text())
+
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        """POST a topic or subscription."""
+        address = self.url.removeprefix("http://")
+        connection = http.client.HTTPConnection(address, timeout=20)
+        connection.request(
+            "POST",
+            path,
+            json.dumps(body),
+            {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
+        )
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        if answer.status != 201:
+            raise NotReady(f"POST {path}: {answer.status} {text[:300]!r}")
+
+    def flushes(self) -> list[int]:
+        """fdatasyncs so far, per store node; raises NotReady when a node does not say."""
+        statuses = asyncio.run(self._statuses())
+        found = []
+        for node, status in sorted(statuses.items()):
+            log = status.get("log")
+            if not isinstance(log, dict) or "flushes" not in log:
+                raise NotReady(f"node {node} tells no flush counter: {status}")
+            found.append(int(log["flushes"]))
+        if len(found) != 3:
+            raise NotReady(f"{len(found)} of 3 store nodes answered")
+        return found
+
+    async def _statuses(self) -> dict[int, dict[str, object]]:
+        ports = self._state["ports"]["store"]
+        client = StoreClient(
+            {node: ("127.0.0.1", port) for node, port in enumerate(ports, 1)},
+            groups=range(8),
+            secret=bytes.fromhex(self._state["store_secret"]),
+        )
+        await client.start()
+        try:
+            await client.wait_ready(10)
+            return await client.status()
+        finally:
+            await client.close()
+
+    def pids(self) -> list[int]:
+        """The supervisor, whose tree is all of it."""
+        return self._processes.pids()
+
+    def cpu_by_part(self) -> dict[str, float]:
+        """CPU seconds so far of server, store nodes, Postgres and the rest."""
+        spent: defaultdict[str, float] = defaultdict(float)
+        for pid, seconds in cpu_by_pid(self.pids()).items():
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            part = next((name for word, name in PARTS if word in command), "supervisor")
+            spent[part] += seconds
+        return dict(spent)
+
+    def stop(self) -> None:
+        """A clean stop, as Ctrl-C does it."""
+        self._processes.stop(grace_s=25)
+
+
+def run_load(
+    cluster: PacketboatCluster, case: str, *, seconds: float, **options: object
+) -> dict[str, Any]:
+    """One case of benchmarks.http_load in a process of its own. Raises NotReady."""
+    command = [sys.executable, "-m", "benchmarks.http_load", case, "--seconds", str(seconds)]
+    command += ["--url", cluster.url, "--token", cluster.token]
+    command += ["--pids", ",".join(map(str, cluster.pids()))]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 40)
+    if run.returncode != 0:
+        raise NotReady(f"{case}: {run.stderr.strip()[-500:]}")
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result
+
+
+def settle(seconds: float = 0.2) -> None:
+    """Let what the last case left behind end: acks on their way, a flush."""
+    time.sleep(seconds)
