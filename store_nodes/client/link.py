@@ -199,7 +199,7 @@ class NodeLink:
         for on_reply in waiting:
             on_reply(None, b"")
 
-    def writable(self) -> None:
+    def congestion(self, congested: bool) -> None:
         pass
 
     def _reply(self, head: Reply, body: bytes) -> None:

@@ -38,8 +38,8 @@ class FrameHandler(Protocol):
     def closed(self, reason: str) -> None:
         """Last call. No frame comes after it."""
 
-    def writable(self) -> None:
-        """The write buffer, reported full by `congested`, has drained."""
+    def congestion(self, congested: bool) -> None:
+        """`congested` is another: the write buffer is over its high water, or has drained."""
 
 
 class FrameConnection(asyncio.BufferedProtocol):
@@ -100,11 +100,13 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.congested = True
+        if self.handler is not None and not self._done:
+            self.handler.congestion(True)
 
     def resume_writing(self) -> None:
         self.congested = False
         if self.handler is not None and not self._done:
-            self.handler.writable()
+            self.handler.congestion(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._finish(str(exc) if exc is not None else "closed by the other side")

@@ -154,7 +154,7 @@ class Listening:
         self._timer.cancel()
         self._closed()
 
-    def writable(self) -> None:
+    def congestion(self, congested: bool) -> None:
         pass
 
 
@@ -228,7 +228,7 @@ class _Dialing:
         if not self.done.done():
             self.done.set_exception(HandshakeFailed(reason))
 
-    def writable(self) -> None:
+    def congestion(self, congested: bool) -> None:
         pass
 
 

@@ -179,7 +179,7 @@ class _PeerLink:
     def closed(self, reason: str) -> None:
         self._network.lost(self, reason)
 
-    def writable(self) -> None:
+    def congestion(self, congested: bool) -> None:
         pass
 
 
@@ -199,5 +199,5 @@ class _Dialed:
     def closed(self, reason: str) -> None:
         pass
 
-    def writable(self) -> None:
+    def congestion(self, congested: bool) -> None:
         pass

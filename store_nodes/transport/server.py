@@ -278,10 +278,13 @@ class ClientSession:
         self._drained.set()
         self._on_closed(self)
 
-    def writable(self) -> None:
-        self._drained.set()
-        for watch in self._watches.values():
-            watch.flush()
+    def congestion(self, congested: bool) -> None:
+        if congested:
+            self._drained.clear()
+        else:
+            self._drained.set()
+            for watch in self._watches.values():
+                watch.flush()
         self._pace()
 
     async def join(self) -> None:
@@ -294,9 +297,6 @@ class ClientSession:
         """A reply. One that cannot be queued ends the connection: the client asks again."""
         if not self.connection.send(head, body) and self.connection.open:
             self.connection.abort("the client does not read its replies")
-        elif self.connection.congested:
-            self._drained.clear()
-            self._pace()
 
     def release(self, command_bytes: int = 0) -> None:
         """A request is answered."""

@@ -1,0 +1,297 @@
+"""A store for the client to talk to: real sockets, the real state machine, no consensus.
+
+All nodes of a `FakeStore` share one log per group, as if replication took no time. A node can be
+killed, hung, made to lose its replies or to refuse, and leadership is moved by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import asynccontextmanager
+
+from store_nodes.client import Durability, StoreClient
+from store_nodes.commands import CommandKind, check, encode_value
+from store_nodes.errors import NotLeader, QueueTruncated, StoreError
+from store_nodes.machine.machine import Machine
+from store_nodes.machine.outcomes import AppendDone, Refused, SealDone, TruncateDone
+from store_nodes.queue_id import QueueId
+from store_nodes.transport.handshake import Identity
+from store_nodes.transport.server import StoreServer
+from store_nodes.transport.service import CommandReply, FetchedEntry, FetchResult, WatchSink
+from store_nodes.wire import LeaderView, QueueInfo, QueueOffsets
+
+SECRET = b"a secret of the cluster"
+CLUSTER = b"cluster uid 16 B"
+GROUP = 3
+QUEUE = QueueId(bytes(range(16)), 7)
+
+Intercept = Callable[["FakeNode", int, bytes, CommandReply], bool]
+"""Sees a command before it is proposed; True: it took care of it."""
+
+
+class FakeLog:
+    """One group: its machine, and the batches that were stored."""
+
+    def __init__(self, group: int) -> None:
+        self.group = group
+        self.machine = Machine(group)
+        self.batches: dict[bytes, list[FetchedEntry]] = {}
+        self.clock_ahead_us = 0
+        self.watchers: list[FakeWatch] = []
+
+    def now_us(self) -> int:
+        return max(self.machine.log_time_us + 1, time.time_ns() // 1000 + self.clock_ahead_us)
+
+    def apply(self, raw: bytes) -> object:
+        value = encode_value([raw], self.now_us())
+        (outcome,) = self.machine.apply(self.machine.applied, value)
+        if isinstance(outcome, AppendDone) and not outcome.duplicate:
+            at = outcome.batch_at
+            batch = value[at : at + outcome.batch_bytes]
+            entry = FetchedEntry(outcome.base_offset, outcome.log_time_us, batch)
+            self.batches.setdefault(outcome.queue, []).append(entry)
+        for watcher in list(self.watchers):
+            watcher.changed(outcome.queue)
+        return outcome
+
+    def offsets(self, queue: bytes) -> QueueOffsets:
+        found = self.machine.offsets(queue)
+        return QueueOffsets(queue, found.first, found.end, found.stage_end, found.sealed)
+
+    def stored(self, queue: QueueId = QUEUE) -> list[bytes]:
+        return [bytes(entry.batch) for entry in self.batches.get(queue.pack(), [])]
+
+
+class FakeWatch:
+    def __init__(self, log: FakeLog, sink: WatchSink) -> None:
+        self.log = log
+        self.sink = sink
+        self.queues: set[bytes] = set()
+        log.watchers.append(self)
+
+    def changed(self, queue: bytes) -> None:
+        if queue in self.queues:
+            try:
+                self.sink([self.log.offsets(queue)])
+            except StoreError:
+                return
+
+    def add(self, queue: bytes) -> None:
+        self.queues.add(queue)
+        self.changed(queue)
+
+    def remove(self, queue: bytes) -> None:
+        self.queues.discard(queue)
+
+    def close(self) -> None:
+        if self in self.log.watchers:
+            self.log.watchers.remove(self)
+
+
+class FakeNode:
+    """A `NodeService` with its server."""
+
+    def __init__(self, store: FakeStore, node: int) -> None:
+        self.store = store
+        self.node = node
+        self.port = 0
+        self.server: StoreServer | None = None
+        self.intercept: Intercept | None = None
+        self.behind = False
+        """Answers reads as a replica that has applied nothing lately."""
+        self.commands: list[tuple[int, bytes]] = []
+        self.fetches = 0
+
+    async def start(self) -> None:
+        identity = Identity(self.store.secret, CLUSTER, self.node, b"incarnation")
+        self.server = StoreServer(self, identity)
+        self.port = await self.server.start("127.0.0.1", self.port)
+
+    async def kill(self) -> None:
+        """What the others see of kill -9."""
+        assert self.server is not None
+        if self.server._server is not None:
+            self.server._server.close()
+        self.cut()
+        self.server = None
+
+    def cut(self) -> None:
+        """Lose every connection, and with it the replies not yet written."""
+        if self.server is not None:
+            for connection in list(self.server._connections):
+                connection.abort("cut by the test")
+
+    def hang(self) -> None:
+        """Neither reads nor answers, connections stay open: what SIGSTOP looks like."""
+        assert self.server is not None
+        for connection in self.server._connections:
+            connection.pause_reading()
+
+    def leaders(self) -> Sequence[LeaderView]:
+        return [
+            LeaderView(group, leader, ballot, self.store.logs[group].now_us())
+            for group, (leader, ballot) in self.store.leadership.items()
+        ]
+
+    def announce(self) -> None:
+        if self.server is not None:
+            self.server.announce(self.leaders())
+
+    def command(
+        self,
+        group: int,
+        raw: bytes,
+        durability: Durability,
+        timeout_ms: int,
+        reply: CommandReply,
+    ) -> None:
+        self.commands.append((group, raw))
+        if self.intercept is not None and self.intercept(self, group, raw, reply):
+            return
+        self.propose(group, raw, durability, reply)
+
+    def propose(self, group: int, raw: bytes, durability: Durability, reply: CommandReply) -> None:
+        leader, _ = self.store.leadership[group]
+        if leader != self.node:
+            reply.failed(NotLeader(leader), decided=False)
+            return
+        check(raw)
+        if durability <= Durability.LEADER:
+            reply.accepted()
+        answer(reply, self.store.logs[group].apply(raw), self.store.logs[group])
+
+    async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
+        self.fetches += 1
+        log = self.store.logs[group]
+        found = log.machine.offsets(queue)
+        if self.behind:
+            return FetchResult([], found.first, found.first)
+        if offset < found.first:
+            raise QueueTruncated(found.first)
+        entries = [e for e in log.batches.get(queue, []) if e.base_offset >= offset]
+        return FetchResult(entries, found.first, found.end)
+
+    async def offsets(self, group: int, queue: bytes, *, confirm: bool) -> tuple[QueueOffsets, int]:
+        log = self.store.logs[group]
+        if confirm and self.store.leadership[group][0] != self.node:
+            raise NotLeader(self.store.leadership[group][0])
+        return log.offsets(queue), log.machine.log_time_us
+
+    async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
+        log = self.store.logs[group]
+        for entry in log.batches.get(queue, []):
+            if entry.log_time_us >= time_us:
+                return entry.base_offset
+        return log.machine.offsets(queue).end
+
+    async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
+        rows = sorted(self.store.logs[group].machine.queues())
+        found = [
+            QueueInfo(r.queue, r.base, r.offsets.first, r.offsets.end, r.offsets.sealed, r.meta)
+            for r in rows
+            if r.queue > after
+        ]
+        return found[:limit]
+
+    async def status(self) -> dict[str, object]:
+        return {"node": self.node}
+
+    def watch(self, group: int, sink: WatchSink) -> FakeWatch:
+        leader, _ = self.store.leadership[group]
+        if leader != self.node:
+            raise NotLeader(leader)
+        return FakeWatch(self.store.logs[group], sink)
+
+
+def answer(reply: CommandReply, outcome: object, log: FakeLog) -> None:
+    """As a node does after it applied."""
+    log_time_us = log.machine.log_time_us
+    match outcome:
+        case AppendDone():
+            reply.appended(
+                outcome.base_offset,
+                outcome.count,
+                outcome.log_time_us,
+                duplicate=outcome.duplicate,
+            )
+        case SealDone():
+            reply.finished(outcome.offset, log_time_us)
+        case TruncateDone():
+            reply.finished(outcome.first_offset, log_time_us)
+        case Refused():
+            reply.failed(outcome.error, decided=True)
+        case _:
+            reply.finished(0, log_time_us)
+
+
+class FakeStore:
+    """Three nodes, one group of which node 1 is the leader."""
+
+    def __init__(self, *, secret: bytes = SECRET) -> None:
+        self.secret = secret
+        self.logs = {GROUP: FakeLog(GROUP)}
+        self.leadership: dict[int, tuple[int | None, int]] = {GROUP: (1, 1)}
+        self.nodes = {number: FakeNode(self, number) for number in (1, 2, 3)}
+
+    @property
+    def log(self) -> FakeLog:
+        return self.logs[GROUP]
+
+    @property
+    def leader(self) -> FakeNode:
+        number = self.leadership[GROUP][0]
+        assert number is not None
+        return self.nodes[number]
+
+    async def start(self) -> None:
+        for node in self.nodes.values():
+            await node.start()
+
+    async def close(self) -> None:
+        for node in self.nodes.values():
+            if node.server is not None:
+                await node.server.close()
+
+    def elect(self, node: int | None, group: int = GROUP, *, announce: bool = True) -> None:
+        _, ballot = self.leadership[group]
+        self.leadership[group] = (node, ballot + 1)
+        if announce:
+            for each in self.nodes.values():
+                each.announce()
+
+    def client(self, **options: object) -> StoreClient:
+        addresses = {number: ("127.0.0.1", node.port) for number, node in self.nodes.items()}
+        settings: dict[str, object] = {"groups": tuple(self.logs), "secret": SECRET, **options}
+        return StoreClient(addresses, **settings)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def store_and_client(queues: Sequence[QueueId] = (QUEUE,)):
+    """A running store, and a client that knows the leader."""
+    store = FakeStore()
+    await store.start()
+    client = store.client()
+    await client.start()
+    try:
+        await client.wait_ready(5)
+        for queue in queues:
+            await client.create(GROUP, queue)
+        for node in store.nodes.values():
+            node.commands.clear()
+        yield store, client
+    finally:
+        await client.close()
+        await store.close()
+
+
+def is_append(raw: bytes) -> bool:
+    return raw[0] == CommandKind.APPEND
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    """Wait for it, by looking."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

@@ -1,0 +1,318 @@
+"""Handshake, server and peers on loopback sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from store_nodes import wire
+from store_nodes.client import StoreClient
+from store_nodes.errors import Unavailable
+from store_nodes.transport import connection as connections
+from store_nodes.transport.connection import FrameConnection
+from store_nodes.transport.handshake import HandshakeFailed, Identity, dial
+from store_nodes.transport.peers import PeerNetwork
+from store_nodes.transport.server import StoreServer
+from tests.unit.store_client.store_client_support import (
+    CLUSTER,
+    GROUP,
+    QUEUE,
+    SECRET,
+    FakeStore,
+    store_and_client,
+    until,
+)
+
+
+class Collector:
+    """A handler that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[wire.Head, bytes]] = []
+        self.reasons: list[str] = []
+        self.welcome: wire.Welcome | None = None
+
+    def opened(self, connection: FrameConnection, remote: object, welcome: wire.Welcome) -> None:
+        self.welcome = welcome
+
+    def frame(self, head: wire.Head, body: bytes) -> None:
+        self.frames.append((head, body))
+
+    def closed(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def congestion(self, congested: bool) -> None:
+        pass
+
+
+@pytest.fixture
+async def store():
+    store = FakeStore()
+    await store.start()
+    yield store
+    await store.close()
+
+
+def address(store: FakeStore) -> tuple[str, int]:
+    return "127.0.0.1", store.nodes[1].port
+
+
+async def raw_dial(store: FakeStore, collector: Collector) -> FrameConnection:
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(FrameConnection, *address(store))
+    connection.handler = collector
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("identity", "node", "why"),
+    [
+        (Identity(b"wrong"), 1, "the secrets differ"),
+        (Identity(SECRET, b"other"), 1, "another cluster"),
+        (Identity(SECRET), 2, "node 1 answers where 2 should"),
+    ],
+)
+async def test_strangers_are_refused(store, identity, node, why):
+    with pytest.raises(HandshakeFailed, match=why):
+        await dial(address(store), identity, wire.Role.CLIENT, node, Collector())
+    assert store.nodes[1].server.clients == 0
+
+
+async def test_client_that_guesses_the_proof_is_refused(store):
+    collector = Collector()
+    connection = await raw_dial(store, collector)
+    connection.send(wire.Hello(1, 1, b"", wire.Role.CLIENT, 0, b"", bytes(32)))
+    connection.send(wire.Proof(bytes(32)))
+    await until(lambda: collector.reasons != [])
+    assert collector.frames[-1][0] == wire.Goodbye("the secrets differ")
+    assert store.nodes[1].server.clients == 0
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        wire.Command(1, GROUP, 2, 100),
+        wire.Proof(b""),
+        wire.Hello(9, 8, b"", 1, 0, b"", bytes(32)),
+        wire.Hello(1, 1, b"", 7, 0, b"", bytes(32)),
+        wire.Hello(1, 1, b"", 1, 0, b"", b"short"),
+    ],
+)
+async def test_nothing_is_served_before_the_handshake(store, head):
+    collector = Collector()
+    connection = await raw_dial(store, collector)
+    connection.send(head)
+    await until(lambda: collector.reasons != [])
+    assert store.nodes[1].commands == []
+
+
+async def test_a_large_frame_before_the_handshake_is_not_read(store):
+    collector = Collector()
+    connection = await raw_dial(store, collector)
+    connection.send(wire.Peer(1), [bytes(10_000)])
+    await until(lambda: collector.reasons != [])
+
+
+async def test_a_dialer_that_says_nothing_is_dropped(store, monkeypatch):
+    monkeypatch.setattr("store_nodes.transport.handshake.HANDSHAKE_TIMEOUT_S", 0.1)
+    collector = Collector()
+    await raw_dial(store, collector)
+    await until(lambda: collector.reasons != [], 1.0)
+
+
+async def test_corrupt_frame_closes_the_connection_and_the_append_is_stored_once():
+    async with store_and_client() as (store, client):
+        link = client.leader_link(GROUP)
+        assert link is not None
+        transport = link._connection._transport
+        appender = client.appender(GROUP, QUEUE)
+        future = appender.append_nowait(b"x", 1)
+        transport.write(b"".join(wire.encode_frame(wire.Ping(1)))[:-1] + b"\xff")
+        assert (await future).base_offset == 0
+        assert link.generation == 2
+        assert store.log.stored() == [b"x"]
+
+
+async def test_corrupt_reply_closes_the_connection_and_the_append_is_stored_once():
+    async with store_and_client() as (store, client):
+        server = store.leader.server
+        corrupt = iter([True])
+
+        def apply_and_corrupt(node, group, raw, reply):
+            if next(corrupt, False):
+                store.log.apply(raw)
+                (session,) = server._sessions
+                session.connection._transport.write(bytes(64))
+                return True
+            return False
+
+        store.leader.intercept = apply_and_corrupt
+        receipt = await client.appender(GROUP, QUEUE).append(b"x", 1)
+        assert receipt.duplicate
+        assert store.log.stored() == [b"x"]
+
+
+async def test_replies_of_one_iteration_are_one_write(monkeypatch):
+    async with store_and_client() as (store, client):
+        writes = 0
+        real = connections.FrameConnection._flush
+
+        def flush(self):
+            nonlocal writes
+            writes += bool(self._out)
+            real(self)
+
+        monkeypatch.setattr(connections.FrameConnection, "_flush", flush)
+        appender = client.appender(GROUP, QUEUE)
+        await asyncio.gather(*(appender.append_nowait(b"x" * 100, 1) for _ in range(64)))
+        assert writes <= 8
+        assert len(store.log.stored()) == 64
+
+
+async def test_slow_reader_stops_being_read_and_loses_nothing(monkeypatch):
+    monkeypatch.setattr(connections, "WRITE_HIGH_WATER_BYTES", 10_000)
+    async with store_and_client() as (store, client):
+        appender = client.appender(GROUP, QUEUE)
+        for number in range(4):
+            await appender.append(bytes([number]) * 1_000_000, 1)
+        link = client.leader_link(GROUP)
+        link._connection.pause_reading()
+        fetches = [
+            asyncio.ensure_future(client.fetch(GROUP, QUEUE, 0, 8_000_000, timeout_s=10))
+            for _ in range(4)
+        ]
+        (session,) = store.leader.server._sessions
+        await until(lambda: session.connection.congested)
+        assert session._paused
+        link._connection.resume_reading()
+        for fetched in await asyncio.gather(*fetches):
+            assert [len(e.batch) for e in fetched.entries] == [1_000_000] * 4
+        await until(lambda: not session._paused)
+        assert (await appender.append(b"y", 1)).base_offset == 4
+
+
+async def test_client_of_another_version_is_told(store):
+    collector = Collector()
+    connection = await raw_dial(store, collector)
+    connection.send(wire.Hello(9, 8, b"", 1, 0, b"", bytes(32)))
+    await until(lambda: collector.reasons != [])
+    assert "protocol 8…9 is not spoken here" in collector.frames[0][0].text
+
+
+async def test_stopping_node_says_goodbye(store):
+    client: StoreClient = store.client()
+    await client.start()
+    await client.wait_ready(5)
+    await store.nodes[1].server.close()
+    await until(lambda: not client.has_leader(GROUP))
+    with pytest.raises(Unavailable):
+        await client.appender(GROUP, QUEUE).append(b"x", 1, timeout_s=0.1)
+    await client.close()
+
+
+# Peers.
+
+
+class Node:
+    """A server and its peer network, keeping what they hear."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.identity = Identity(SECRET, CLUSTER, node, b"inc%d" % node)
+        self.heard: list[tuple[int, int, bytes]] = []
+        self.events: list[tuple[str, int]] = []
+        self.port = 0
+
+    async def listen(self) -> None:
+        self.server = StoreServer(
+            FakeStore().nodes[1],
+            self.identity,
+            admit_peer=lambda remote: self.network.admit(remote),
+            adopt_peer=lambda connection, remote: self.network.adopt(connection, remote),
+        )
+        self.port = await self.server.start("127.0.0.1", self.port)
+
+    async def join(self, nodes: dict[int, tuple[str, int]]) -> None:
+        self.network = PeerNetwork(self.identity, nodes, self)
+        await self.network.start()
+
+    async def leave(self) -> None:
+        await self.network.close()
+        await self.server.close()
+
+    def on_message(self, node: int, group: int, payload: bytes) -> None:
+        self.heard.append((node, group, payload))
+
+    def on_connected(self, node: int) -> None:
+        self.events.append(("up", node))
+
+    def on_lost(self, node: int) -> None:
+        self.events.append(("lost", node))
+
+
+@pytest.fixture
+async def nodes():
+    nodes = {number: Node(number) for number in (1, 2, 3)}
+    for node in nodes.values():
+        await node.listen()
+    addresses = {number: ("127.0.0.1", node.port) for number, node in nodes.items()}
+    for node in nodes.values():
+        await node.join(addresses)
+    for node in nodes.values():
+        await until(lambda node=node: len(node.network.connected()) == 2)
+    yield nodes
+    for node in nodes.values():
+        await node.leave()
+
+
+async def test_peers_hear_each_other_in_order(nodes):
+    for number in range(100):
+        assert nodes[1].network.send(2, number % 8, [b"head", b"%d" % number])
+        assert nodes[2].network.send(1, number % 8, [b"%d" % number])
+    await until(lambda: len(nodes[1].heard) == len(nodes[2].heard) == 100)
+    assert nodes[2].heard == [(1, n % 8, b"head%d" % n) for n in range(100)]
+    assert nodes[3].heard == []
+    assert nodes[1].network.incarnation(3) == b"inc3"
+
+
+async def test_lost_peer_is_reported_at_once_and_comes_back(nodes):
+    began = asyncio.get_running_loop().time()
+    await nodes[2].leave()
+    await until(lambda: ("lost", 2) in nodes[1].events and ("lost", 2) in nodes[3].events)
+    assert asyncio.get_running_loop().time() - began < 0.2
+    assert not nodes[1].network.send(2, 1, [b"x"])
+    assert nodes[1].network.dropped == 1
+    addresses = {number: ("127.0.0.1", node.port) for number, node in nodes.items()}
+    await nodes[2].listen()
+    await nodes[2].join(addresses)
+    await until(lambda: len(nodes[2].network.connected()) == 2, 2.0)
+    await until(lambda: nodes[1].events.count(("up", 2)) == nodes[3].events.count(("up", 2)) == 2)
+
+
+async def test_peer_that_dials_again_replaces_its_connection(nodes):
+    # The lower id dials, so 1 dials 2; as if 1 had lost the connection and 2 not noticed.
+    class Again(Collector):
+        pass
+
+    connection = await dial(
+        ("127.0.0.1", nodes[2].port), nodes[1].identity, wire.Role.PEER, 2, Again()
+    )
+    await until(lambda: nodes[2].events[-2:] == [("lost", 1), ("up", 1)])
+    connection.abort("done")
+
+
+@pytest.mark.parametrize("node", [3, 4])
+async def test_only_the_peers_that_should_dial_are_admitted(nodes, node):
+    stranger = Identity(SECRET, CLUSTER, node)
+    with pytest.raises(HandshakeFailed):
+        await dial(("127.0.0.1", nodes[2].port), stranger, wire.Role.PEER, 2, Collector())
+
+
+async def test_silent_peer_is_lost(nodes, monkeypatch):
+    monkeypatch.setattr("store_nodes.transport.peers.PING_EVERY_S", 0.05)
+    monkeypatch.setattr("store_nodes.transport.peers.SILENCE_S", 0.3)
+    await asyncio.sleep(1.1)  # the running loops take up the shorter times
+    for link in nodes[2].network._links.values():
+        link.connection.pause_reading()
+    await until(lambda: ("lost", 2) in nodes[1].events, 2.0)

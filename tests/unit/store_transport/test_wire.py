@@ -1,0 +1,144 @@
+"""Frames: what comes out is what went in, or the connection ends."""
+
+from __future__ import annotations
+
+import random
+import typing
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_nodes import errors, wire
+from store_nodes.transport import failures
+
+HEADS = [
+    wire.Ping(1),
+    wire.Peer(7),
+    wire.Command(2, 3, wire.Durability.QUORUM, 500),
+    wire.Appended(2, 2**62, 1000, 1_700_000_000_000_000, True),
+    wire.Fetched(
+        4, 1, 9, (wire.EntryHead(1, 2, None, None, 3), wire.EntryHead(4, 5, 6, (0, 2), 7))
+    ),
+    wire.Watched(5, (wire.QueueOffsets(b"q" * 25, 1, 2, 3, True),)),
+    wire.Leaders((wire.LeaderView(1, None, 65536, 7), wire.LeaderView(2, 3, 65537, 8))),
+]
+
+
+def feed(reader: wire.FrameReader, raw: bytes, sizes: typing.Iterator[int]):
+    frames = []
+    at = 0
+    while at < len(raw):
+        buffer = reader.get_buffer()
+        size = min(len(buffer), len(raw) - at, next(sizes))
+        buffer[:size] = raw[at : at + size]
+        frames += reader.received(size)
+        at += size
+    return frames
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(HEADS), st.binary(max_size=300)), max_size=20),
+    st.integers(0, 2**32),
+    st.integers(32, 400),
+)
+def test_any_cut_of_the_stream_gives_the_same_frames(sent, seed, buffer_bytes):
+    rng = random.Random(seed)
+    raw = b"".join(b"".join(wire.encode_frame(head, [body[:3], body[3:]])) for head, body in sent)
+    reader = wire.FrameReader(buffer_bytes=buffer_bytes)
+    sizes = iter(lambda: rng.randint(1, 250), 0)
+    assert feed(reader, raw, sizes) == sent
+
+
+def test_large_frames_do_not_keep_their_buffer():
+    reader = wire.FrameReader(buffer_bytes=1024)
+    body = random.Random(1).randbytes(5_000_000)
+    raw = b"".join(wire.encode_frame(wire.Peer(1), [body]))
+    frames = feed(reader, raw + b"".join(wire.encode_frame(wire.Ping(1))), iter(lambda: 65536, 0))
+    assert frames == [(wire.Peer(1), body), (wire.Ping(1), b"")]
+    assert len(reader.get_buffer()) == 1024
+
+
+@given(st.data())
+def test_a_flipped_bit_is_never_read_as_a_frame(data):
+    raw = bytearray(b"".join(wire.encode_frame(HEADS[2], [b"payload"])))
+    bit = data.draw(st.integers(0, len(raw) * 8 - 1))
+    raw[bit // 8] ^= 1 << bit % 8
+    reader = wire.FrameReader(max_frame_bytes=1000, buffer_bytes=1000)
+    try:
+        frames = feed(reader, bytes(raw), iter(lambda: 1000, 0))
+    except wire.BadFrame:
+        return
+    assert frames == []  # a longer length: the rest never comes
+    assert bit < 32
+
+
+def test_the_limit_of_a_frame_holds_on_both_sides():
+    with pytest.raises(wire.BadFrame):
+        wire.encode_frame(wire.Peer(1), [bytes(wire.MAX_FRAME_BYTES)])
+    reader = wire.FrameReader(max_frame_bytes=100)
+    with pytest.raises(wire.BadFrame):
+        feed(reader, b"".join(wire.encode_frame(wire.Peer(1), [bytes(100)])), iter(lambda: 50, 0))
+
+
+def test_type_numbers_are_frozen():
+    numbers = {kind.__struct_config__.tag: kind.__name__ for kind in typing.get_args(wire.Head)}
+    assert len(numbers) == len(typing.get_args(wire.Head))
+    assert numbers == {
+        1: "Hello", 2: "Challenge", 3: "Proof", 4: "Welcome", 5: "Goodbye", 6: "Ping", 7: "Pong",
+        8: "Leaders", 9: "Peer",
+        16: "Command", 17: "Fetch", 18: "Offsets", 19: "OffsetAt", 20: "Queues", 21: "Status",
+        22: "Watch", 23: "WatchEdit", 24: "Cancel", 25: "Staged", 26: "Locate",
+        64: "Accepted", 65: "Appended", 66: "Finished", 67: "Released", 68: "Fetched",
+        69: "OffsetsAre", 70: "OffsetIs", 71: "QueuesAre", 72: "StatusIs", 73: "Watched",
+        74: "Failed", 75: "StagedAre", 76: "LocationIs",
+    }  # fmt: skip
+
+
+def test_a_frame_of_a_known_hello_is_frozen():
+    hello = wire.Hello(1, 1, b"uid", 2, 3, b"inc", b"n" * 4)
+    assert (
+        msgspec.msgpack.encode(hello).hex() == "98010101c40375696402" + "03c403696e63c4046e6e6e6e"
+    )
+
+
+def test_fields_of_a_later_version_are_ignored():
+    later = msgspec.msgpack.encode([6, 77, "new field"])
+    assert msgspec.msgpack.decode(later, type=wire.Ping) == wire.Ping(77)
+
+
+ERRORS = [
+    errors.NotDone("n"),
+    errors.NotLeader(2),
+    errors.NotLeader(),
+    errors.Unavailable("u"),
+    errors.Overloaded("o"),
+    errors.DiskFull("d"),
+    errors.TooLarge("t"),
+    errors.DeadlinePassed("d"),
+    errors.SequenceGap(4),
+    errors.QueueNotFound("q"),
+    errors.QueueExists("q"),
+    errors.QueueSealed(7, ((1, b"a"), (2, b"b"))),
+    errors.QueueTruncated(9),
+    errors.DedupKnown({1: 5, 3: 6}),
+    errors.NotSupported("n"),
+    errors.OutcomeUnknown("o"),
+]
+
+
+def test_every_error_travels_with_its_fields():
+    assert {type(e) for e in ERRORS} == {
+        errors.NotDone, errors.OutcomeUnknown, *errors.NotDone.__subclasses__()
+    }  # fmt: skip
+    for error in ERRORS:
+        raw = msgspec.msgpack.encode(failures.encode(1, error, decided=True))
+        back = failures.decode(msgspec.msgpack.decode(raw, type=wire.Failed))
+        assert type(back) is type(error)
+        assert vars(back) == vars(error)
+        assert str(back) == str(error)
+
+
+def test_an_error_of_a_later_version_is_unknown():
+    assert isinstance(failures.decode(wire.Failed(1, 200, "?", True)), errors.OutcomeUnknown)
