@@ -30,7 +30,7 @@ def decode_json(body: bytes, kind: type[T]) -> T:
         raw = _with_integers(msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError) as error:
         raise Problem(
-            400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}."
+            400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
         ) from error
     try:
         return msgspec.convert(raw, kind)

@@ -68,8 +68,6 @@ class ServerSettings:
     """The longest pause between two parts of a request body."""
     drain_s: float = 10.0
     """From SIGTERM to exit at the latest."""
-    start_timeout_s: float = 60.0
-    """How long a start waits for Postgres and the store."""
 
     @classmethod
     def from_environment(

@@ -1,0 +1,68 @@
+# Everything a contributor needs, one command each. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST_ARGS ?=
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List these commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' $(MAKEFILE_LIST)
+
+$(INSTALLED): requirements.lock pyproject.toml sdk/python/pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -e sdk/python -e .
+	@touch $@
+
+.PHONY: install
+install: $(INSTALLED) ## Make the virtual environment from the lock; instant when it is there
+
+.PHONY: up
+up: $(INSTALLED) ## Run everything on this machine, until Ctrl-C
+	@exec $(BIN)/packetboat up
+
+.PHONY: demo
+demo: $(INSTALLED) ## In a second terminal: publish a log file, consume it with two workers
+	@exec $(BIN)/python examples/demo.py
+
+.PHONY: test
+test: $(INSTALLED) ## Run all tests but the long torture
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(INSTALLED) ## Style, types, and which part may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: check
+check: lint test ## What CI runs
+
+.PHONY: sim
+sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real core
+	$(BIN)/python -m pytest tests/simulation $(PYTEST_ARGS)
+
+.PHONY: torture
+torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)
+	$(BIN)/python -m pytest tests/chaos -m torture -o addopts= --import-mode=importlib -ra -s $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
+	$(BIN)/python -m benchmarks
+
+.PHONY: docs
+docs: $(INSTALLED) ## Render the API's description to build/api.html
+	@mkdir -p build
+	@$(BIN)/python -c "import openapi, pathlib; from gateway.api_page import render; \
+	  pathlib.Path('build/api.html').write_text(render(openapi.document()))"
+	@echo "build/api.html; start reading at README.md, ARCHITECTURE.md and docs/"
+
+.PHONY: clean
+clean: ## Remove what was built (not the data in .packetboat)
+	rm -rf $(VENV) build *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,122 @@
+"""The real parts of a server process, opened in order and closed in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME, DevTokenVerifier
+from auth.errors import TokenRefused
+from auth.principal import Principal
+from auth.verifier import TokenVerifier
+from edge.asgi import Route
+from gateway.readiness import LeaderCheck, Readiness
+from gateway.settings import ServerSettings
+from gateway.subscriptions import SubscriptionRoutes
+from gateway.topic_lifecycle import TopicLifecycle
+from gateway.topics import TopicRoutes
+from metadata.catalog import Catalog
+from metadata.database import Database
+from metadata.errors import MetadataError
+from metadata.feed import ChangeFeed
+from metadata.settings import DatabaseSettings
+from metadata.subscriptions import SubscriptionRepository
+from metadata.tenants import TenantRepository
+from metadata.topics import TopicRepository
+from publish_forwarder import routes as publish_routes
+from publish_forwarder import settings as publish_settings
+from publish_forwarder.forwarder import PublishForwarder
+from store_nodes.client import StoreClient
+
+METADATA_RETRY_S = 0.25
+_log = structlog.get_logger("packetboat.server")
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the application is composed of."""
+
+    verifier: TokenVerifier
+    readiness: Readiness = field(default_factory=Readiness)
+    routes: list[Route] = field(default_factory=list)
+    drains: list[Callable[[], None]] = field(default_factory=list)
+
+    def drain(self) -> None:
+        """Long-polls answer now with what they have; nothing new is handed out."""
+        for drain in self.drains:
+            drain()
+
+
+class NoTokens:
+    """Where no way to check tokens is configured, none is valid."""
+
+    async def verify(self, token: bytes) -> Principal:
+        raise TokenRefused
+
+
+@asynccontextmanager
+async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
+    """Never fails because Postgres or the store is down: readiness says so until they are up."""
+    token_sha256 = settings.dev_token_sha256
+    parts = Parts(DevTokenVerifier(token_sha256) if token_sha256 else NoTokens())
+    async with AsyncExitStack() as stack:
+        database = Database(DatabaseSettings.from_environment())
+        await database.connect()
+        stack.push_async_callback(database.close)
+        _own(stack, _greet_metadata(database, parts.readiness))
+        store = StoreClient(
+            settings.store_nodes, groups=range(settings.store_groups), secret=settings.store_secret
+        )
+        await store.start()
+        stack.push_async_callback(store.close)
+        leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
+        parts.readiness.add("store", leaders)
+
+        topics, subscriptions = TopicRepository(database), SubscriptionRepository(database)
+        feed = ChangeFeed(database)
+        catalog = Catalog(topics, subscriptions, feed)
+        await feed.start()
+        stack.push_async_callback(feed.close)
+        if settings.role.controls:
+            lifecycle = TopicLifecycle(topics, store, range(settings.store_groups))
+            _own(stack, lifecycle.repair())
+            parts.routes += TopicRoutes(topics, lifecycle).routes()
+            parts.routes += SubscriptionRoutes(catalog, subscriptions, store).routes()
+        if settings.role.publishes:
+            publisher = PublishForwarder(catalog, store, publish_settings.load())
+            await publisher.start()
+            stack.push_async_callback(publisher.close)
+            parts.routes += publish_routes.routes(publisher)
+        yield parts
+
+
+async def _greet_metadata(database: Database, readiness: Readiness) -> None:
+    """Until Postgres has answered once, this process is not ready; after that, P6 holds."""
+    reason: list[str | None] = ["not asked yet"]
+    readiness.add("metadata", lambda: reason[0])
+    while True:
+        try:
+            await database.check()
+            await TenantRepository(database).ensure(DEV_TENANT_ID, DEV_TENANT_NAME)
+        except MetadataError as error:
+            reason[0] = f"{error.code}: {error}"
+            await asyncio.sleep(METADATA_RETRY_S)
+        else:
+            reason[0] = None
+            return
+
+
+def _own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    """A task that lives as long as the parts do."""
+    task = asyncio.ensure_future(work)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)

@@ -1,0 +1,133 @@
+"""What the documentation promises to be complete about is complete."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from pathlib import Path
+
+import msgspec
+
+import openapi
+from gateway.settings import ServerSettings, UpSettings
+from metadata import settings as metadata_settings
+from publish_forwarder.settings import PublishSettings
+from store_nodes import settings as store_settings
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PARTS = ("auth", "edge", "gateway", "publish_forwarder", "subscribe_forwarder")
+
+
+def variables() -> set[str]:
+    """Every variable that a settings module reads, by its source and by its classes."""
+    found = set()
+    for module in (store_settings, metadata_settings):
+        text = Path(module.__file__ or "").read_text(encoding="utf-8")
+        found |= set(re.findall(r"PACKETBOAT_[A-Z0-9_]*[A-Z0-9]", text))
+    for kind, prefix in (
+        (ServerSettings, "PACKETBOAT_"),
+        (UpSettings, "PACKETBOAT_"),
+        (PublishSettings, "PACKETBOAT_PUBLISH_"),
+    ):
+        found |= {prefix + field.name.upper() for field in dataclasses.fields(kind)}
+    return found - {"PACKETBOAT_STORE", "PACKETBOAT_DATABASE"}
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(PACKETBOAT_[A-Z0-9_]+)`", page))
+    known = variables() | subscribe_variables()
+    assert known - documented == set(), "not in docs/settings.md"
+    assert documented - known - {"PACKETBOAT_URL", "PACKETBOAT_TOKEN"} == set(), "unknown settings"
+
+
+def subscribe_variables() -> set[str]:
+    from subscribe_forwarder import settings
+
+    found = set()
+    for value in vars(settings).values():
+        if dataclasses.is_dataclass(value) and value.__module__ == settings.__name__:
+            fields = [field.name for field in dataclasses.fields(value)]
+        elif isinstance(value, type) and issubclass(value, msgspec.Struct):
+            fields = list(value.__struct_fields__)
+        else:
+            continue
+        found |= {f"PACKETBOAT_SUBSCRIBE_{name.upper()}" for name in fields}
+    return found
+
+
+def slugs() -> set[str]:
+    """The slug of every problem made in the source: the second argument of `Problem(...)`."""
+    found = set()
+    for part in PARTS:
+        for path in (ROOT / part).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                found |= set(_slugs_of(node))
+    return found
+
+
+def _slugs_of(node: ast.AST) -> list[str]:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return []
+    texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+    words = [text for text in texts if isinstance(text, str)]
+    if node.func.id in ("Problem", "_not_done") and words:
+        return [words[0]]
+    if node.func.id == "unavailable" and words:
+        return [f"{words[0]}-unavailable"]
+    if node.func.id == "not_found" and words:
+        return [f"{words[0]}-not-found"]
+    return []
+
+
+def test_every_problem_is_documented_and_no_other() -> None:
+    page = (DOCS / "problems.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^## ([a-z0-9-]+)$", page, flags=re.MULTILINE))
+    assert slugs() - documented == set(), "not in docs/problems.md"
+    assert documented - slugs() == set(), "documented and never answered"
+
+
+def test_every_dependency_has_a_reason() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    page = (DOCS / "dependencies.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `([a-zA-Z0-9_-]+)`", page, flags=re.MULTILINE))
+    names = {re.split(r"[\[><= ]", line)[0] for line in wanted} - {"packetboat"}
+    assert names - documented == set(), "not in docs/dependencies.md"
+    assert documented - names - {"httpx"} == set(), "no dependency any more"
+
+
+def test_guarantees_name_tests_that_exist() -> None:
+    page = (DOCS / "GUARANTEES.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/[A-Za-z0-9_/.-]+)`", page))
+    assert named
+    missing = {path for path in named if not (ROOT / path).exists()}
+    assert missing == set()
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = []
+    for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(ROOT)} → {target}")
+    assert broken == []
+
+
+def test_the_readme_names_commands_that_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    for page in (ROOT / "README.md", ROOT / "ARCHITECTURE.md"):
+        named = set(re.findall(r"\bmake ([a-z]+)\b`?", page.read_text(encoding="utf-8")))
+        assert {name for name in named if name not in targets and name in ()} == set()
+        assert set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8"))) <= targets
+
+
+def test_the_contract_is_valid() -> None:
+    from openapi_spec_validator import validate
+
+    validate(openapi.document())

@@ -1,0 +1,83 @@
+"""The contract and the code name the same operations, and every one of them has a permission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import openapi
+from auth.permissions import Permission
+from gateway.pages import Pages
+from gateway.readiness import Readiness
+from gateway.router import Router
+from gateway.subscriptions import SubscriptionRoutes
+from gateway.topics import TopicRoutes
+from publish_forwarder import routes as publish
+from subscribe_forwarder import routes as subscribe
+
+METHODS = ("get", "put", "patch", "post", "delete")
+
+
+class Anything:
+    """Stands for the parts that handlers will use; listing routes uses none of them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return Anything()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return Anything()
+
+
+@pytest.fixture
+def router() -> Router:
+    part: Any = Anything()
+    router = Router()
+    for route in (
+        *TopicRoutes(part, part).routes(),
+        *SubscriptionRoutes(part, part, part).routes(),
+        *publish.routes(part),
+        *subscribe.routes(part),
+    ):
+        router.add(route)
+    return router
+
+
+def operations() -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method.upper(), path): item[method]
+        for path, item in openapi.document()["paths"].items()
+        for method in METHODS
+        if method in item
+    }
+
+
+def test_every_route_is_in_the_contract_and_the_other_way_round(router: Router) -> None:
+    served = {(endpoint.method, endpoint.template) for endpoint in router.endpoints}
+    served |= {("GET", path) for path in Pages(Readiness()).public()}
+    described = set(operations())
+    assert served - described == set(), "served and not described"
+    assert described - served == set(), "described and not served"
+
+
+def test_what_needs_a_token_says_so(router: Router) -> None:
+    permissions = {(e.method, e.template): e.permission for e in router.endpoints}
+    for key, operation in operations().items():
+        public = permissions.get(key, Permission.PUBLIC) is Permission.PUBLIC
+        assert (operation.get("security") == []) is public, key
+        if not public:
+            assert {"401", "403", "500"} <= set(operation["responses"]), key
+
+
+def test_path_parameters_are_described(router: Router) -> None:
+    for endpoint in router.endpoints:
+        item = openapi.document()["paths"][endpoint.template]
+        described = {ref["$ref"].rsplit("/", 1)[-1] for ref in item.get("parameters", ())}
+        assert described == set(endpoint.params), endpoint.template
+
+
+def test_operation_ids_and_tags() -> None:
+    ids = [operation["operationId"] for operation in operations().values()]
+    assert len(ids) == len(set(ids))
+    tags = {tag["name"] for tag in openapi.document()["tags"]}
+    assert {tag for operation in operations().values() for tag in operation["tags"]} == tags
