@@ -15,6 +15,7 @@ In msgpack `data` may also be bytes, which are stored as they are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -105,6 +106,7 @@ _msgpack_body = msgspec.msgpack.Decoder(_MsgpackBody)
 _msgpack_raw_body = msgspec.msgpack.Decoder(_RawBody)
 _msgpack_item = msgspec.msgpack.Decoder(MsgpackItem)
 _msgpack_key = msgspec.msgpack.Decoder(_KeyOnly)
+_NAMED_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`")
 _MSGPACK_START = b"\x81\xa8messages"
 
 
@@ -317,7 +319,11 @@ def is_json(content_type: str) -> bool:
 def field_error(error: msgspec.ValidationError) -> FieldError:
     """msgspec says ``Expected `int`, got `str` - at `$.key` ``: the path becomes the field."""
     detail, _, path = str(error).partition(" - at `")
-    return FieldError(path.rstrip("`").removeprefix("$").lstrip(".") or "(item)", detail)
+    field = path.rstrip("`").removeprefix("$").lstrip(".")
+    named = _NAMED_FIELD.fullmatch(detail)
+    if named is not None:
+        field = f"{field}.{named[1]}" if field else named[1]
+    return FieldError(field or "(item)", detail)
 
 
 def _base64_only(item: Item) -> bytes:

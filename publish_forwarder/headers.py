@@ -75,6 +75,8 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
         reader = _READERS.get(name)
         if reader is not None:
             reader(metadata, value)
+        elif name in _OTHERS:
+            continue
         elif name.startswith(_OURS):
             _read_ours(metadata.message, name, value)
         elif name.startswith(_CLOUD_EVENT):
@@ -251,6 +253,18 @@ _READERS: dict[bytes, Callable[[Metadata, bytes], None]] = {
     b"idempotency-key": _read_idempotency_key,
     b"traceparent": _read_traceparent,
 }
+_OTHERS = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"authorization",
+        b"connection",
+        b"host",
+        b"user-agent",
+        b"x-request-id",
+    }
+)
+"""What nearly every request has and is none of ours: skipped without looking closer."""
 _BATCH_NAMES = frozenset(
     {
         b"content-type",

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from edge import message_id
+from publish_forwarder.receipts import ReceiptWriter, rfc3339
+
+UID = bytes(range(16))
+
+
+@given(st.integers(0, 2**63), st.integers(1, 40), st.integers(0, 2**31), st.integers(0, 255))
+@example(2**24 - 3, 7, 0, 0)
+@example(2**48 - 1, 2, 5, 1)
+def test_receipts_hold_what_the_plain_way_makes(
+    base: int, count: int, partition: int, lane: int
+) -> None:
+    writer = ReceiptWriter(UID, 'a"b', partition, lane)
+    texts = writer.write(base, count, 0, False)
+    for text, offset in zip(texts, range(base, base + count), strict=True):
+        assert msgspec.json.decode(text) == {
+            "message_id": str(message_id.MessageId(1, UID, partition, lane, offset)),
+            "topic": 'a"b',
+            "partition": partition,
+            "offset": offset,
+            "publish_time": "1970-01-01T00:00:00.000000Z",
+            "duplicate": False,
+        }
+
+
+def test_a_writer_crosses_back_and_forth_over_the_cached_part() -> None:
+    writer = ReceiptWriter(UID, "t", 0)
+    for base in (0, 2**24, 5, 2**25, 2**24 + 1):
+        (text,) = writer.write(base, 1, 0, True)
+        receipt = msgspec.json.decode(text)
+        assert message_id.parse(receipt["message_id"]).number == base
+        assert receipt["duplicate"] is True
+
+
+@given(st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1)))
+def test_times_are_rfc3339_in_utc(moment: datetime) -> None:
+    moment = moment.replace(tzinfo=UTC)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    time_us = (moment - epoch) // (datetime.resolution)
+    assert datetime.fromisoformat(rfc3339(time_us)) == moment
+    assert rfc3339(time_us).endswith("Z")

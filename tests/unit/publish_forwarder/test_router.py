@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from publish_forwarder.router import TopicRoutes, partition_of, routing_key
+from store_nodes.record_batch import Message
+from tests.unit.publish_forwarder.publish_support import (
+    TENANT,
+    FakeCatalog,
+    FakeStore,
+    running,
+    topic,
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "partitions", "partition"),
+    [("customer-17", 4, 1), ("customer-17", 7, 4), ("ü", 4, 3), ("", 5, 1)],
+)
+def test_the_partition_of_a_key_never_changes(key: str, partitions: int, partition: int) -> None:
+    assert partition_of(key, partitions) == partition
+
+
+def test_keys_spread_evenly() -> None:
+    counts = Counter(partition_of(f"key-{n}", 8) for n in range(8000))
+    assert min(counts.values()) > 850
+    assert max(counts.values()) < 1150
+
+
+def test_the_ordering_key_decides_before_the_idempotency_key() -> None:
+    assert routing_key(Message(b"", key="k", idempotency_key="i")) == "k"
+    assert routing_key(Message(b"", idempotency_key="i")) == "i"
+    assert routing_key(Message(b"")) is None
+
+
+async def routes_of(store: FakeStore, count: int, messages: int = 1) -> list[int]:
+    """The partitions that `count` unkeyed parcels go to."""
+    async with running(store) as forwarder:
+        routes: TopicRoutes = await forwarder.routes_of(TENANT, "orders")
+        return [routes.unkeyed(messages, 100).partition for _ in range(count)]
+
+
+async def test_unkeyed_messages_stick_to_a_partition_and_then_turn() -> None:
+    partitions = await routes_of(FakeStore(), 256)
+    runs = [set(partitions[at : at + 64]) for at in range(0, 256, 64)]
+    assert all(len(run) == 1 for run in runs)
+    assert set.union(*runs) == {0, 1, 2, 3}
+
+
+async def test_a_large_batch_takes_one_partition_each() -> None:
+    assert len(set(await routes_of(FakeStore(), 4, messages=64))) == 4
+
+
+async def test_partitions_without_a_leader_are_passed_over() -> None:
+    store = FakeStore()
+    store.leaderless = {0, 1, 3}
+    assert set(await routes_of(store, 200)) == {2}
+
+
+async def test_without_any_leader_a_partition_is_still_named() -> None:
+    store = FakeStore()
+    store.leaderless = {0, 1, 2, 3}
+    assert len(await routes_of(store, 3)) == 3
+
+
+async def test_the_topic_of_one_partition() -> None:
+    store = FakeStore()
+    store.leaderless = {0}
+    async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
+        routes = await forwarder.routes_of(TENANT, "orders")
+        assert {routes.unkeyed(64, 1).partition for _ in range(5)} == {0}
