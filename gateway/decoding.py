@@ -28,7 +28,7 @@ async def read_json(scope: Scope, receive: Receive, kind: type[T]) -> T:
 def decode_json(body: bytes, kind: type[T]) -> T:
     try:
         raw = _with_integers(msgspec.json.decode(body))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(
             400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
         ) from error

@@ -88,8 +88,6 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         return _response(method_not_allowed(request.method, request.url.path, sorted(allowed)))
     return _response(
         Problem(404, "route-not-found", "No such route", f"There is nothing at {request.url.path}.")
-        if error.status_code == 404
-        else Problem(error.status_code, "http-error", str(error.detail))
     )
 
 

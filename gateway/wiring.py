@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
+from metadata.tenants import TenantRepository
 
 from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME, DevTokenVerifier
 from auth.errors import TokenRefused
@@ -26,7 +27,6 @@ from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions import SubscriptionRepository
-from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings

@@ -68,18 +68,21 @@ def slugs() -> set[str]:
     return found
 
 
+SLUG_AT = {"Problem": 1, "_not_done": 1, "unavailable": 0, "not_found": 0}
+SUFFIX = {"unavailable": "-unavailable", "not_found": "-not-found"}
+
+
 def _slugs_of(node: ast.AST) -> list[str]:
+    """A slug made of variables is not seen; there are two, of the kinds of things there are."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return []
-    texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
-    words = [text for text in texts if isinstance(text, str)]
-    if node.func.id in ("Problem", "_not_done") and words:
-        return [words[0]]
-    if node.func.id == "unavailable" and words:
-        return [f"{words[0]}-unavailable"]
-    if node.func.id == "not_found" and words:
-        return [f"{words[0]}-not-found"]
-    return []
+    maker = node.func.id
+    if maker not in SLUG_AT or len(node.args) <= SLUG_AT[maker]:
+        return []
+    slug = node.args[SLUG_AT[maker]]
+    if not isinstance(slug, ast.Constant) or not isinstance(slug.value, str):
+        return []
+    return [slug.value + SUFFIX.get(maker, "")]
 
 
 def test_every_problem_is_documented_and_no_other() -> None:
@@ -122,8 +125,6 @@ def test_the_readme_names_commands_that_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
     for page in (ROOT / "README.md", ROOT / "ARCHITECTURE.md"):
-        named = set(re.findall(r"\bmake ([a-z]+)\b`?", page.read_text(encoding="utf-8")))
-        assert {name for name in named if name not in targets and name in ()} == set()
         assert set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8"))) <= targets
 
 

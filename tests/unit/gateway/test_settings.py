@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.data_dir import DataDir, DataDirInUse, PortTaken, choose_ports, is_free
+from gateway.settings import Role, ServerSettings, SettingsError, UpSettings
+
+NEEDED = {
+    "PACKETBOAT_STORE_NODES": "1=127.0.0.1:8091,2=[::1]:8092",
+    "PACKETBOAT_ACK_SECRET": "00" * 16,
+}
+
+
+def test_defaults_environment_and_command_line() -> None:
+    settings = ServerSettings.from_environment(NEEDED)
+    assert (settings.role, settings.port, settings.workers) == (Role.ALL, 8080, 1)
+    assert settings.store_nodes[1] == ("127.0.0.1", 8091)
+    given = NEEDED | {"PACKETBOAT_PORT": "81", "PACKETBOAT_ROLE": "publish"}
+    assert ServerSettings.from_environment(given).role is Role.PUBLISH
+    assert ServerSettings.from_environment(given, port=82, host=None).port == 82
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"PACKETBOAT_PORT": "x"}, "PACKETBOAT_PORT"),
+        ({"PACKETBOAT_ROLE": "boss"}, "PACKETBOAT_ROLE"),
+        ({"PACKETBOAT_ACK_SECRET": "zz"}, "PACKETBOAT_ACK_SECRET"),
+        ({"PACKETBOAT_ACK_SECRET": "00"}, "PACKETBOAT_ACK_SECRET"),
+        ({"PACKETBOAT_STORE_NODES": "1:2"}, "PACKETBOAT_STORE_NODES"),
+        ({"PACKETBOAT_WORKERS": "2"}, "--workers"),
+        ({"PACKETBOAT_WORKERS": "2", "PACKETBOAT_ROLE": "subscribe"}, "--workers"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        ServerSettings.from_environment(NEEDED | change)
+
+
+def test_several_workers_where_nothing_is_owned() -> None:
+    for role in ("publish", "gateway"):
+        given = NEEDED | {"PACKETBOAT_ROLE": role, "PACKETBOAT_WORKERS": "4"}
+        assert ServerSettings.from_environment(given).workers == 4
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = ServerSettings.from_environment(NEEDED | {"PACKETBOAT_STORE_SECRET": "abcd" * 8})
+    assert "abcd" not in repr(settings)
+    assert r"\xab" not in repr(settings)
+
+
+def test_up_settings() -> None:
+    assert UpSettings.from_environment({}).port is None
+    settings = UpSettings.from_environment({"PACKETBOAT_DATA_DIR": "/x", "PACKETBOAT_PORT": "1"})
+    assert (settings.data_dir, settings.port) == (Path("/x"), 1)
+
+
+def test_the_data_directory_is_one_process_s(tmp_path: Path) -> None:
+    first = DataDir(tmp_path / "data")
+    state = first.open()
+    with pytest.raises(DataDirInUse, match="process"):
+        DataDir(tmp_path / "data").open()
+    assert stat.S_IMODE((tmp_path / "data" / "state.json").stat().st_mode) == 0o600
+    state.ports = choose_ports("127.0.0.1", 0, None)
+    first.save(state)
+    first.close()
+    second = DataDir(tmp_path / "data")
+    assert second.open() == state
+    second.close()
+
+
+def test_ports_are_kept_and_replaced_only_when_taken() -> None:
+    kept = choose_ports("127.0.0.1", 0, None)
+    numbers = [kept.http, *kept.store, kept.postgres]
+    assert len(set(numbers)) == 5
+    assert all(20_000 <= number < 32_000 for number in numbers)
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", kept.store[1]))
+        busy.listen()
+        again = choose_ports("127.0.0.1", None, kept)
+    assert again.store[1] != kept.store[1]
+    assert (again.http, again.store[0], again.postgres) == (
+        *(kept.http, kept.store[0]),
+        kept.postgres,
+    )
+
+
+def test_a_port_asked_for_must_be_free() -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        assert not is_free("127.0.0.1", port)
+        with pytest.raises(PortTaken, match="--port"):
+            choose_ports("127.0.0.1", port, None)
