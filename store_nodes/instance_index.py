@@ -23,17 +23,21 @@ class InstanceIndex:
 
     @property
     def end(self) -> int:
-        """The first instance that is not known."""
+        """Above the last instance that is known; below it some may not be."""
         return self.first + len(self._at)
 
     def put(self, instance: int, position: Position) -> None:
         """The value of `instance` lies there. A later record of an instance replaces an earlier
-        one; a gap (never chosen here, or its segment is gone) starts the index anew above it."""
-        if instance > self.end:
-            self.__init__(instance)  # type: ignore[misc]
+        one; a gap is filled when its instances come: a log holds what was accepted, out of order.
+        """
+        assert position.length > 0, "no value is empty"
         index = instance - self.first
         if index < 0:
             return
+        while index > len(self._at):
+            self._segments.append(0)
+            self._at.append(0)
+            self._lengths.append(0)
         if index == len(self._at):
             self._segments.append(position.segment)
             self._at.append(position.offset)
@@ -45,6 +49,6 @@ class InstanceIndex:
 
     def get(self, instance: int) -> Position | None:
         index = instance - self.first
-        if not 0 <= index < len(self._at):
+        if not 0 <= index < len(self._at) or not self._lengths[index]:
             return None
         return Position(self._segments[index], self._at[index], self._lengths[index])
