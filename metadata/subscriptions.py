@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlalchemy import Row, Select, delete, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from metadata import changes
 from metadata.database import Database
-from metadata.types import Page, Subscription, SubscriptionSpec
+from metadata.errors import Conflict, NotFound
+from metadata.ids import new_uid
+from metadata.models import AssignmentRow, CursorRow, PartitionRow, SubscriptionRow, TopicRow
+from metadata.paging import name_after, page_of
+from metadata.types import (
+    ChangeKind,
+    Delivery,
+    Page,
+    RetryPolicy,
+    Subscription,
+    SubscriptionSpec,
+    SubscriptionType,
+    TopicState,
+)
+
+_Found = Row[tuple[SubscriptionRow, str]]
 
 
 class SubscriptionRepository:
@@ -23,17 +43,52 @@ class SubscriptionRepository:
     ) -> Subscription:
         """With a cursor per partition, from `floors[partition]` on (not below what was trimmed).
 
-        NotFound when the topic isn't active any more, Conflict when the name is taken.
+        NotFound when the topic isn't active any more, Conflict when the name is taken
+        (`existing` is the subscription that has it).
         """
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> Subscription:
+            version = await changes.next_version(session)
+            topic = await session.get(TopicRow, (tenant_id, topic_uid))
+            if topic is None or topic.state != TopicState.ACTIVE.value:
+                raise NotFound("topic", topic_uid.hex())
+            existing = await _named(session, tenant_id, spec.name)
+            if existing is not None:
+                raise Conflict("subscription", spec.name, "exists already", _subscription(existing))
+            row = _new_row(tenant_id, topic_uid, spec, version)
+            session.add(row)
+            await session.flush()
+            session.add_all(await _new_cursors(session, row, floors))
+            await _record(session, version, row)
+            await session.flush()
+            await session.refresh(row)
+            return _subscription_of(row, topic.name)
+
+        return await self._database.write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Subscription:
         """NotFound."""
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> Subscription:
+            found = await _named(session, tenant_id, name)
+            if found is None:
+                raise NotFound("subscription", name)
+            return _subscription(found)
+
+        return await self._database.read(work)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]:
         """All of one topic, by name."""
-        raise NotImplementedError
+        statement = (
+            _with_topic_name(tenant_id)
+            .where(SubscriptionRow.topic_uid == topic_uid)
+            .order_by(SubscriptionRow.name)
+        )
+
+        async def work(session: AsyncSession) -> tuple[Subscription, ...]:
+            return tuple(_subscription(found) for found in await session.execute(statement))
+
+        return await self._database.read(work)
 
     async def page(
         self,
@@ -44,10 +99,182 @@ class SubscriptionRepository:
         page_token: str | None = None,
     ) -> Page[Subscription]:
         """By name; BadPageToken."""
-        raise NotImplementedError
+        statement = (
+            _with_topic_name(tenant_id)
+            .where(SubscriptionRow.name > name_after(page_token))
+            .order_by(SubscriptionRow.name)
+            .limit(page_size + 1)
+        )
+        if topic_uid is not None:
+            statement = statement.where(SubscriptionRow.topic_uid == topic_uid)
+
+        async def work(session: AsyncSession) -> Page[Subscription]:
+            found = await session.execute(statement)
+            return page_of([_subscription(item) for item in found], page_size)
+
+        return await self._database.read(work)
 
     async def delete(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
     ) -> Subscription:
-        """Drops it with its cursors and deliveries; returns what it was. NotFound, Conflict."""
-        raise NotImplementedError
+        """Drops it with its cursors and deliveries; returns what it was.
+
+        NotFound; Conflict when `if_version` is another.
+        """
+
+        async def work(session: AsyncSession) -> Subscription:
+            version = await changes.next_version(session)
+            found = await _named(session, tenant_id, name)
+            if found is None:
+                raise NotFound("subscription", name)
+            row = found[0]
+            if if_version is not None and row.version != if_version:
+                raise Conflict(
+                    "subscription", name, f"is at version {row.version}", _subscription(found)
+                )
+            cursors = (
+                CursorRow.tenant_id == tenant_id,
+                CursorRow.subscription_uid == row.uid,
+            )
+            # In key order, like a flush: see the cascade of the delete below.
+            await session.execute(
+                select(CursorRow.partition)
+                .where(*cursors)
+                .order_by(CursorRow.partition, CursorRow.lane)
+                .with_for_update()
+            )
+            await session.execute(
+                delete(SubscriptionRow).where(
+                    SubscriptionRow.tenant_id == tenant_id, SubscriptionRow.uid == row.uid
+                )
+            )
+            await _record(session, version, row)
+            return _subscription(found)
+
+        return await self._database.write(work)
+
+
+def _with_topic_name(tenant_id: bytes) -> Select[tuple[SubscriptionRow, str]]:
+    topic_name: InstrumentedAttribute[str] = TopicRow.name
+    return (
+        select(SubscriptionRow, topic_name)
+        .join(
+            TopicRow,
+            (TopicRow.tenant_id == SubscriptionRow.tenant_id)
+            & (TopicRow.uid == SubscriptionRow.topic_uid),
+        )
+        .where(SubscriptionRow.tenant_id == tenant_id)
+    )
+
+
+async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> _Found | None:
+    found = await session.execute(_with_topic_name(tenant_id).where(SubscriptionRow.name == name))
+    return found.one_or_none()
+
+
+def _new_row(
+    tenant_id: bytes, topic_uid: bytes, spec: SubscriptionSpec, version: int
+) -> SubscriptionRow:
+    return SubscriptionRow(
+        tenant_id=tenant_id,
+        uid=new_uid(),
+        topic_uid=topic_uid,
+        name=spec.name,
+        type=spec.type.value,
+        delivery=spec.delivery.value,
+        ordered=spec.ordered,
+        ack_deadline_s=spec.ack_deadline_s,
+        retry_min_backoff_s=spec.retry.min_backoff_s,
+        retry_max_backoff_s=spec.retry.max_backoff_s,
+        retry_max_attempts=spec.retry.max_attempts,
+        start=spec.start if isinstance(spec.start, str) else dict(spec.start),
+        labels=dict(spec.labels),
+        generation=0,
+        version=version,
+    )
+
+
+async def _new_cursors(
+    session: AsyncSession, row: SubscriptionRow, floors: Mapping[int, int]
+) -> list[CursorRow]:
+    """One per partition, under the epoch of the partition's present owner.
+
+    The shared lock on the assignment makes a claim either come first (and its epoch is read here)
+    or wait (and find these rows); the one on the partition keeps the truncator out.
+    """
+    trimmed = await session.execute(
+        select(PartitionRow.partition, PartitionRow.lane, PartitionRow.trimmed_to)
+        .where(PartitionRow.tenant_id == row.tenant_id, PartitionRow.topic_uid == row.topic_uid)
+        .order_by(PartitionRow.partition, PartitionRow.lane, PartitionRow.generation)
+        .with_for_update(read=True)
+    )
+    assignments = await session.execute(
+        select(AssignmentRow.partition, AssignmentRow.epoch_era, AssignmentRow.epoch_n)
+        .where(AssignmentRow.tenant_id == row.tenant_id, AssignmentRow.topic_uid == row.topic_uid)
+        .order_by(AssignmentRow.partition)
+        .with_for_update(read=True)
+    )
+    epochs = {partition: (era, n) for partition, era, n in assignments}
+    starts: dict[tuple[int, int], int] = {}
+    for partition, lane, trimmed_to in trimmed:
+        start = starts.get((partition, lane), floors[partition])
+        starts[partition, lane] = max(start, trimmed_to)
+    return [
+        CursorRow(
+            tenant_id=row.tenant_id,
+            subscription_uid=row.uid,
+            partition=partition,
+            lane=lane,
+            topic_uid=row.topic_uid,
+            epoch_era=epochs[partition][0],
+            epoch_n=epochs[partition][1],
+            generation=row.generation,
+            start_offset=start,
+            floor=start,
+            read_to=start,
+            acked=[],
+            acked_total=0,
+            filtered_total=0,
+            skipped_total=0,
+            expired_total=0,
+            dead_lettered_total=0,
+        )
+        for (partition, lane), start in starts.items()
+    ]
+
+
+async def _record(session: AsyncSession, version: int, row: SubscriptionRow) -> None:
+    await changes.record(
+        session,
+        version,
+        ChangeKind.SUBSCRIPTION,
+        row.tenant_id,
+        row.uid,
+        row.name,
+        row.topic_uid,
+    )
+
+
+def _subscription(found: _Found) -> Subscription:
+    return _subscription_of(found[0], found[1])
+
+
+def _subscription_of(row: SubscriptionRow, topic_name: str) -> Subscription:
+    return Subscription(
+        tenant_id=row.tenant_id,
+        uid=row.uid,
+        name=row.name,
+        topic_uid=row.topic_uid,
+        topic_name=topic_name,
+        type=SubscriptionType(row.type),
+        delivery=Delivery(row.delivery),
+        ordered=row.ordered,
+        ack_deadline_s=row.ack_deadline_s,
+        retry=RetryPolicy(row.retry_min_backoff_s, row.retry_max_backoff_s, row.retry_max_attempts),
+        start=row.start,
+        labels=dict(row.labels),
+        generation=row.generation,
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,11 +1,43 @@
-"""Topics and their partitions: one aggregate, one repository."""
+"""Topics and their partitions: one aggregate, one repository.
+
+A topic's queues live in the store, so creating and deleting one is: intent here, work there, done
+here. Each step can be repeated, and `unfinished` finds what a dead process left half-way. A name is
+unique among topics that aren't `deleting`: it is free the moment the delete is committed, and the
+next topic of that name has a new uid, which is in every key of what belongs to it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+from sqlalchemy import delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
 from metadata.database import Database
-from metadata.types import Page, Topic, TopicSpec
+from metadata.errors import Conflict, NotFound
+from metadata.ids import new_uid
+from metadata.models import (
+    AssignmentRow,
+    CursorRow,
+    PartitionRow,
+    SubscriptionRow,
+    TopicRow,
+)
+from metadata.paging import name_after, page_of
+from metadata.types import (
+    ChangeKind,
+    Page,
+    Partition,
+    Retention,
+    RetentionMode,
+    Topic,
+    TopicSpec,
+    TopicState,
+)
+
+_DELETING = TopicState.DELETING.value
 
 
 class TopicRepository:
@@ -15,26 +47,92 @@ class TopicRepository:
         self._database = database
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, placements: Sequence[int]) -> Topic:
-        """A `creating` topic with one partition per group in `placements`; Conflict if named."""
-        raise NotImplementedError
+        """A `creating` topic with one partition per group in `placements`.
+
+        Conflict when the name is taken; `existing` is the topic that has it.
+        """
+
+        async def work(session: AsyncSession) -> Topic:
+            version = await changes.next_version(session)
+            existing = await _named(session, tenant_id, spec.name)
+            if existing is not None:
+                raise Conflict("topic", spec.name, "exists already", _topic(existing))
+            row = TopicRow(
+                tenant_id=tenant_id,
+                uid=new_uid(),
+                name=spec.name,
+                state=TopicState.CREATING.value,
+                retention_mode=spec.retention.mode.value,
+                retention_seconds=spec.retention.seconds,
+                retention_bytes=spec.retention.bytes,
+                dedup_window_s=spec.dedup_window_s,
+                labels=dict(spec.labels),
+                version=version,
+            )
+            row.partitions = [_new_partition(row, n, group) for n, group in enumerate(placements)]
+            session.add(row)
+            await session.flush()
+            session.add_all(_new_assignment(row, number) for number in range(len(placements)))
+            await _record(session, version, row)
+            await session.flush()
+            await session.refresh(row)
+            return _topic(row)
+
+        return await self._database.write(work)
 
     async def activate(self, tenant_id: bytes, uid: bytes) -> Topic:
         """creating → active, once every queue exists. Idempotent; NotFound when it is going."""
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> Topic:
+            version = await changes.next_version(session)
+            row = await session.get(TopicRow, (tenant_id, uid))
+            if row is None or row.state == _DELETING:
+                raise NotFound("topic", uid.hex())
+            if row.state == TopicState.ACTIVE.value:
+                return _topic(row)
+            return await _turn(session, version, row, TopicState.ACTIVE)
+
+        return await self._database.write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Topic:
         """The topic of that name that is creating or active; NotFound."""
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> Topic:
+            row = await _named(session, tenant_id, name)
+            if row is None:
+                raise NotFound("topic", name)
+            return _topic(row)
+
+        return await self._database.read(work)
 
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
         """In any state; NotFound."""
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> Topic:
+            row = await session.get(TopicRow, (tenant_id, uid))
+            if row is None:
+                raise NotFound("topic", uid.hex())
+            return _topic(row)
+
+        return await self._database.read(work)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Topic]:
         """Active topics by name; BadPageToken."""
-        raise NotImplementedError
+        statement = (
+            select(TopicRow)
+            .where(TopicRow.tenant_id == tenant_id, TopicRow.name > name_after(page_token))
+            .where(TopicRow.state == TopicState.ACTIVE.value)
+            .order_by(TopicRow.name)
+            .limit(page_size + 1)
+        )
+
+        async def work(session: AsyncSession) -> Page[Topic]:
+            rows = await session.scalars(statement)
+            return page_of([_topic(row) for row in rows], page_size)
+
+        return await self._database.read(work)
 
     async def mark_deleting(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
@@ -42,13 +140,147 @@ class TopicRepository:
         """Frees the name and drops subscriptions, cursors and claims; the queues are still there.
 
         The caller then seals and deletes the queues of the returned topic and calls `remove`.
+        NotFound; Conflict when `if_version` is another.
         """
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> Topic:
+            version = await changes.next_version(session)
+            row = await _named(session, tenant_id, name)
+            if row is None:
+                raise NotFound("topic", name)
+            if if_version is not None and row.version != if_version:
+                raise Conflict("topic", name, f"is at version {row.version}", _topic(row))
+            await _drop_readers(session, row)
+            return await _turn(session, version, row, TopicState.DELETING)
+
+        return await self._database.write(work)
 
     async def remove(self, tenant_id: bytes, uid: bytes) -> None:
         """Drops the row of a `deleting` topic, after its queues are gone. Idempotent."""
-        raise NotImplementedError
+
+        async def work(session: AsyncSession) -> None:
+            await session.execute(
+                delete(TopicRow).where(
+                    TopicRow.tenant_id == tenant_id,
+                    TopicRow.uid == uid,
+                    TopicRow.state == _DELETING,
+                )
+            )
+
+        await self._database.write(work)
 
     async def unfinished(self, *, older_than_s: float, limit: int = 100) -> list[Topic]:
         """Topics of any tenant left `creating` or `deleting` by a process that died."""
-        raise NotImplementedError
+        statement = (
+            select(TopicRow)
+            .where(TopicRow.state != TopicState.ACTIVE.value)
+            .where(TopicRow.updated_at < func.now() - timedelta(seconds=older_than_s))
+            .order_by(TopicRow.updated_at)
+            .limit(limit)
+        )
+
+        async def work(session: AsyncSession) -> list[Topic]:
+            return [_topic(row) for row in await session.scalars(statement)]
+
+        return await self._database.read(work)
+
+
+async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow | None:
+    return await session.scalar(
+        select(TopicRow).where(
+            TopicRow.tenant_id == tenant_id, TopicRow.name == name, TopicRow.state != _DELETING
+        )
+    )
+
+
+async def _drop_readers(session: AsyncSession, topic: TopicRow) -> None:
+    """Assignments, then cursors, each locked in key order like claims and flushes lock them."""
+    of_topic = (AssignmentRow.tenant_id == topic.tenant_id, AssignmentRow.topic_uid == topic.uid)
+    await session.execute(
+        select(AssignmentRow.partition)
+        .where(*of_topic)
+        .order_by(AssignmentRow.partition)
+        .with_for_update()
+    )
+    cursors = (CursorRow.tenant_id == topic.tenant_id, CursorRow.topic_uid == topic.uid)
+    await session.execute(
+        select(CursorRow.partition)
+        .where(*cursors)
+        .order_by(CursorRow.subscription_uid, CursorRow.partition, CursorRow.lane)
+        .with_for_update()
+    )
+    await session.execute(delete(AssignmentRow).where(*of_topic))
+    dropped = await session.execute(
+        delete(SubscriptionRow)
+        .where(SubscriptionRow.tenant_id == topic.tenant_id)
+        .where(SubscriptionRow.topic_uid == topic.uid)
+        .returning(SubscriptionRow.uid, SubscriptionRow.name)
+    )
+    for uid, name in dropped.all():
+        version = await changes.next_version(session)
+        await changes.record(
+            session, version, ChangeKind.SUBSCRIPTION, topic.tenant_id, uid, name, topic.uid
+        )
+
+
+async def _turn(session: AsyncSession, version: int, row: TopicRow, state: TopicState) -> Topic:
+    row.state = state.value
+    row.version = version
+    row.updated_at = func.now()
+    await _record(session, version, row)
+    await session.flush()
+    await session.refresh(row)
+    return _topic(row)
+
+
+async def _record(session: AsyncSession, version: int, row: TopicRow) -> None:
+    await changes.record(
+        session, version, ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid
+    )
+
+
+def _new_partition(topic: TopicRow, number: int, group: int) -> PartitionRow:
+    return PartitionRow(
+        tenant_id=topic.tenant_id,
+        topic_uid=topic.uid,
+        partition=number,
+        lane=0,
+        generation=0,
+        group_number=group,
+        base=0,
+        trimmed_to=0,
+    )
+
+
+def _new_assignment(topic: TopicRow, number: int) -> AssignmentRow:
+    return AssignmentRow(
+        tenant_id=topic.tenant_id, topic_uid=topic.uid, partition=number, epoch_era=0, epoch_n=0
+    )
+
+
+def _topic(row: TopicRow) -> Topic:
+    return Topic(
+        tenant_id=row.tenant_id,
+        uid=row.uid,
+        name=row.name,
+        state=TopicState(row.state),
+        partitions=tuple(
+            Partition(
+                number=partition.partition,
+                group=partition.group_number,
+                lane=partition.lane,
+                generation=partition.generation,
+                base=partition.base,
+            )
+            for partition in row.partitions
+            if partition.sealed_at is None
+        ),
+        retention=Retention(
+            RetentionMode(row.retention_mode), row.retention_seconds, row.retention_bytes
+        ),
+        dedup_window_s=row.dedup_window_s,
+        labels=dict(row.labels),
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

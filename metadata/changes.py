@@ -1,0 +1,50 @@
+"""Versions of control-plane changes, in commit order.
+
+Each control-plane transaction begins by taking its version from one row, whose lock it keeps until
+it has committed: versions appear in order and without gaps, and control-plane transactions, being
+one at a time, can't deadlock with each other.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata.models import ChangeCounterRow, ChangeRow
+from metadata.types import ChangeKind
+
+CHANNEL = "packetboat_changes"
+
+
+async def next_version(session: AsyncSession) -> int:
+    """The version of the change that this transaction makes; call it before touching any row."""
+    statement = (
+        update(ChangeCounterRow)
+        .where(ChangeCounterRow.id == 1)
+        .values(version=ChangeCounterRow.version + 1)
+        .returning(ChangeCounterRow.version)
+    )
+    return (await session.execute(statement)).scalar_one()
+
+
+async def record(
+    session: AsyncSession,
+    version: int,
+    kind: ChangeKind,
+    tenant_id: bytes,
+    uid: bytes,
+    name: str,
+    topic_uid: bytes | None = None,
+) -> None:
+    """Tells the readers of the feed, once this commits."""
+    session.add(
+        ChangeRow(
+            version=version,
+            kind=kind.value,
+            tenant_id=tenant_id,
+            uid=uid,
+            name=name,
+            topic_uid=topic_uid,
+        )
+    )
+    await session.execute(select(func.pg_notify(CHANNEL, "")))

@@ -1,0 +1,50 @@
+"""Brings a database up to this version's schema; safe to run from several processes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+_LOCK = 7_265_746_001
+"""Any number will do, so long as nothing else takes an advisory lock on it."""
+_CONNECT_TIMEOUT_S = 10.0
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """For a caller without an event loop; all migrations commit together or not at all."""
+    asyncio.run(upgrade_async(url, revision))
+
+
+async def upgrade_async(url: str, revision: str = "head") -> None:
+    """The same inside an event loop."""
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=lambda: asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S),
+        poolclass=NullPool,
+    )
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            await connection.run_sync(_run, revision)
+    finally:
+        await engine.dispose()
+
+
+def configuration(connection: Connection) -> Config:
+    """Alembic's configuration, without a file."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _run(connection: Connection, revision: str) -> None:
+    command.upgrade(configuration(connection), revision)

@@ -1,0 +1,1 @@
+"""Alembic migrations; `metadata.migrate.upgrade` runs them."""

@@ -1,0 +1,136 @@
+"""Subscriptions and their ack state."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from metadata.models.base import Base, Big, Id, KeyId, Time
+
+
+class SubscriptionRow(Base):
+    """subscriptions: an independent reader of a topic; names are unique per tenant."""
+
+    __tablename__ = "subscriptions"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "topic_uid"],
+            ["topics.tenant_id", "topics.uid"],
+            name="subscriptions_topic",
+        ),
+        UniqueConstraint("tenant_id", "name", name="subscriptions_name"),
+        Index("subscriptions_of_topic", "tenant_id", "topic_uid", "name"),
+        CheckConstraint("type IN ('pull', 'push', 'export')", name="subscriptions_type"),
+        CheckConstraint(
+            "delivery IN ('at_least_once', 'at_most_once', 'exactly_once')",
+            name="subscriptions_delivery",
+        ),
+    )
+
+    tenant_id: Mapped[KeyId]
+    uid: Mapped[KeyId]
+    topic_uid: Mapped[Id]
+    name: Mapped[str] = mapped_column(Text)
+    type: Mapped[str] = mapped_column(Text)
+    delivery: Mapped[str] = mapped_column(Text)
+    ordered: Mapped[bool]
+    ack_deadline_s: Mapped[float] = mapped_column(Double)
+    retry_min_backoff_s: Mapped[float] = mapped_column(Double)
+    retry_max_backoff_s: Mapped[float] = mapped_column(Double)
+    retry_max_attempts: Mapped[int | None] = mapped_column(Integer)
+    start: Mapped[Any] = mapped_column(JSONB)
+    labels: Mapped[dict[str, str]] = mapped_column(JSONB)
+    generation: Mapped[int] = mapped_column(Integer)
+    version: Mapped[Big]
+    created_at: Mapped[Time]
+    updated_at: Mapped[Time]
+
+
+class CursorRow(Base):
+    """cursors: ack state of (subscription, partition, lane); written under its owner's epoch only.
+
+    read_to - start_offset = the five totals + open deliveries + what of [floor, read_to) is not in
+    `acked`. An offset with a row in `deliveries` is in `acked` but in no total.
+    """
+
+    __tablename__ = "cursors"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "subscription_uid"],
+            ["subscriptions.tenant_id", "subscriptions.uid"],
+            name="cursors_subscription",
+            ondelete="CASCADE",
+        ),
+        Index("cursors_of_partition", "tenant_id", "topic_uid", "partition"),
+        CheckConstraint(
+            "start_offset <= floor AND floor <= read_to AND acked <@ int8range(floor, read_to)",
+            name="cursors_order",
+        ),
+        CheckConstraint(
+            "least(acked_total, filtered_total, skipped_total, expired_total, dead_lettered_total)"
+            " >= 0",
+            name="cursors_totals",
+        ),
+        {"postgresql_with": {"fillfactor": "50"}},
+    )
+
+    tenant_id: Mapped[KeyId]
+    subscription_uid: Mapped[KeyId]
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    lane: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    topic_uid: Mapped[Id]
+    epoch_era: Mapped[Big]
+    epoch_n: Mapped[Big]
+    generation: Mapped[int] = mapped_column(Integer)
+    start_offset: Mapped[Big]
+    floor: Mapped[Big]
+    read_to: Mapped[Big]
+    acked: Mapped[Any] = mapped_column(INT8MULTIRANGE)
+    acked_total: Mapped[Big]
+    filtered_total: Mapped[Big]
+    skipped_total: Mapped[Big]
+    expired_total: Mapped[Big]
+    dead_lettered_total: Mapped[Big]
+
+
+class DeliveryRow(Base):
+    """deliveries: an unsettled offset its cursor has stepped over (long holes, parked keys)."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "subscription_uid", "partition", "lane"],
+            [
+                "cursors.tenant_id",
+                "cursors.subscription_uid",
+                "cursors.partition",
+                "cursors.lane",
+            ],
+            name="deliveries_cursor",
+            ondelete="CASCADE",
+        ),
+    )
+
+    tenant_id: Mapped[KeyId]
+    subscription_uid: Mapped[KeyId]
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    lane: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    message_offset: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    attempts: Mapped[int] = mapped_column(Integer)
+    not_before: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    reason: Mapped[str] = mapped_column(Text)

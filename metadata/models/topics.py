@@ -1,0 +1,78 @@
+"""Topics and where their partitions live."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    SmallInteger,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from metadata.models.base import Base, Big, KeyId, Time
+
+
+class TopicRow(Base):
+    """topics: a named stream; the name is unique among those that aren't being deleted."""
+
+    __tablename__ = "topics"
+    __table_args__ = (
+        Index(
+            "topics_name",
+            "tenant_id",
+            "name",
+            unique=True,
+            postgresql_where=text("state <> 'deleting'"),
+        ),
+        Index("topics_unfinished", "updated_at", postgresql_where=text("state <> 'active'")),
+        CheckConstraint("state IN ('creating', 'active', 'deleting')", name="topics_state"),
+        CheckConstraint("retention_mode IN ('consume', 'retain')", name="topics_retention_mode"),
+    )
+
+    tenant_id: Mapped[KeyId]
+    uid: Mapped[KeyId]
+    name: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text)
+    retention_mode: Mapped[str] = mapped_column(Text)
+    retention_seconds: Mapped[Big | None]
+    retention_bytes: Mapped[Big | None]
+    dedup_window_s: Mapped[int] = mapped_column(Integer)
+    labels: Mapped[dict[str, str]] = mapped_column(JSONB)
+    version: Mapped[Big]
+    created_at: Mapped[Time]
+    updated_at: Mapped[Time]
+
+    partitions: Mapped[list[PartitionRow]] = relationship(
+        lazy="selectin",
+        order_by="PartitionRow.partition, PartitionRow.lane, PartitionRow.generation",
+        passive_deletes=True,
+    )
+
+
+class PartitionRow(Base):
+    """partitions: one queue each; a sealed generation stays for as long as its messages do."""
+
+    __tablename__ = "partitions"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "topic_uid"],
+            ["topics.tenant_id", "topics.uid"],
+            name="partitions_topic",
+            ondelete="CASCADE",
+        ),
+    )
+
+    tenant_id: Mapped[KeyId]
+    topic_uid: Mapped[KeyId]
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    lane: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    generation: Mapped[int] = mapped_column(Integer, primary_key=True)
+    group_number: Mapped[int] = mapped_column(Integer)
+    base: Mapped[Big]
+    sealed_at: Mapped[Big | None]
+    trimmed_to: Mapped[Big]

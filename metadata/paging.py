@@ -1,0 +1,36 @@
+"""Page tokens: opaque to clients, the last name of the page to us."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import TypeVar
+
+from metadata.errors import BadPageToken
+from metadata.types import Page, Subscription, Topic
+
+T = TypeVar("T", Topic, Subscription)
+_VERSION = b"1"
+
+
+def name_after(page_token: str | None) -> str:
+    """The name the page begins behind; BadPageToken."""
+    if page_token is None:
+        return ""
+    try:
+        raw = urlsafe_b64decode(page_token.encode("ascii"))
+        name = raw[1:].decode()
+    except (binascii.Error, UnicodeError) as error:
+        raise BadPageToken("the page token is not one of ours") from error
+    if raw[:1] != _VERSION or "\0" in name:
+        raise BadPageToken("the page token is not one of ours")
+    return name
+
+
+def page_of(items: Sequence[T], page_size: int) -> Page[T]:
+    """Of `page_size + 1` items read, a page and the token of the next if there was one more."""
+    if len(items) <= page_size:
+        return Page(tuple(items), None)
+    kept = tuple(items[:page_size])
+    return Page(kept, urlsafe_b64encode(_VERSION + kept[-1].name.encode()).decode())
