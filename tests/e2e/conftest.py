@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.installation import Installation
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """One installation for the tests that only use it."""
+    installation = Installation(tmp_path_factory.mktemp("up") / "data")
+    try:
+        yield installation.start()
+    finally:
+        if installation.process is not None:
+            installation.stop()

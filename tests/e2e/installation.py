@@ -1,0 +1,87 @@
+"""A real `packetboat up` in a directory of its own, for end-to-end tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import requests
+
+START_S = 90.0
+STOP_S = 45.0
+
+
+class Installation:
+    """Start, stop and kill one installation; the same directory finds the same data."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.process: subprocess.Popen[str] | None = None
+        self.output = ""
+        self.url = ""
+        self.token = ""
+
+    def start(self) -> Installation:
+        command = [sys.executable, "-m", "gateway", "up", "--data-dir", str(self.directory)]
+        if not (self.directory / "state.json").exists():
+            command += ["--port", "0"]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
+        log = self.directory.with_suffix(".out")
+        with log.open("w") as out:
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, text=True, env=environment
+            )
+        deadline_s = time.monotonic() + START_S
+        while "export PACKETBOAT_TOKEN=" not in (text := log.read_text()):
+            assert self.process.poll() is None, f"up ended:\n{text}"
+            assert time.monotonic() < deadline_s, f"up is not ready:\n{text}\n{self.logs()}"
+            time.sleep(0.05)
+        self.output = text
+        exports = dict(
+            line.removeprefix("export ").split("=", 1)
+            for line in text.splitlines()
+            if line.startswith("export ")
+        )
+        self.url, self.token = exports["PACKETBOAT_URL"], exports["PACKETBOAT_TOKEN"]
+        return self
+
+    def session(self) -> requests.Session:
+        session = requests.Session()
+        session.headers["Authorization"] = f"Bearer {self.token}"
+        return session
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """The exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(STOP_S)
+        self.process = None
+        return code
+
+    def processes(self) -> dict[int, str]:
+        """Command lines of everything that works in this directory, by process id."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                environment = (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            ours = str(self.directory).encode()
+            if state != "Z" and (ours in environment or str(self.directory) in line):
+                found[int(entry.name)] = line
+        return found
+
+    def logs(self) -> str:
+        parts = []
+        for path in sorted((self.directory / "logs").glob("*.log")):
+            parts.append(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
+        return "\n".join(parts)
