@@ -89,11 +89,13 @@ class Acceptor:
         """Store a value that the promise allows, and vote for it at `leader` once it is durable.
 
         Of an instance known to be chosen the value is sent instead of a vote: that tells the
-        leader more, and binds this node to nothing.
+        leader more, and binds this node to nothing. (Above the prefix a restart can leave single
+        values known to be chosen: a late proposal of another value is refused, the same value gets
+        a vote.)
         """
         assert ballot >= self.promised
         held = self.accepted.get(instance)
-        if instance < self.chosen:
+        if instance < self.chosen or (held is not None and held[0] == CHOSEN and held[1] != value):
             if held is not None:
                 self._outbox.send(leader, Learned(instance, (held[1],), self.chosen))
             return
@@ -102,7 +104,7 @@ class Acceptor:
             if self._stored.get(instance) == ballot:
                 self._outbox.send(leader, Accepted(ballot, (instance,)))
             return
-        assert held is None or held[0] < ballot
+        assert held is None or held[0] < ballot or held == (CHOSEN, value)
         self._store(instance, ballot, value, leader)
 
     def learn(self, instance: int, value: bytes) -> None:

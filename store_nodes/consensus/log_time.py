@@ -1,6 +1,6 @@
 """Log time: a leader's stamp is the median of the clocks that a majority reported last.
 
-One bad clock, the leader's own included, moves nothing. Clocks are kept as offsets from this
+One bad clock, the leader's own included, moves nothing ahead. Clocks are kept as offsets from this
 node's monotonic time, so a report stays usable between heartbeats.
 """
 
@@ -10,18 +10,22 @@ from __future__ import annotations
 class LogClock:
     """The wall clocks of the voters as one replica last heard them."""
 
-    def __init__(self) -> None:
+    def __init__(self, majority: int) -> None:
+        self._majority = majority
         self._offsets_us: dict[int, tuple[int, int]] = {}
 
     def report(self, node: int, wall_us: int, now_us: int) -> None:
-        self._offsets_us[node] = (wall_us - now_us, now_us)
+        """A node says its clock shows `wall_us`; 0 if it has not looked yet."""
+        if wall_us:
+            self._offsets_us[node] = (wall_us - now_us, now_us)
 
     def median_us(self, now_us: int, max_age_us: int) -> int:
-        """The lower median of the clocks heard within `max_age_us`; 0 if there is none."""
+        """The lower median of the clocks heard within `max_age_us`; 0 where those are no majority:
+        the leader's own clock alone says nothing."""
         offsets = sorted(
             offset for offset, heard in self._offsets_us.values() if now_us - heard <= max_age_us
         )
-        if not offsets:
+        if len(offsets) < self._majority:
             return 0
         return max(0, now_us + offsets[(len(offsets) - 1) // 2])
 

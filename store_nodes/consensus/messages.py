@@ -36,12 +36,14 @@ class Prepare(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=3):
 class Promise(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """Sent once the promise is durable: what was accepted from `start` on, by instance.
 
-    A value the promiser knows to be chosen carries the ballot CHOSEN.
+    A value the promiser knows to be chosen carries the ballot CHOSEN. `wall_us` is its wall clock:
+    a new leader has heard a majority's from the start.
     """
 
     ballot: Ballot
     accepted: tuple[tuple[int, Ballot, bytes], ...]
     chosen: int
+    wall_us: int
 
 
 class Nack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=5):

@@ -124,7 +124,7 @@ class Replica:
         self._outbox = Outbox()
         self.acceptor = Acceptor(self._outbox, recovered)
         self._digests = DigestTable(me, self.majority)
-        self._clock = LogClock()
+        self._clock = LogClock(self.majority)
         self._now_us = now_us
         self._leader: int | None = None
         self._leader_heard_us = 0
@@ -479,10 +479,13 @@ class Replica:
         self._set_leader(None)
         self._election_us = self._now_us + self._election_timeout()
         number = acceptor.promise(message.ballot)
-        promise = Promise(message.ballot, acceptor.reported(message.start), acceptor.chosen)
+        promise = Promise(
+            message.ballot, acceptor.reported(message.start), acceptor.chosen, self._wall_us()
+        )
         self._outbox.send_after(number, source, promise)
 
     def _on_promise(self, source: int, message: Promise) -> None:
+        self._clock.report(source, message.wall_us, self._now_us)
         standing = self._candidacy
         if (
             standing is None
