@@ -10,7 +10,7 @@ import pytest
 from store_nodes.checkpoint.files import OsFiles
 from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint
 from store_nodes.checkpoint.store import MANIFESTS, CheckpointStore, file_name
-from tests.unit.checkpoint.power_loss_files import PowerCut, PowerLossFiles
+from tests.simulation.power_loss_files import PowerCut, PowerLossFiles
 
 
 def checkpoint(n: int) -> Checkpoint:

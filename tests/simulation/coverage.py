@@ -1,0 +1,44 @@
+"""Named situations that a set of runs must have reached, or it proved nothing about them."""
+
+from __future__ import annotations
+
+REQUIRED = (
+    "leader change with two or more open instances",
+    "hole recovered as no-op",
+    "repeated sequence answered with its old receipt on a new leader",
+    "torn tail",
+    "lost unsynced accept",
+)
+"""The set of runs fails unless each of these occurred."""
+
+ALSO_EXPECTED = (
+    "restart from a checkpoint",
+    "power cut while a checkpoint was written",
+    "caught up from the log on disk",
+    "all nodes lost power at once",
+    "leadership transferred",
+    "leader stepped down",
+    "minority partitioned",
+    "one-way partition",
+    "bridge partition",
+    "append refused for its deadline",
+    "append refused by a seal",
+    "refused sequence repeated",
+    "sequence gap refused",
+    "stale read refused",
+    "read confirmed by a quorum",
+    "clock jumped",
+    "replicated everywhere",
+)
+"""The big set fails without these too: each is a part of the workload or a fault."""
+
+
+class Coverage:
+    """Counts of situations reached in one run."""
+
+    def __init__(self) -> None:
+        self.hits: dict[str, int] = {}
+
+    def hit(self, name: str) -> None:
+        assert name in REQUIRED or name in ALSO_EXPECTED, name
+        self.hits[name] = self.hits.get(name, 0) + 1

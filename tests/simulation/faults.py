@@ -1,0 +1,145 @@
+"""What goes wrong: crashes, power cuts, partitions, pauses, broken connections, jumping clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.options import MS
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+
+class Faults:
+    """Draws faults at the intervals of the run's options until the cluster is calm."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._rng = cluster.scheduler.fork("faults")
+        options = cluster.options
+        self._every(options.crash_every_us, "crash", self._crash_some)
+        self._every(options.partition_every_us, "partition", self._partition)
+        self._every(options.pause_every_us, "pause", self._pause)
+        self._every(options.clock_jump_every_us, "clock", self._jump)
+
+    def _every(self, mean_us: int, label: str, fault: Callable[[], None]) -> None:
+        if not mean_us:
+            return
+
+        def again() -> None:
+            if not self._cluster.calm:
+                fault()
+                schedule()
+
+        def schedule() -> None:
+            delay = mean_us // 2 + self._rng.randrange(mean_us)
+            self._cluster.scheduler.after(delay, label, again)
+
+        schedule()
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _crash_some(self) -> None:
+        cluster, rng = self._cluster, self._rng
+        power = rng.random() < cluster.options.power_share
+        if rng.random() < cluster.options.crash_all:
+            victims = [n for n in cluster.nodes if cluster.alive(n)]
+            if power:
+                cluster.coverage.hit("all nodes lost power at once")
+        else:
+            victims = [1 + rng.randrange(cluster.options.nodes)]
+        for n in victims:
+            if cluster.alive(n):
+                self.crash(n, power=power)
+
+    def crash(self, n: int, *, power: bool) -> None:
+        """End this life of a node; it starts again after a while."""
+        cluster, rng = self._cluster, self._rng
+        node = cluster.nodes[n]
+        assert node.alive
+        node.alive = False
+        if power:
+            node.disk.cut_power()
+        if power or rng.random() >= cluster.options.quiet_death:
+            for other in cluster.nodes:
+                if other != n:
+                    cluster.network.break_link(n, other)
+                    self._tell_lost(other, n)
+        cluster.scheduler.after(20 * MS + rng.randrange(400 * MS), "restart", self._restart, n)
+
+    def _restart(self, n: int) -> None:
+        if not self._cluster.alive(n):
+            self._cluster.start_node(n)
+
+    def _pause(self) -> None:
+        node = self._cluster.nodes[1 + self._rng.randrange(self._cluster.options.nodes)]
+        node.paused_until = self._cluster.scheduler.now + self._rng.randrange(600 * MS)
+
+    def _jump(self) -> None:
+        for clock in self._cluster.clocks.values():
+            if clock.insane:
+                clock.jump()
+                self._cluster.coverage.hit("clock jumped")
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def reconnect(self, a: int, b: int) -> None:
+        """A new connection between two nodes."""
+        self._cluster.network.break_link(a, b)
+        for at, other in ((a, b), (b, a)):
+            node = self._cluster.nodes.get(at)
+            if node is not None:
+                delay = self._rng.randrange(5 * MS)
+                self._cluster.for_node(node, delay, "connected", node.connected, other)
+
+    def _tell_lost(self, at: int, other: int) -> None:
+        node = self._cluster.nodes[at]
+        delay = self._rng.randrange(3 * MS)
+        self._cluster.for_node(node, delay, "lost", node.lost, other)
+
+    # -- partitions ----------------------------------------------------------------------------
+
+    def _partition(self) -> None:
+        """Heal, or cut something: whole nodes, one direction, or all but one bridge."""
+        cluster, rng = self._cluster, self._rng
+        ids = list(cluster.nodes)
+        broken = [(a, b) for a in ids for b in ids if a < b and cluster.network.is_cut(a, b)]
+        cluster.network.heal()
+        for a, b in broken:
+            self.reconnect(a, b)
+        if broken and rng.random() < 0.6:
+            return
+        kind = rng.choice(("minority", "send", "receive", "bridge", "leader"))
+        minority = rng.sample(ids, rng.randint(1, (len(ids) - 1) // 2))
+        if kind == "leader":
+            leaders = [n for n in ids if cluster.nodes[n].group.replica.leading]
+            minority = leaders[:1] or minority
+        bridge = rng.choice(ids)
+        for a in ids:
+            for b in ids:
+                if a != b and self._cuts(kind, a, b, minority, bridge):
+                    cluster.network.cut(a, b)
+        names = {"bridge": "bridge partition", "send": "one-way partition"}
+        names["receive"] = names["send"]
+        cluster.coverage.hit(names.get(kind, "minority partitioned"))
+        if rng.random() < 0.4:
+            self._break_cut_links(ids)
+
+    def _cuts(self, kind: str, a: int, b: int, minority: list[int], bridge: int) -> bool:
+        """Whether messages from a to b are cut."""
+        if kind == "send":
+            return a in minority and b not in minority
+        if kind == "receive":
+            return b in minority and a not in minority
+        if kind == "bridge":
+            return bridge not in (a, b) and (a % 2 != b % 2 or len(self._cluster.nodes) == 3)
+        return (a in minority) != (b in minority)
+
+    def _break_cut_links(self, ids: list[int]) -> None:
+        for a in ids:
+            for b in ids:
+                if a < b and self._cluster.network.is_cut(a, b):
+                    self._cluster.network.break_link(a, b)
+                    self._tell_lost(a, b)
+                    self._tell_lost(b, a)

@@ -1,0 +1,280 @@
+"""A simulated store node: the product's replica, machine and group on a simulated disk.
+
+Only what touches the world is simulated here: the log's group commit, checkpoints, sending. It does
+what `store_nodes.node` and `store_nodes.start` do with the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from store_nodes.batch_index import BatchIndex
+from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.commands import ValueKind, value_head
+from store_nodes.consensus.acceptor import Recovered
+from store_nodes.consensus.effects import ReadFailed, ReadReady, Replicated, SteppedDown
+from store_nodes.consensus.leadership import Leadership
+from store_nodes.consensus.replica import Replica
+from store_nodes.group import Group
+from store_nodes.machine.machine import Machine
+from store_nodes.requests import Budget, RequestLine
+from store_nodes.start import GroupStart, checkpoint_of
+from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Position, Record
+from tests.simulation.power_loss_files import PowerCut
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+RECORD_BYTES = 1000
+"""Every simulated record takes this much room: an offset is an index."""
+
+
+class SimGroup(Group):
+    """The product's group, watched."""
+
+    node: SimNode
+
+    def _apply(self, chosen: Sequence[tuple[int, bytes]]) -> None:
+        for instance, value in chosen:
+            super()._apply([(instance, value)])
+            self.node.cluster.oracle.applied(self.node.id, instance, value, self.machine)
+
+    def _on_event(self, event: object) -> None:
+        match event:
+            case ReadReady(token, upto):
+                self.node.reads.append((upto, token))
+            case ReadFailed(token):
+                self.node.cluster.read_failed(token)
+            case SteppedDown():
+                self.node.cluster.coverage.hit("leader stepped down")
+                super()._on_event(event)
+            case Replicated():
+                self.node.cluster.coverage.hit("replicated everywhere")
+                super()._on_event(event)
+            case _:
+                super()._on_event(event)
+
+
+class SimNode:
+    """One life of a node's process, from a start to a crash. It is the `Shell` of its group."""
+
+    def __init__(self, cluster: Cluster, node_id: int, life: int) -> None:
+        self.cluster = cluster
+        self.id = node_id
+        self.life = life
+        self.alive = True
+        self.disk = cluster.disks[node_id]
+        self.clock = cluster.clocks[node_id]
+        self.reads: list[tuple[int, int]] = []
+        self.paused_until = 0
+        self._rng = cluster.scheduler.fork(f"node {node_id} life {life}")
+        self._flushing = False
+        self._sync_wanted = False
+        self._done: list[tuple[int, Callable[[list[Position]], None]]] = []
+        self._touched = False
+        self._led: Leadership | None = None
+        self._last_position: Position | None = None
+        self._checkpoints = CheckpointStore(self.disk.files)
+        self.group = self._start()
+
+    # -- starting and checkpoints --------------------------------------------------------------
+
+    def _start(self) -> SimGroup:
+        """As store_nodes.start: checkpoint, then footers, then the frames from its place on."""
+        options = self.cluster.options
+        self.disk.open()
+        loaded = self._checkpoints.load()
+        found = GroupStart(Machine(options.group))
+        start = 0
+        if loaded is not None:
+            self.cluster.coverage.hit("restart from a checkpoint")
+            [held] = loaded.checkpoint.groups
+            machine = Machine.restore(options.group, held.machine)
+            found = GroupStart(machine, held.promised, held.chosen_upto)
+            start = loaded.checkpoint.wal_offset // RECORD_BYTES
+        size = options.segment_records
+        first = min(start // size, max(0, len(self.disk.log) - 1) // size) * size
+        for index, record in enumerate(self.disk.log):
+            if index >= first:
+                found.replay(record, self._position(index))
+            elif record.kind in (FrameKind.ACCEPT, FrameKind.LEARN):
+                found.instances.put(record.instance, self._position(index))
+        recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
+        replica = Replica(
+            options.group,
+            self.id,
+            list(range(1, options.nodes + 1)),
+            recovered,
+            self._rng,
+            now_us=self.now_us(),
+            preferred=options.preferred,
+            timing=options.timing,
+            limits=options.limits,
+        )
+        line = RequestLine(Budget(100_000))
+        group = SimGroup(
+            replica,
+            found.machine,
+            self,
+            line,
+            BatchIndex(),
+            found.instances,
+            found.positions,
+        )
+        group.node = self
+        return group
+
+    def checkpoint(self) -> None:
+        """Raises PowerCut in the middle of it, where the run asks for that."""
+        if self._rng.random() < self.cluster.options.checkpoint_cut and not self.cluster.calm:
+            self.disk.files.cut_after = self.disk.files.operations + self._rng.randrange(8)
+        try:
+            self._checkpoints.write(checkpoint_of([self.group], self, self._last_position))  # type: ignore[arg-type]
+        except PowerCut:
+            self.cluster.coverage.hit("power cut while a checkpoint was written")
+            raise
+        self.disk.files.cut_after = None
+
+    def unfootered_batches(self) -> list[object]:
+        """As the log's, for `checkpoint_of`."""
+        return []
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        now = self.cluster.scheduler.now
+        self.group.tick(self.now_us(), self.clock.wall_us(now))
+        self._pump_if_touched()
+
+    def receive(self, source: int, payload: bytes) -> None:
+        self.group.receive(source, payload)
+        self._pump_if_touched()
+
+    def connected(self, node: int) -> None:
+        self.group.replica.peer_connected(self.now_us(), node)
+        self.touch(self.group)
+        self._pump_if_touched()
+
+    def lost(self, node: int) -> None:
+        self.group.replica.peer_lost(self.now_us(), node)
+        self.touch(self.group)
+        self._pump_if_touched()
+
+    def call(self, request: Callable[[SimGroup], None]) -> None:
+        """A client's request."""
+        request(self.group)
+        self._pump_if_touched()
+
+    def start_read(self, token: int) -> None:
+        self.group.replica.read_barrier(self.now_us(), token)
+        self.touch(self.group)
+        self._pump_if_touched()
+
+    def _pump_if_touched(self) -> None:
+        if self._touched and self.cluster.options.pump_us == 0:
+            self.pump()
+
+    def pump(self) -> None:
+        self._touched = False
+        self.group.pump()
+        self._watch_leadership()
+        if self.reads:
+            self._answer_reads()
+
+    def _watch_leadership(self) -> None:
+        led = self.group.replica.leadership
+        if led is self._led:
+            return
+        self._led = led
+        if led is None:
+            return
+        cluster = self.cluster
+        cluster.oracle.leads(self.id, self.life, led.ballot)
+        cluster.scheduler.note("leads", self.id, led.ballot)
+        recovered = [e for i, e in led.open.items() if i < led.recovered_upto and e.value]
+        if len(recovered) >= 2:
+            cluster.coverage.hit("leader change with two or more open instances")
+        assert all(isinstance(value_head(e.value)[0], ValueKind) for e in recovered)
+
+    def _answer_reads(self) -> None:
+        waiting = []
+        for upto, token in self.reads:
+            if self.group.machine.applied >= upto:
+                self.cluster.read_done(token, self.group.machine)
+            else:
+                waiting.append((upto, token))
+        self.reads = waiting
+
+    # -- the group's shell ---------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        return self.clock.monotonic_us(self.cluster.scheduler.now)
+
+    def touch(self, group: Group) -> None:
+        if self._touched:
+            return
+        self._touched = True
+        if self.cluster.options.pump_us:
+            self.cluster.for_node(self, self.cluster.options.pump_us, "pump", self.pump)
+
+    def submit(
+        self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
+    ) -> None:
+        self.disk.write(records)
+        self._done.append((len(records), done))
+        self._sync_wanted = self._sync_wanted or must_sync
+        if self._sync_wanted and not self._flushing:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._flushing = True
+        self._sync_wanted = False
+        taken, self._done = self._done, []
+        options = self.cluster.options
+        delay = options.flush_us // 2 + self._rng.randrange(options.flush_us)
+        if self._rng.random() < options.slow_flush and not self.cluster.calm:
+            delay += 100_000 + self._rng.randrange(300_000)
+        self.cluster.for_node(self, delay, "flushed", self._flushed, len(self.disk.log), taken)
+
+    def _flushed(
+        self, upto: int, taken: list[tuple[int, Callable[[list[Position]], None]]]
+    ) -> None:
+        self.disk.synced = upto
+        self._flushing = False
+        at = upto - sum(count for count, _ in taken)
+        for count, done in taken:
+            positions = [self._position(index) for index in range(at, at + count)]
+            at += count
+            self._last_position = positions[-1]
+            done(positions)
+        if self._sync_wanted and not self._flushing:
+            self._flush()
+        self._pump_if_touched()
+
+    def _position(self, index: int) -> Position:
+        segment = index // self.cluster.options.segment_records
+        offset = index * RECORD_BYTES + HEADER_BYTES
+        return Position(segment, offset, len(self.disk.log[index].payload))
+
+    def send(self, node: int, group: int, payload: bytes) -> None:
+        self.cluster.network.send(self.id, node, payload)
+
+    def read(self, position: Position) -> bytes:
+        self.cluster.coverage.hit("caught up from the log on disk")
+        return self.disk.log[position.offset // RECORD_BYTES].payload
+
+    def note_batch(self, *entry: object) -> None:
+        """Footers are not simulated."""
+
+    def leader_changed(self, group: Group) -> None:
+        self.cluster.scheduler.note("leader", self.id, group.replica.leader)
+
+    def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
+        """Watches are not simulated."""
+
+    def disk_is_full(self) -> bool:
+        return False
+
+    def halt(self, reason: str) -> None:
+        self.cluster.halted(self, reason)
