@@ -233,7 +233,12 @@ class Node:
             "node": self.settings.node_id,
             "damaged": self._damaged,
             "disk": {"free_bytes": self._free_bytes, "appends_refused": self._disk_full},
-            "log": self._commit.counters(),
+            "log": {
+                "flushes": self._commit.flushes,
+                "records": self._commit.records,
+                "bytes": self._commit.bytes,
+                "flush_seconds": self._commit.flush_seconds,
+            },
             "pending_bytes": self._budget.held_bytes,
             "groups": [reads.group_status(group) for group in self._groups.values()],
         }
@@ -267,7 +272,7 @@ class Node:
         self._disk_full = full
 
     def _checkpoint_if_due(self, now_s: float) -> None:
-        written = self._commit.bytes_written - self._checkpointed_bytes
+        written = self._commit.bytes - self._checkpointed_bytes
         due = written >= CHECKPOINT_BYTES or (
             written and now_s - self._checkpointed_s >= CHECKPOINT_S
         )
@@ -277,7 +282,7 @@ class Node:
             )
 
     async def _write_checkpoint(self) -> None:
-        self._checkpointed_bytes = self._commit.bytes_written
+        self._checkpointed_bytes = self._commit.bytes
         self._checkpointed_s = time.monotonic()
         checkpoint = checkpoint_of(self._groups.values(), self._wal, self._last_position)
         try:
