@@ -1,0 +1,222 @@
+"""The asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from packetboat import calls
+from packetboat.calls import Call, Ids
+from packetboat.errors import PacketboatError
+from packetboat.models import (
+    Data,
+    Durability,
+    EarlyDurability,
+    Message,
+    Outgoing,
+    Page,
+    Receipt,
+    Retention,
+    Settled,
+    Subscription,
+    Topic,
+)
+from packetboat.retries import Retries
+from packetboat.transport import AsyncHttpxTransport, AsyncTransport
+
+T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+class AsyncClient:
+    """The same calls as `Client`, to be awaited.
+
+    `url` and `token` default to the environment's PACKETBOAT_URL and PACKETBOAT_TOKEN. A call that
+    did not take effect is sent again for up to `retry_for_s` seconds; 0 turns that off.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        retry_for_s: float = 10.0,
+        transport: AsyncTransport | None = None,
+    ) -> None:
+        url = url or os.environ.get("PACKETBOAT_URL") or DEFAULT_URL
+        token = token or os.environ.get("PACKETBOAT_TOKEN")
+        self._transport = transport or AsyncHttpxTransport(url, token)
+        self._retry_for_s = retry_for_s
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 4,
+        retention: Retention | None = None,
+        dedup_window_seconds: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Raises Conflict where the name is taken."""
+        call = calls.create_topic(name, partitions, retention, dedup_window_seconds, labels)
+        return await self._send(call)
+
+    async def get_topic(self, name: str) -> Topic:
+        return await self._send(calls.get_topic(name))
+
+    async def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page:
+        return await self._send(calls.list_topics(page_size, page_token))
+
+    async def delete_topic(self, name: str) -> None:
+        """With all its messages and subscriptions."""
+        await self._send(calls.delete_topic(name))
+
+    async def create_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        ack_deadline_seconds: float | None = None,
+        start: str | Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Subscription:
+        """`start` is "latest", "earliest", {"time": …} or {"offset": …}."""
+        call = calls.create_subscription(topic, name, ack_deadline_seconds, start, labels)
+        return await self._send(call)
+
+    async def get_subscription(self, name: str) -> Subscription:
+        return await self._send(calls.get_subscription(name))
+
+    async def list_subscriptions(
+        self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page:
+        """Of a topic, or all."""
+        return await self._send(calls.list_subscriptions(topic, page_size, page_token))
+
+    async def delete_subscription(self, name: str) -> None:
+        """With its ack state."""
+        await self._send(calls.delete_subscription(name))
+
+    async def publish(
+        self,
+        topic: str,
+        data: Data,
+        *,
+        key: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        priority: int = 0,
+        idempotency_key: str | None = None,
+        publisher_id: str | None = None,
+        durability: Durability | None = None,
+    ) -> Receipt:
+        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be."""
+        message = Outgoing(
+            data=data,
+            key=key,
+            attributes=attributes,
+            content_type=content_type,
+            priority=priority,
+            idempotency_key=idempotency_key,
+        )
+        return await self._send(calls.publish(topic, message, publisher_id, durability))
+
+    async def publish_early(
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        durability: EarlyDurability = "leader",
+        publisher_id: str | None = None,
+    ) -> str:
+        """Returns a publish id before the message is durable: it may be lost."""
+        return await self._send(calls.publish_early(topic, message, publisher_id, durability))
+
+    async def publish_batch(
+        self,
+        topic: str,
+        messages: Sequence[Outgoing | Data],
+        *,
+        publisher_id: str | None = None,
+        durability: Durability | None = None,
+    ) -> list[Receipt | PacketboatError]:
+        """Up to 1,000 messages; for each, in order, its receipt or its error.
+
+        Raises when the request as a whole was refused, or its outcome is unknown.
+        """
+        call = calls.publish_batch(topic, messages, publisher_id, durability)
+        return await self._send(call)
+
+    async def pull(
+        self,
+        subscription: str,
+        *,
+        max_messages: int = 10,
+        wait_seconds: float = 0,
+        max_bytes: int | None = None,
+    ) -> list[Message]:
+        """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
+        call = calls.pull(subscription, max_messages, wait_seconds, max_bytes)
+        return await self._send(call)
+
+    async def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
+        """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
+        return await self._send(calls.ack(subscription, ids, by_message_id))
+
+    async def nack(
+        self,
+        subscription: str,
+        ids: Ids,
+        *,
+        by_message_id: bool = False,
+        delay_seconds: float | None = None,
+        reason: str | None = None,
+    ) -> Settled:
+        """Failed: to be delivered again, after a delay."""
+        call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
+        return await self._send(call)
+
+    async def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
+        """Not processed: to be delivered again at once; the attempt does not count."""
+        return await self._send(calls.release(subscription, ids, by_message_id))
+
+    async def modify_ack_deadline(
+        self,
+        subscription: str,
+        ids: Ids,
+        deadline_seconds: float,
+        *,
+        by_message_id: bool = False,
+    ) -> Settled:
+        """The leases end that much from now."""
+        call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
+        return await self._send(call)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _send(self, call: Call[T]) -> T:
+        retries = Retries(self._retry_for_s, call.safe, time.monotonic())
+        while True:
+            try:
+                return call.result(await self._transport.send(call.request))
+            except PacketboatError as error:
+                pause_s = retries.pause_s(error, time.monotonic())
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)

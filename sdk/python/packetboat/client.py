@@ -1,0 +1,221 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from packetboat import calls
+from packetboat.calls import Call, Ids
+from packetboat.errors import PacketboatError
+from packetboat.models import (
+    Data,
+    Durability,
+    EarlyDurability,
+    Message,
+    Outgoing,
+    Page,
+    Receipt,
+    Retention,
+    Settled,
+    Subscription,
+    Topic,
+)
+from packetboat.retries import Retries
+from packetboat.transport import HttpxTransport, Transport
+
+T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+class Client:
+    """Blocking calls; one client may be shared between threads.
+
+    `url` and `token` default to the environment's PACKETBOAT_URL and PACKETBOAT_TOKEN. A call that
+    did not take effect is sent again for up to `retry_for_s` seconds; 0 turns that off.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        retry_for_s: float = 10.0,
+        transport: Transport | None = None,
+    ) -> None:
+        url = url or os.environ.get("PACKETBOAT_URL") or DEFAULT_URL
+        token = token or os.environ.get("PACKETBOAT_TOKEN")
+        self._transport = transport or HttpxTransport(url, token)
+        self._retry_for_s = retry_for_s
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 4,
+        retention: Retention | None = None,
+        dedup_window_seconds: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Raises Conflict where the name is taken."""
+        call = calls.create_topic(name, partitions, retention, dedup_window_seconds, labels)
+        return self._send(call)
+
+    def get_topic(self, name: str) -> Topic:
+        return self._send(calls.get_topic(name))
+
+    def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page:
+        return self._send(calls.list_topics(page_size, page_token))
+
+    def delete_topic(self, name: str) -> None:
+        """With all its messages and subscriptions."""
+        self._send(calls.delete_topic(name))
+
+    def create_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        ack_deadline_seconds: float | None = None,
+        start: str | Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Subscription:
+        """`start` is "latest", "earliest", {"time": …} or {"offset": …}."""
+        call = calls.create_subscription(topic, name, ack_deadline_seconds, start, labels)
+        return self._send(call)
+
+    def get_subscription(self, name: str) -> Subscription:
+        return self._send(calls.get_subscription(name))
+
+    def list_subscriptions(
+        self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page:
+        """Of a topic, or all."""
+        return self._send(calls.list_subscriptions(topic, page_size, page_token))
+
+    def delete_subscription(self, name: str) -> None:
+        """With its ack state."""
+        self._send(calls.delete_subscription(name))
+
+    def publish(
+        self,
+        topic: str,
+        data: Data,
+        *,
+        key: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        priority: int = 0,
+        idempotency_key: str | None = None,
+        publisher_id: str | None = None,
+        durability: Durability | None = None,
+    ) -> Receipt:
+        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be."""
+        message = Outgoing(
+            data=data,
+            key=key,
+            attributes=attributes,
+            content_type=content_type,
+            priority=priority,
+            idempotency_key=idempotency_key,
+        )
+        return self._send(calls.publish(topic, message, publisher_id, durability))
+
+    def publish_early(
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        durability: EarlyDurability = "leader",
+        publisher_id: str | None = None,
+    ) -> str:
+        """Returns a publish id before the message is durable: it may be lost."""
+        return self._send(calls.publish_early(topic, message, publisher_id, durability))
+
+    def publish_batch(
+        self,
+        topic: str,
+        messages: Sequence[Outgoing | Data],
+        *,
+        publisher_id: str | None = None,
+        durability: Durability | None = None,
+    ) -> list[Receipt | PacketboatError]:
+        """Up to 1,000 messages; for each, in order, its receipt or its error.
+
+        Raises when the request as a whole was refused, or its outcome is unknown.
+        """
+        call = calls.publish_batch(topic, messages, publisher_id, durability)
+        return self._send(call)
+
+    def pull(
+        self,
+        subscription: str,
+        *,
+        max_messages: int = 10,
+        wait_seconds: float = 0,
+        max_bytes: int | None = None,
+    ) -> list[Message]:
+        """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
+        call = calls.pull(subscription, max_messages, wait_seconds, max_bytes)
+        return self._send(call)
+
+    def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
+        """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
+        return self._send(calls.ack(subscription, ids, by_message_id))
+
+    def nack(
+        self,
+        subscription: str,
+        ids: Ids,
+        *,
+        by_message_id: bool = False,
+        delay_seconds: float | None = None,
+        reason: str | None = None,
+    ) -> Settled:
+        """Failed: to be delivered again, after a delay."""
+        call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
+        return self._send(call)
+
+    def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
+        """Not processed: to be delivered again at once; the attempt does not count."""
+        return self._send(calls.release(subscription, ids, by_message_id))
+
+    def modify_ack_deadline(
+        self,
+        subscription: str,
+        ids: Ids,
+        deadline_seconds: float,
+        *,
+        by_message_id: bool = False,
+    ) -> Settled:
+        """The leases end that much from now."""
+        call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
+        return self._send(call)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send(self, call: Call[T]) -> T:
+        retries = Retries(self._retry_for_s, call.safe, time.monotonic())
+        while True:
+            try:
+                return call.result(self._transport.send(call.request))
+            except PacketboatError as error:
+                pause_s = retries.pause_s(error, time.monotonic())
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)

@@ -1,0 +1,143 @@
+"""What a call can end in: done, not done, or unknown, and the type says which.
+
+PacketboatError
+├── NotDone                 nothing took effect
+│   ├── ConnectionFailed    the server was never reached
+│   └── ApiError            the server refused, with a problem (RFC 9457)
+│       ├── InvalidRequest  400, 408, 413, 415, 422, 431: it is wrong; `errors` says where
+│       ├── NotAuthorized   401, 403
+│       ├── NotFound        404
+│       ├── Conflict        409, 412
+│       ├── Overloaded      429: `retry_after_s` says when to come back
+│       └── Unavailable     503, 507: not now; `retry_after_s`
+├── UnknownOutcome          it may or may not have taken effect
+└── ServerError             500, or an answer that is none of Packetboat's
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class FieldError(NamedTuple):
+    """One field that is wrong, and what to do about it."""
+
+    field: str
+    detail: str
+
+
+class _Field(msgspec.Struct):
+    field: str
+    detail: str = ""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The problem object of an answer, or of one item of a batch."""
+
+    type: str = "about:blank"
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+    instance: str = ""
+    errors: tuple[_Field, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        """The last part of the type: `topic-not-found`."""
+        return self.type.rpartition("/")[2]
+
+
+class PacketboatError(Exception):
+    """Any failure of a call."""
+
+
+class NotDone(PacketboatError):
+    """Nothing took effect and nothing will."""
+
+
+class ConnectionFailed(NotDone):
+    """The server was never reached."""
+
+
+class ApiError(NotDone):
+    """The server refused the request before it took effect."""
+
+    def __init__(self, problem: Problem, retry_after_s: float | None = None) -> None:
+        super().__init__(_text(problem))
+        self.problem = problem
+        self.status = problem.status
+        self.slug = problem.slug
+        self.errors = tuple(FieldError(e.field, e.detail) for e in problem.errors)
+        self.retry_after_s = retry_after_s
+
+
+class InvalidRequest(ApiError):
+    """The request is wrong; sending it again will not help."""
+
+
+class NotAuthorized(ApiError):
+    """The token is missing, not valid, or lacks the permission."""
+
+
+class NotFound(ApiError):
+    """There is no such thing in this tenant."""
+
+
+class Conflict(ApiError):
+    """The name is taken, or the resource is not in the state the call needs."""
+
+
+class Overloaded(ApiError):
+    """Too much at once; nothing of the request was accepted."""
+
+
+class Unavailable(ApiError):
+    """Not now; nothing of the request was accepted."""
+
+
+class UnknownOutcome(PacketboatError):
+    """It may or may not have taken effect: the answer did not come, or says so itself."""
+
+    def __init__(self, text: str, problem: Problem | None = None) -> None:
+        super().__init__(text)
+        self.problem = problem
+
+
+class ServerError(PacketboatError):
+    """The server failed in a way that it does not describe."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+
+
+_KINDS: dict[int, type[ApiError]] = {
+    401: NotAuthorized,
+    403: NotAuthorized,
+    404: NotFound,
+    409: Conflict,
+    412: Conflict,
+    424: Unavailable,
+    429: Overloaded,
+    501: Unavailable,
+    503: Unavailable,
+    507: Unavailable,
+}
+
+
+def error_of(problem: Problem, retry_after_s: float | None = None) -> PacketboatError:
+    """The error that a problem stands for."""
+    if problem.status == 504:
+        return UnknownOutcome(_text(problem), problem)
+    kind = _KINDS.get(problem.status)
+    if kind is None:
+        if problem.status >= 500:
+            return ServerError(problem.status, _text(problem))
+        kind = InvalidRequest
+    return kind(problem, retry_after_s)
+
+
+def _text(problem: Problem) -> str:
+    return f"{problem.status} {problem.slug}: {problem.detail or problem.title}"

@@ -1,0 +1,148 @@
+"""What the API gives and takes, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+Data = bytes | str | Mapping[str, Any] | list[Any] | int | float | bool | None
+"""Bytes are sent as they are, text as UTF-8, anything else as JSON."""
+Durability = Literal["quorum", "all"]
+EarlyDurability = Literal["leader", "none"]
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to publish in a batch."""
+
+    data: Data
+    content_type: str | None = None
+    key: str | None = None
+    attributes: Mapping[str, str] | None = None
+    priority: int = 0
+    idempotency_key: str | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """A published message is durable, and where."""
+
+    message_id: str
+    topic: str
+    partition: int
+    offset: int
+    publish_time: datetime
+    duplicate: bool = False
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long messages stay; None is the platform's default."""
+
+    mode: Literal["consume", "retain"] = "consume"
+    seconds: int | None = None
+    bytes: int | None = None
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A named stream."""
+
+    name: str
+    partitions: int
+    retention: Retention
+    created_at: datetime
+    updated_at: datetime
+    dedup_window_seconds: int = 600
+    labels: dict[str, str] = {}
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Back-off between the attempts to deliver a message."""
+
+    min_backoff_seconds: float = 1.0
+    max_backoff_seconds: float = 600.0
+    max_attempts: int | None = None
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """An independent reader of a topic; its consumers share its messages."""
+
+    name: str
+    topic: str
+    type: str
+    delivery: str
+    ack_deadline_seconds: float
+    retry: Retry
+    start: Any
+    created_at: datetime
+    updated_at: datetime
+    labels: dict[str, str] = {}
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A leased message: ack it before its deadline or it is delivered again."""
+
+    message_id: str
+    ack_id: str
+    publish_time: datetime
+    partition: int
+    offset: int
+    data: msgspec.Raw = msgspec.Raw()
+    data_base64: bytes | None = None
+    content_type: str | None = None
+    key: str | None = None
+    attributes: dict[str, str] = {}
+    publisher_id: str | None = None
+    priority: int = 0
+    attempt: int = 1
+
+    @property
+    def body(self) -> bytes:
+        """The bytes as published, but for JSON that was published in another layout."""
+        if self.data_base64 is not None:
+            return self.data_base64
+        raw = bytes(self.data)
+        if raw.startswith(b'"') and not _is_json(self.content_type):
+            return msgspec.json.decode(raw, type=str).encode("utf-8")
+        return raw
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8")
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class ItemFailure(msgspec.Struct, frozen=True):
+    """Why one id of an ack or nack failed."""
+
+    index: int
+    status: int
+    type: str
+    detail: str = ""
+    ack_id: str | None = None
+    message_id: str | None = None
+
+    @property
+    def slug(self) -> str:
+        return self.type.rpartition("/")[2]
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How many ids were acked, nacked, …, and which were not."""
+
+    count: int
+    failures: tuple[ItemFailure, ...] = ()
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Part of a listing; `next_page_token` is None on the last."""
+
+    items: tuple[Any, ...]
+    next_page_token: str | None = None
+
+
+def _is_json(content_type: str | None) -> bool:
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")

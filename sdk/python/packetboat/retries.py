@@ -1,0 +1,40 @@
+"""When to send a call again: only where that is safe, with full jitter, within a total time."""
+
+from __future__ import annotations
+
+import random
+
+from packetboat.errors import (
+    ConnectionFailed,
+    Overloaded,
+    PacketboatError,
+    Unavailable,
+    UnknownOutcome,
+)
+
+FIRST_S = 0.05
+MAX_S = 2.0
+
+
+class Retries:
+    """The tries of one call."""
+
+    def __init__(self, total_s: float, safe: bool, started_s: float) -> None:
+        self._deadline_s = started_s + total_s
+        self._safe = safe
+        self._tries = 0
+
+    def pause_s(self, error: PacketboatError, now_s: float) -> float | None:
+        """How long to wait before the next try; None: give the error to the caller.
+
+        What was refused before it took effect may be sent again; what may have taken effect only
+        where doing it twice does no harm.
+        """
+        harmless = isinstance(error, ConnectionFailed | Overloaded | Unavailable)
+        if not harmless and not (self._safe and isinstance(error, UnknownOutcome)):
+            return None
+        pause_s = random.uniform(0, min(MAX_S, FIRST_S * 2**self._tries))
+        if isinstance(error, Overloaded | Unavailable) and error.retry_after_s is not None:
+            pause_s += error.retry_after_s
+        self._tries += 1
+        return pause_s if now_s + pause_s < self._deadline_s else None
