@@ -1,4 +1,4 @@
-"""Plain-ASGI helpers: a handler is `async (scope, receive, send)`, no request objects in between."""
+"""Plain-ASGI helpers: a handler is `async (scope, receive, send)`, no request objects between."""
 
 from __future__ import annotations
 

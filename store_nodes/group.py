@@ -46,7 +46,8 @@ from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, DeleteDone, Outcome, TruncateDone
 from store_nodes.requests import PendingCommand, RequestLine
 from store_nodes.transport.service import CommandReply
-from store_nodes.wal.frame import FrameKind, Position, Record
+from store_nodes.wal.frame import FrameKind, Record
+from store_nodes.wal.position import Position
 from store_nodes.wire import Durability, LeaderView, QueueOffsets
 
 DIGEST_EVERY_INSTANCES = 64

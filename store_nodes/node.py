@@ -30,8 +30,9 @@ from store_nodes.transport.service import (
 )
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import BatchEntry
-from store_nodes.wal.frame import Position, Record
+from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
+from store_nodes.wal.position import Position
 from store_nodes.watches import Watches
 from store_nodes.wire import Durability, LeaderView, QueueInfo, QueueOffsets
 

@@ -30,8 +30,9 @@ from store_nodes.requests import Budget, RequestLine
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.wal import footer
 from store_nodes.wal.errors import WalDamaged
-from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Position, Record
+from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Recovery, RecoveryState
 
 log = structlog.get_logger()
