@@ -1,5 +1,7 @@
 """Client for Packetboat, the self-hosted HTTP pub/sub platform."""
 
+from __future__ import annotations
+
 from packetboat.async_client import AsyncClient
 from packetboat.client import Client
 from packetboat.errors import (

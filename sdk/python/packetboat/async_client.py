@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from packetboat import calls
+from packetboat import calls, settings
 from packetboat.calls import Call, Ids
 from packetboat.errors import PacketboatError
 from packetboat.models import (
@@ -29,7 +28,6 @@ from packetboat.retries import Retries
 from packetboat.transport import AsyncHttpxTransport, AsyncTransport
 
 T = TypeVar("T")
-DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 class AsyncClient:
@@ -47,9 +45,9 @@ class AsyncClient:
         retry_for_s: float = 10.0,
         transport: AsyncTransport | None = None,
     ) -> None:
-        url = url or os.environ.get("PACKETBOAT_URL") or DEFAULT_URL
-        token = token or os.environ.get("PACKETBOAT_TOKEN")
-        self._transport = transport or AsyncHttpxTransport(url, token)
+        self._transport = transport or AsyncHttpxTransport(
+            url or settings.url(), token or settings.token()
+        )
         self._retry_for_s = retry_for_s
 
     async def create_topic(

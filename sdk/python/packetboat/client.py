@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from packetboat import calls
+from packetboat import calls, settings
 from packetboat.calls import Call, Ids
 from packetboat.errors import PacketboatError
 from packetboat.models import (
@@ -28,7 +28,6 @@ from packetboat.retries import Retries
 from packetboat.transport import HttpxTransport, Transport
 
 T = TypeVar("T")
-DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 class Client:
@@ -46,10 +45,11 @@ class Client:
         retry_for_s: float = 10.0,
         transport: Transport | None = None,
     ) -> None:
-        url = url or os.environ.get("PACKETBOAT_URL") or DEFAULT_URL
-        token = token or os.environ.get("PACKETBOAT_TOKEN")
-        self._transport = transport or HttpxTransport(url, token)
+        self._transport = transport or HttpxTransport(
+            url or settings.url(), token or settings.token()
+        )
         self._retry_for_s = retry_for_s
+        self._closed = threading.Event()
 
     def create_topic(
         self,
@@ -196,6 +196,8 @@ class Client:
         return self._send(call)
 
     def close(self) -> None:
+        """Also ends the retries that other threads wait for."""
+        self._closed.set()
         self._transport.close()
 
     def __enter__(self) -> Client:
@@ -216,6 +218,5 @@ class Client:
                 return call.result(self._transport.send(call.request))
             except PacketboatError as error:
                 pause_s = retries.pause_s(error, time.monotonic())
-                if pause_s is None:
+                if pause_s is None or self._closed.wait(pause_s):
                     raise
-                time.sleep(pause_s)
