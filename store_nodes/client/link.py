@@ -103,11 +103,7 @@ class NodeLink:
         connection = self._connection
         if connection is not None:
             connection.close("the client is closing")
-            try:
-                async with asyncio.timeout(1.0):
-                    await connection.wait_closed()
-            except TimeoutError:
-                connection.abort("the client is closing")
+            await connection.wait_closed(1.0)
 
     def next_id(self) -> int:
         """An id for a request of this link."""

@@ -11,15 +11,13 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+from store_nodes.transport.frames import BadFrame, FrameReader, encode_frame
 from store_nodes.wire import (
     MAX_FRAME_BYTES,
     MAX_HANDSHAKE_FRAME_BYTES,
-    BadFrame,
     Buffer,
-    FrameReader,
     Goodbye,
     Head,
-    encode_frame,
 )
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
@@ -62,7 +60,6 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
-        self._reason = ""
         self._done = False
         self._closed = self._loop.create_future()
 
@@ -70,11 +67,17 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._done:
+            self._transport.abort()  # given up while TLS was still shaking hands
+            return
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.last_frame_s = self._loop.time()
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
 
@@ -169,9 +172,13 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._finish(reason)
 
-    async def wait_closed(self) -> None:
-        """Until the socket is closed."""
-        await asyncio.shield(self._closed)
+    async def wait_closed(self, timeout_s: float | None = None) -> None:
+        """Until the socket is closed; after the timeout it is closed hard."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._closed)
+        except TimeoutError:
+            self.abort("not closed in time")
 
     def _flush(self) -> None:
         out, size = self._out, self._out_bytes
@@ -187,6 +194,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._done:
             return
         self._done = True
-        self._reason = reason
+        if self._transport is None and not self._closed.done():
+            self._closed.set_result(None)
         if self.handler is not None:
             self.handler.closed(reason)

@@ -106,12 +106,7 @@ class StoreServer:
             connection.close("the node is stopping")
         for session in sessions:
             await session.join()
-        for connection in connections:
-            try:
-                async with asyncio.timeout(1.0):
-                    await connection.wait_closed()
-            except TimeoutError:
-                connection.abort("the node is stopping")
+        await asyncio.gather(*(connection.wait_closed(1.0) for connection in connections))
 
     def announce(self, views: Sequence[LeaderView]) -> None:
         """Push to every client what changed of the leaders."""

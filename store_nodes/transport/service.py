@@ -91,7 +91,8 @@ class NodeService(Protocol):
         timeout_ms: int,
         reply: CommandReply,
     ) -> None:
-        """Propose one whole command; after `timeout_ms` nobody waits for the answer."""
+        """Propose one whole command; after `timeout_ms` nobody waits for the answer. Bytes that
+        are no command are answered, not raised: an exception here ends the connection."""
 
     async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
         """Whole stored batches from the one holding `offset` on; at least one if there is any."""

@@ -7,6 +7,7 @@ killed, hung, made to lose its replies or to refuse, and leadership is moved by 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
@@ -104,9 +105,9 @@ class FakeNode:
         self.commands: list[tuple[int, bytes]] = []
         self.fetches = 0
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         identity = Identity(self.store.secret, CLUSTER, self.node, b"incarnation")
-        self.server = StoreServer(self, identity)
+        self.server = StoreServer(self, identity, tls=tls)
         self.port = await self.server.start("127.0.0.1", self.port)
 
     async def kill(self) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import ssl
+import subprocess
 
 import pytest
 
@@ -11,6 +14,7 @@ from store_nodes.client import StoreClient
 from store_nodes.errors import Unavailable
 from store_nodes.transport import connection as connections
 from store_nodes.transport.connection import FrameConnection
+from store_nodes.transport.frames import encode_frame
 from store_nodes.transport.handshake import HandshakeFailed, Identity, dial
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
@@ -128,7 +132,7 @@ async def test_corrupt_frame_closes_the_connection_and_the_append_is_stored_once
         transport = link._connection._transport
         appender = client.appender(GROUP, QUEUE)
         future = appender.append_nowait(b"x", 1)
-        transport.write(b"".join(wire.encode_frame(wire.Ping(1)))[:-1] + b"\xff")
+        transport.write(b"".join(encode_frame(wire.Ping(1)))[:-1] + b"\xff")
         assert (await future).base_offset == 0
         assert link.generation == 2
         assert store.log.stored() == [b"x"]
@@ -316,3 +320,51 @@ async def test_silent_peer_is_lost(nodes, monkeypatch):
     for link in nodes[2].network._links.values():
         link.connection.pause_reading()
     await until(lambda: ("lost", 2) in nodes[1].events, 2.0)
+
+
+# TLS.
+
+
+@pytest.fixture
+def contexts(tmp_path):
+    """(server, client, client without a certificate): mutual TLS with one self-signed one."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl command to make a certificate with")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-keyout", key, "-out", cert, "-days", "1", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=cert)
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_cert_chain(cert, key)
+    client = ssl.create_default_context(cafile=cert)
+    client.load_cert_chain(cert, key)
+    return server, client, ssl.create_default_context(cafile=cert)
+
+
+async def test_mutual_tls(contexts):
+    server_tls, client_tls, bare_tls = contexts
+    store = FakeStore()
+    for node in store.nodes.values():
+        await node.start(tls=server_tls)
+    client = store.client(tls=client_tls)
+    await client.start()
+    await client.wait_ready(5)
+    await client.create(GROUP, QUEUE)
+    batch = bytes(range(256)) * 20_000
+    await client.appender(GROUP, QUEUE).append(batch, 1)
+    fetched = await client.fetch(GROUP, QUEUE, 0, 10_000_000)
+    assert [bytes(e.batch) for e in fetched.entries] == [batch]
+    for tls in (bare_tls, None):
+        stranger = store.client(tls=tls)
+        await stranger.start()
+        with pytest.raises(Unavailable):
+            await stranger.wait_ready(0.3)
+        await stranger.close()
+    await client.close()
+    await store.close()
