@@ -3,20 +3,55 @@
 A miss reads Postgres, so what any process was answered 201 for is usable here at once; *absent* is
 never cached. With Postgres down what is cached stays usable for 15 minutes after the feed last
 heard from it, then MetadataUnavailable.
+
+No stale read gets in: what was read while changes arrived is handed out but not kept (the change
+may have been about it), and of two readings the one with the higher version stays.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from metadata.errors import NotFound
 from metadata.feed import ChangeFeed
 from metadata.subscriptions import SubscriptionRepository
 from metadata.topics import TopicRepository
-from metadata.types import Subscription, Topic
+from metadata.types import Change, ChangeKind, Subscription, Topic, TopicState
 
 MAX_STALE_S = 900.0
+MAX_REFRESHES = 100
+"""Cached things read again per run of changes; what is beyond is dropped and read when used."""
+
+V = TypeVar("V")
+Key = tuple[bytes, bytes | str]
+
+
+class _Shelf(OrderedDict[Key, V], Generic[V]):
+    """Least recently used leaves first."""
+
+    def __init__(self, max_entries: int) -> None:
+        super().__init__()
+        self._max_entries = max_entries
+
+    def look(self, key: Key) -> V | None:
+        value = self.get(key)
+        if value is not None:
+            self.move_to_end(key)
+        return value
+
+    def put(self, key: Key, value: V) -> None:
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > self._max_entries:
+            self.popitem(last=False)
 
 
 class Catalog:
-    """Bounded: the least recently used entries leave first."""
+    """Bounded: at most `max_entries` topics, subscriptions, and lists of subscriptions each."""
 
     def __init__(
         self,
@@ -25,34 +60,231 @@ class Catalog:
         feed: ChangeFeed,
         *,
         max_entries: int = 100_000,
+        max_stale_s: float = MAX_STALE_S,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._topics = topics
         self._subscriptions = subscriptions
         self._feed = feed
+        self._max_stale_s = max_stale_s
+        self._monotonic_s = monotonic_s
+        self._by_name: _Shelf[Topic] = _Shelf(max_entries)
+        self._by_uid: _Shelf[Topic] = _Shelf(max_entries)
+        self._subscription: _Shelf[Subscription] = _Shelf(max_entries)
+        self._of_topic: _Shelf[tuple[Subscription, ...]] = _Shelf(max_entries)
+        self._runs_applied = 0
+        self._reads: dict[tuple[str, Key], asyncio.Task[Any]] = {}
+        feed.add_listener(self._apply)
 
     def cached_topic(self, tenant_id: bytes, name: str) -> Topic | None:
         """Without a coroutine, for the hot path: None says call `topic`."""
-        raise NotImplementedError
+        topic = self._by_name.look((tenant_id, name))
+        return topic if topic is not None and self._usable() else None
 
     async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic:
         """The active topic of that name; NotFound, MetadataUnavailable.
 
         `refresh` reads Postgres whatever is cached: for a queue the store says is gone or sealed.
         """
-        raise NotImplementedError
+        key = (tenant_id, name)
+        if not refresh:
+            cached = self.cached_topic(tenant_id, name)
+            if cached is not None:
+                return cached
+        try:
+            return await self._read("topic", key, lambda: self._read_topic(key), refresh)
+        except NotFound:
+            self._drop_topic(self._by_name.get(key))
+            raise
 
     async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
         """The active topic of that uid; NotFound, MetadataUnavailable."""
-        raise NotImplementedError
+        key = (tenant_id, uid)
+        cached = self._by_uid.look(key)
+        if cached is not None and self._usable():
+            return cached
+        return await self._read("topic_by_uid", key, lambda: self._read_topic(key))
 
     async def subscription(
         self, tenant_id: bytes, name: str, *, refresh: bool = False
     ) -> Subscription:
         """NotFound, MetadataUnavailable."""
-        raise NotImplementedError
+        key = (tenant_id, name)
+        cached = self._subscription.look(key)
+        if cached is not None and not refresh and self._usable():
+            return cached
+        try:
+            return await self._read(
+                "subscription", key, lambda: self._read_subscription(key), refresh
+            )
+        except NotFound:
+            self._drop_subscription(self._subscription.get(key))
+            raise
 
     async def subscriptions_of(
         self, tenant_id: bytes, topic_uid: bytes
     ) -> tuple[Subscription, ...]:
         """All subscriptions of a topic, by name; MetadataUnavailable."""
-        raise NotImplementedError
+        key = (tenant_id, topic_uid)
+        cached = self._of_topic.look(key)
+        if cached is not None and self._usable():
+            return cached
+        return await self._read("of_topic", key, lambda: self._read_of_topic(key))
+
+    def _usable(self) -> bool:
+        return self._monotonic_s() - self._feed.fresh_at_s() <= self._max_stale_s
+
+    async def _read(
+        self, kind: str, key: Key, read: Callable[[], Awaitable[V]], refresh: bool = False
+    ) -> V:
+        """One reading for all who miss at the same time.
+
+        A reading that was under way may be older than what its joiner was told exists, so its
+        NotFound is nobody's answer but its own.
+        """
+        flight = (kind, key)
+        running = self._reads.get(flight)
+        if running is not None and not refresh:
+            try:
+                return await asyncio.shield(running)
+            except NotFound:
+                return await read()
+        task = asyncio.ensure_future(read())
+        self._reads[flight] = task
+        task.add_done_callback(lambda _: self._landed(flight, task))
+        return await asyncio.shield(task)
+
+    def _landed(self, flight: tuple[str, Key], task: asyncio.Task[Any]) -> None:
+        if self._reads.get(flight) is task:
+            del self._reads[flight]
+
+    async def _read_topic(self, key: Key) -> Topic:
+        before = self._runs_applied
+        tenant_id, wanted = key
+        if isinstance(wanted, str):
+            topic = await self._topics.get(tenant_id, wanted)
+        else:
+            topic = await self._topics.get_by_uid(tenant_id, wanted)
+        if topic.state is not TopicState.ACTIVE:
+            raise NotFound("topic", wanted if isinstance(wanted, str) else wanted.hex())
+        if before == self._runs_applied:
+            self._keep_topic(topic)
+        return topic
+
+    async def _read_subscription(self, key: Key) -> Subscription:
+        before = self._runs_applied
+        tenant_id, name = key
+        assert isinstance(name, str)
+        subscription = await self._subscriptions.get(tenant_id, name)
+        if before == self._runs_applied:
+            self._keep_subscription(subscription)
+        return subscription
+
+    async def _read_of_topic(self, key: Key) -> tuple[Subscription, ...]:
+        before = self._runs_applied
+        tenant_id, uid = key
+        assert isinstance(uid, bytes)
+        subscriptions = await self._subscriptions.of_topic(tenant_id, uid)
+        if before == self._runs_applied:
+            self._of_topic.put(key, subscriptions)
+            for subscription in subscriptions:
+                self._keep_subscription(subscription)
+        return subscriptions
+
+    def _keep_topic(self, topic: Topic) -> None:
+        key = (topic.tenant_id, topic.name)
+        cached = self._by_name.get(key)
+        if cached is not None and cached.version > topic.version:
+            return
+        if cached is not None and cached.uid != topic.uid:
+            self._drop_topic(cached)
+        self._by_name.put(key, topic)
+        self._by_uid.put((topic.tenant_id, topic.uid), topic)
+
+    def _drop_topic(self, topic: Topic | None) -> None:
+        if topic is None:
+            return
+        named = self._by_name.get((topic.tenant_id, topic.name))
+        if named is not None and named.uid == topic.uid:
+            del self._by_name[topic.tenant_id, topic.name]
+        self._by_uid.pop((topic.tenant_id, topic.uid), None)
+        self._of_topic.pop((topic.tenant_id, topic.uid), None)
+
+    def _keep_subscription(self, subscription: Subscription) -> None:
+        key = (subscription.tenant_id, subscription.name)
+        cached = self._subscription.get(key)
+        if cached is not None and cached.version > subscription.version:
+            return
+        self._subscription.put(key, subscription)
+        listed = self._of_topic.get((subscription.tenant_id, subscription.topic_uid))
+        if listed is not None and subscription not in listed:
+            del self._of_topic[subscription.tenant_id, subscription.topic_uid]
+
+    def _drop_subscription(self, subscription: Subscription | None) -> None:
+        if subscription is None:
+            return
+        self._subscription.pop((subscription.tenant_id, subscription.name), None)
+        self._of_topic.pop((subscription.tenant_id, subscription.topic_uid), None)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        """Reads again what is cached of the changed; raises when it can't, and is called again."""
+        self._runs_applied += 1
+        if any(change.kind is ChangeKind.RESET for change in changes):
+            for shelf in (self._by_name, self._by_uid, self._subscription, self._of_topic):
+                shelf.clear()
+            return
+        refreshes: OrderedDict[tuple[ChangeKind, bytes, bytes], Change] = OrderedDict()
+        for change in changes:
+            if self._is_cached(change):
+                refreshes[change.kind, change.tenant_id, change.uid] = change
+        for count, change in enumerate(refreshes.values()):
+            if change.kind is ChangeKind.TOPIC:
+                await self._refresh_topic(change, drop=count >= MAX_REFRESHES)
+            else:
+                await self._refresh_subscription(change, drop=count >= MAX_REFRESHES)
+
+    def _is_cached(self, change: Change) -> bool:
+        if change.kind is ChangeKind.TOPIC:
+            return self._cached(change) is not None
+        if change.kind is ChangeKind.SUBSCRIPTION:
+            return (change.tenant_id, change.name) in self._subscription or (
+                change.tenant_id,
+                change.topic_uid,
+            ) in self._of_topic
+        return False
+
+    def _cached(self, change: Change) -> Topic | None:
+        """The topic a change is about, on either shelf (they evict apart)."""
+        named = self._by_name.get((change.tenant_id, change.name))
+        if named is not None and named.uid == change.uid:
+            return named
+        return self._by_uid.get((change.tenant_id, change.uid))
+
+    async def _refresh_topic(self, change: Change, *, drop: bool) -> None:
+        cached = self._cached(change)
+        try:
+            if drop:
+                raise NotFound("topic", change.name)
+            topic = await self._topics.get_by_uid(change.tenant_id, change.uid)
+            if topic.state is not TopicState.ACTIVE:
+                raise NotFound("topic", change.name)
+        except NotFound:
+            self._drop_topic(cached)
+        else:
+            self._keep_topic(topic)
+
+    async def _refresh_subscription(self, change: Change, *, drop: bool) -> None:
+        named = (change.tenant_id, change.name)
+        if not drop and (change.tenant_id, change.topic_uid) in self._of_topic:
+            listed = await self._subscriptions.of_topic(change.tenant_id, change.topic_uid)
+            self._of_topic.put((change.tenant_id, change.topic_uid), listed)
+        else:
+            self._of_topic.pop((change.tenant_id, change.topic_uid), None)
+        try:
+            if drop or named not in self._subscription:
+                raise NotFound("subscription", change.name)
+            subscription = await self._subscriptions.get(change.tenant_id, change.name)
+        except NotFound:
+            self._subscription.pop(named, None)
+        else:
+            self._keep_subscription(subscription)

@@ -1,11 +1,131 @@
-"""Cursor rows: the ack state of (subscription, partition, lane), and the one hot statement."""
+"""Cursor rows: the ack state of (subscription, partition, lane), and the one hot statement.
+
+What a flush relies on:
+- An ack is answered only after the flush that holds it has returned.
+- Every write names the epoch and the generation it was made under; a row that has moved on is left
+  alone. A claim moves the epoch of all rows of its partition in one transaction, so after it no
+  statement of an earlier owner, however late it arrives, changes anything.
+- Rows are locked in key order by flushes and claims alike, so they never deadlock.
+- A flush whose outcome is unknown may still be on its way. Reading the rows again would not stop
+  it; claiming the partition again does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from metadata.database import Database
-from metadata.types import CursorKey, CursorState, CursorUpdate, PartitionKey
+from prometheus_client import Histogram
+
+from metadata.database import Connection, Database
+from metadata.types import (
+    Counters,
+    CursorKey,
+    CursorState,
+    CursorUpdate,
+    Epoch,
+    PartitionKey,
+    Range,
+)
+
+_FLUSH_SECONDS = Histogram(
+    "packetboat_metadata_flush_seconds",
+    "From taking a connection to the answer of one cursor flush",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+)
+
+_FLUSH = """
+WITH new AS (
+    SELECT * FROM unnest(
+        $1::uuid[], $2::uuid[], $3::int4[], $4::int2[], $5::int8[], $6::int8[], $7::int4[],
+        $8::int8[], $9::int8[], $10::text[],
+        $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[]
+    ) AS new (
+        tenant_id, subscription_uid, partition, lane, epoch_era, epoch_n, generation,
+        floor, read_to, acked,
+        acked_total, filtered_total, skipped_total, expired_total, dead_lettered_total
+    )
+), locked AS MATERIALIZED (
+    SELECT new.*
+    FROM new
+    JOIN cursors AS old USING (tenant_id, subscription_uid, partition, lane)
+    WHERE old.epoch_era = new.epoch_era
+      AND old.epoch_n = new.epoch_n
+      AND old.generation = new.generation
+    ORDER BY old.tenant_id, old.subscription_uid, old.partition, old.lane
+    FOR NO KEY UPDATE OF old
+)
+UPDATE cursors AS old
+SET floor = locked.floor,
+    read_to = locked.read_to,
+    acked = locked.acked::int8multirange,
+    acked_total = locked.acked_total,
+    filtered_total = locked.filtered_total,
+    skipped_total = locked.skipped_total,
+    expired_total = locked.expired_total,
+    dead_lettered_total = locked.dead_lettered_total
+FROM locked
+WHERE old.tenant_id = locked.tenant_id
+  AND old.subscription_uid = locked.subscription_uid
+  AND old.partition = locked.partition
+  AND old.lane = locked.lane
+  AND old.epoch_era = locked.epoch_era
+  AND old.epoch_n = locked.epoch_n
+  AND old.generation = locked.generation
+RETURNING old.tenant_id, old.subscription_uid, old.partition, old.lane
+"""
+
+COLUMNS = """
+    cursors.tenant_id, cursors.subscription_uid, cursors.partition, cursors.lane,
+    cursors.topic_uid, cursors.epoch_era, cursors.epoch_n, cursors.generation,
+    cursors.start_offset, cursors.floor, cursors.read_to, cursors.acked::text AS acked,
+    cursors.acked_total, cursors.filtered_total, cursors.skipped_total, cursors.expired_total,
+    cursors.dead_lettered_total
+"""
+"""What `state_of` reads, for statements put together when their module is loaded."""
+
+_OF_PARTITIONS = (
+    "SELECT"
+    + COLUMNS
+    + """
+    FROM cursors
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[]) AS wanted (tenant_id, topic_uid, partition)
+        USING (tenant_id, topic_uid, partition)
+    ORDER BY cursors.tenant_id, cursors.subscription_uid, cursors.partition, cursors.lane
+    """
+)
+_OF_SUBSCRIPTION = (
+    "SELECT"
+    + COLUMNS
+    + "FROM cursors WHERE tenant_id = $1 AND subscription_uid = $2 ORDER BY partition, lane"
+)
+_OF_TOPIC = (
+    "SELECT"
+    + COLUMNS
+    + "FROM cursors WHERE tenant_id = $1 AND topic_uid = $2"
+    + " ORDER BY subscription_uid, partition, lane"
+)
+_UNBALANCED = (
+    "SELECT"
+    + COLUMNS
+    + """
+    FROM cursors
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(upper(piece) - lower(piece)), 0) AS settled
+        FROM unnest(cursors.acked) AS piece
+    ) AS above_floor
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS open FROM deliveries
+        WHERE deliveries.tenant_id = cursors.tenant_id
+          AND deliveries.subscription_uid = cursors.subscription_uid
+          AND deliveries.partition = cursors.partition
+          AND deliveries.lane = cursors.lane
+    ) AS stepped_over
+    WHERE read_to - start_offset
+        <> acked_total + filtered_total + skipped_total + expired_total + dead_lettered_total
+         + stepped_over.open + (read_to - floor - above_floor.settled)
+    """
+)
 
 
 class CursorRepository:
@@ -14,25 +134,119 @@ class CursorRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def flush(self, updates: Sequence[CursorUpdate]) -> set[CursorKey]:
+    async def flush(
+        self, updates: Sequence[CursorUpdate], *, deadline_s: float | None = None
+    ) -> set[CursorKey]:
         """One statement, committed when this returns; the keys of the rows it wrote.
 
         A key that is missing has lost its epoch (or its subscription is gone, or was sought): drop
         what is in memory. MetadataUnavailable: nothing was written, flush again. OutcomeUnknown:
         freeze these cursors and claim their partitions again.
         """
-        raise NotImplementedError
+        if not updates:
+            return set()
+        if len({update.key for update in updates}) != len(updates):
+            raise ValueError("a cursor is flushed once per flush")
+        columns = _columns(updates)
+
+        async def work(connection: Connection) -> set[CursorKey]:
+            with _FLUSH_SECONDS.time():
+                rows = await connection.fetch(_FLUSH, *columns)
+            return {CursorKey(*row) for row in rows}
+
+        return await self._database.statement(work, writes=True, deadline_s=deadline_s)
 
     async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]:
         """All cursors of these partitions, as committed; a claim already returns them."""
-        raise NotImplementedError
+        return await self._select(_OF_PARTITIONS, *partition_columns(keys))
 
     async def of_subscription(
         self, tenant_id: bytes, subscription_uid: bytes
     ) -> tuple[CursorState, ...]:
         """What any process may show: per partition, as of the last flush."""
-        raise NotImplementedError
+        return tuple(await self._select(_OF_SUBSCRIPTION, tenant_id, subscription_uid))
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
         """The cursors of every subscription of a topic, as of the last flush."""
-        raise NotImplementedError
+        return tuple(await self._select(_OF_TOPIC, tenant_id, topic_uid))
+
+    async def unbalanced(self) -> list[CursorState]:
+        """Rows for which read_to - start differs from what was settled plus what is pending (P9).
+
+        Reads the whole table, one snapshot: for checks, not for requests.
+        """
+        return await self._select(_UNBALANCED)
+
+    async def _select(self, statement: str, *arguments: object) -> list[CursorState]:
+        async def work(connection: Connection) -> list[CursorState]:
+            return [state_of(row) for row in await connection.fetch(statement, *arguments)]
+
+        return await self._database.statement(work, writes=False)
+
+
+def state_of(row: Any) -> CursorState:
+    """A row of `COLUMNS`."""
+    return CursorState(
+        key=CursorKey(row["tenant_id"], row["subscription_uid"], row["partition"], row["lane"]),
+        topic_uid=row["topic_uid"],
+        epoch=Epoch(row["epoch_era"], row["epoch_n"]),
+        generation=row["generation"],
+        start=row["start_offset"],
+        floor=row["floor"],
+        read_to=row["read_to"],
+        acked=parse_ranges(row["acked"]),
+        counters=Counters(
+            acked=row["acked_total"],
+            filtered=row["filtered_total"],
+            skipped=row["skipped_total"],
+            expired=row["expired_total"],
+            dead_lettered=row["dead_lettered_total"],
+        ),
+    )
+
+
+def partition_columns(
+    keys: Iterable[PartitionKey],
+) -> tuple[list[bytes], list[bytes], list[int]]:
+    """Arrays for unnest."""
+    ordered = sorted(set(keys))
+    return (
+        [key.tenant_id for key in ordered],
+        [key.topic_uid for key in ordered],
+        [key.partition for key in ordered],
+    )
+
+
+def format_ranges(ranges: Sequence[Range]) -> str:
+    """A multirange in Postgres' text form: less work on both sides than asyncpg's Range objects."""
+    return "{" + ",".join([f"[{low},{high})" for low, high in ranges]) + "}"
+
+
+def parse_ranges(text: str) -> tuple[Range, ...]:
+    """What Postgres prints for a finite int8multirange."""
+    if text == "{}":
+        return ()
+    return tuple(
+        (int(low), int(high))
+        for low, _, high in (piece.partition(",") for piece in text[2:-2].split("),["))
+    )
+
+
+def _columns(updates: Sequence[CursorUpdate]) -> tuple[list[Any], ...]:
+    return (
+        [update.key.tenant_id for update in updates],
+        [update.key.subscription_uid for update in updates],
+        [update.key.partition for update in updates],
+        [update.key.lane for update in updates],
+        [update.epoch.era for update in updates],
+        [update.epoch.n for update in updates],
+        [update.generation for update in updates],
+        [update.floor for update in updates],
+        [update.read_to for update in updates],
+        [format_ranges(update.acked) for update in updates],
+        [update.counters.acked for update in updates],
+        [update.counters.filtered for update in updates],
+        [update.counters.skipped for update in updates],
+        [update.counters.expired for update in updates],
+        [update.counters.dead_lettered for update in updates],
+    )

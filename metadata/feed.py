@@ -1,37 +1,175 @@
-"""The change feed: what other processes committed, in commit order, within a second or two."""
+"""The change feed: what other processes committed, in commit order, within a second or two.
+
+The counter row is polled each second; NOTIFY, on a connection of its own, only shortens the wait.
+A poll that finds more than it can replay (rows are kept for an hour), or a counter that went
+backwards, delivers one RESET instead.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
-from metadata.database import Database
-from metadata.types import Change
+import asyncpg
+import structlog
+
+from metadata.changes import CHANNEL
+from metadata.database import Connection, Database
+from metadata.errors import MetadataError
+from metadata.types import Change, ChangeKind
 
 Listener = Callable[[Sequence[Change]], Awaitable[None]]
 POLL_EVERY_S = 1.0
+POLL_DEADLINE_S = 2.0
+PRUNE_EVERY_S = 300.0
+MAX_CHANGES = 1000
+"""Read at a time; the next ones follow at once."""
+
+_COUNTER = "SELECT version, pruned_to FROM change_counter WHERE id = 1"
+_CHANGES = """
+SELECT version, kind, tenant_id, uid, name, topic_uid
+FROM changes WHERE version > $1 ORDER BY version LIMIT $2
+"""
+_PRUNE = """
+WITH counter AS MATERIALIZED (
+    SELECT id FROM change_counter WHERE id = 1 FOR UPDATE
+), gone AS (
+    DELETE FROM changes WHERE committed_at < now() - interval '1 hour' RETURNING version
+)
+UPDATE change_counter
+SET pruned_to = greatest(pruned_to, (SELECT max(version) FROM gone))
+FROM counter
+WHERE change_counter.id = counter.id AND EXISTS (SELECT FROM gone)
+"""
+_log = structlog.get_logger("packetboat.feed")
 
 
 class ChangeFeed:
-    """Polls the counter row each second; NOTIFY only shortens the wait."""
+    """One per process; listeners are called one after the other, in order of versions."""
 
     def __init__(self, database: Database, *, poll_every_s: float = POLL_EVERY_S) -> None:
         self._database = database
+        self._poll_every_s = poll_every_s
+        self._listeners: list[Listener] = []
+        self._position: int | None = None
+        self._fresh_at_s = -math.inf
+        self._pruned_at_s = -math.inf
+        self._polling = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._ear: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def add_listener(self, listener: Listener) -> None:
-        """Called with each run of changes in order; if it raises, the same run comes again."""
-        raise NotImplementedError
+        """Called with each run of changes; if any listener raises, the run comes again to all."""
+        self._listeners.append(listener)
 
     async def start(self) -> None:
         """Starts the feed's own task; never fails because Postgres is down."""
-        raise NotImplementedError
+        with contextlib.suppress(MetadataError):
+            await self.catch_up()
+        self._task = asyncio.create_task(self._run())
 
     async def catch_up(self) -> None:
         """Returns when all that was committed before the call has reached the listeners."""
-        raise NotImplementedError
+        async with self._polling:
+            while await self._poll():
+                pass
 
     def fresh_at_s(self) -> float:
         """time.monotonic() before the last poll that worked was sent; -inf before the first."""
-        raise NotImplementedError
+        return self._fresh_at_s
 
     async def close(self) -> None:
-        raise NotImplementedError
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._ear is not None:
+            self._ear.terminate()
+            self._ear = None
+
+    async def _run(self) -> None:
+        while True:
+            # Cleared before the poll: what is notified during it is looked at right after.
+            self._wake.clear()
+            try:
+                await self._listen()
+                await self.catch_up()
+                await self._prune()
+            except (MetadataError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                _log.debug("the change feed can't reach Postgres", error=str(error))
+            except Exception:
+                # A listener's fault must not end the feed: the run of changes comes again.
+                _log.exception("a listener of the change feed failed")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_every_s):
+                    await self._wake.wait()
+
+    async def _listen(self) -> None:
+        if self._ear is None or self._ear.is_closed():
+            self._ear = None
+            ear = await self._database.dedicated("packetboat-feed")
+            self._ear = ear
+            await ear.add_listener(CHANNEL, self._on_notify)
+
+    def _on_notify(self, *_: Any) -> None:
+        self._wake.set()
+
+    async def _poll(self) -> bool:
+        """Whether there is more."""
+        sent_s = time.monotonic()
+        seen = self._position
+
+        async def work(connection: Connection) -> tuple[int, int, list[Any]]:
+            version, pruned_to = await connection.fetchrow(_COUNTER)
+            if seen is None or version <= seen or pruned_to > seen:
+                return version, pruned_to, []
+            return version, pruned_to, await connection.fetch(_CHANGES, seen, MAX_CHANGES)
+
+        version, pruned_to, rows = await self._database.statement(
+            work, writes=False, deadline_s=POLL_DEADLINE_S
+        )
+        if seen is not None and (version < seen or pruned_to > seen):
+            await self._deliver([Change(version, ChangeKind.RESET, b"", b"", "")])
+            self._position = version
+        elif len(rows) == MAX_CHANGES:
+            await self._deliver([_change(row) for row in rows])
+            self._position = rows[-1]["version"]
+            return True
+        else:
+            if rows:
+                await self._deliver([_change(row) for row in rows])
+                version = max(version, rows[-1]["version"])
+            self._position = version
+        self._fresh_at_s = sent_s
+        return False
+
+    async def _deliver(self, changes: Sequence[Change]) -> None:
+        for listener in self._listeners:
+            await listener(changes)
+
+    async def _prune(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._pruned_at_s < PRUNE_EVERY_S:
+            return
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_PRUNE)
+
+        await self._database.statement(work, writes=True)
+        self._pruned_at_s = now_s
+
+
+def _change(row: Any) -> Change:
+    return Change(
+        version=row["version"],
+        kind=ChangeKind(row["kind"]),
+        tenant_id=row["tenant_id"],
+        uid=row["uid"],
+        name=row["name"],
+        topic_uid=row["topic_uid"] or b"",
+    )

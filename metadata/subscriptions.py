@@ -25,7 +25,7 @@ from metadata.types import (
     TopicState,
 )
 
-_Found = Row[tuple[SubscriptionRow, str]]
+_Found = Row[SubscriptionRow, str]
 
 
 class SubscriptionRepository:
@@ -154,7 +154,7 @@ class SubscriptionRepository:
         return await self._database.write(work)
 
 
-def _with_topic_name(tenant_id: bytes) -> Select[tuple[SubscriptionRow, str]]:
+def _with_topic_name(tenant_id: bytes) -> Select[SubscriptionRow, str]:
     topic_name: InstrumentedAttribute[str] = TopicRow.name
     return (
         select(SubscriptionRow, topic_name)
