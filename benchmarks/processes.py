@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from types import TracebackType
 from benchmarks.measure import tree
 from benchmarks.settings import inherited_environment
 
+FREE_PORTS = range(20_000, 32_000)
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,15 +31,19 @@ class NotReady(RuntimeError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports of 127.0.0.1 that were free a moment ago, below the range from which the kernel takes
+    those of outgoing connections: one that is listened on again after a kill is still free."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(FREE_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 def wait_until(done: Callable[[], bool], *, timeout_s: float, what: str) -> None:

@@ -1,0 +1,279 @@
+"""An installation whose processes are started one by one, so that faults can be aimed.
+
+Postgres, three store nodes (each on a directory of its own, which may be a disk image of its own)
+and a server. Nothing restarts what is killed but this harness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from auth.development import token_hash
+from benchmarks.http_client import connect, request
+from benchmarks.measure import tree
+from benchmarks.processes import Processes, free_ports
+from gateway.settings import format_addresses
+from metadata.embedded import EmbeddedPostgres
+from store_nodes.client import StoreClient
+
+NODES = (1, 2, 3)
+GROUPS = 8
+HOST = "127.0.0.1"
+
+
+class ClusterFailed(AssertionError):
+    """It did not come up, or did not heal; the text ends with what the process last said."""
+
+
+class ChaosCluster:
+    """One installation under `root`; `node_dirs` puts nodes elsewhere. Use as a context manager:
+    leaving it kills everything."""
+
+    def __init__(
+        self,
+        root: Path,
+        node_dirs: Mapping[int, Path] | None = None,
+        *,
+        store_only: bool = False,
+    ) -> None:
+        self.root = root
+        self._store_only = store_only
+        self.node_dirs = dict(node_dirs or {node: root / f"node-{node}" for node in NODES})
+        self.token = f"pbdev_{secrets.token_hex(16)}"
+        self.http_port, postgres_port, *store_ports = free_ports(5)
+        self.addresses = {node: (HOST, port) for node, port in zip(NODES, store_ports, strict=True)}
+        self.store_secret = secrets.token_bytes(32)
+        self._cluster_uid = secrets.token_hex(16)
+        self._ack_secret = secrets.token_hex(32)
+        self._processes = Processes()
+        self._nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self._server: subprocess.Popen[bytes] | None = None
+        self._postgres = EmbeddedPostgres(root / "postgres", port=postgres_port)
+
+    # -- starting ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Everything, until it is ready; also after `kill_everything`."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        for node in NODES:
+            if not self.is_running(node):
+                self.start_node(node)
+        if self._store_only:
+            await self._until_led()
+            return
+        self._postgres.prepare()
+        self._postgres.spawn()
+        self._postgres.wait_ready()
+        migrate = self._start("migrate", self._environment())
+        if await asyncio.to_thread(migrate.wait) != 0:
+            raise ClusterFailed(f"migrate: {self.tail('migrate')}")
+        self.start_server()
+        await self.until_ready()
+
+    def start_node(self, node: int) -> None:
+        """Start a store node that does not run; returns at once."""
+        assert not self.is_running(node)
+        self.node_dirs[node].mkdir(parents=True, exist_ok=True)
+        environment = self._environment() | {
+            "PACKETBOAT_STORE_NODE_ID": str(node),
+            "PACKETBOAT_STORE_DIR": str(self.node_dirs[node]),
+            "PACKETBOAT_STORE_DISK_RESERVE_BYTES": str(16 * 1024 * 1024),
+        }
+        self._nodes[node] = self._start("store-node", environment, log=f"node-{node}")
+
+    def start_server(self) -> None:
+        """Start the server; returns at once."""
+        self._server = self._start("serve", self._environment())
+
+    def _start(
+        self, command: str, environment: dict[str, str], log: str = ""
+    ) -> subprocess.Popen[bytes]:
+        return self._processes.start(
+            [sys.executable, "-m", "gateway", command],
+            log=self.root / f"{log or command}.log",
+            env=environment,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PACKETBOAT_HOST": HOST,
+            "PACKETBOAT_PORT": str(self.http_port),
+            "PACKETBOAT_STORE_NODES": format_addresses(self.addresses),
+            "PACKETBOAT_STORE_GROUPS": str(GROUPS),
+            "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
+            "PACKETBOAT_STORE_SECRET": self.store_secret.hex(),
+            "PACKETBOAT_ACK_SECRET": self._ack_secret,
+            "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),
+            "PACKETBOAT_DATABASE_URL": self._database_url(),
+        }
+
+    def _database_url(self) -> str:
+        try:
+            return self._postgres.url
+        except FileNotFoundError:  # not made yet; store nodes do without
+            return ""
+
+    async def until_ready(self, timeout_s: float = 60.0) -> None:
+        """Until the server says it is ready."""
+        deadline = time.monotonic() + timeout_s
+        said = "no answer"
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                status, body = await self.call("GET", "/readyz")
+                if status == 200:
+                    return
+                said = body.decode(errors="replace")
+            if self._server is not None and self._server.poll() is not None:
+                break
+            await asyncio.sleep(0.05)
+        raise ClusterFailed(f"not ready: {said}\n{self.tail('serve')}\n{self.tail('node-1')}")
+
+    async def _until_led(self) -> None:
+        client = self.store_client()
+        await client.start()
+        try:
+            await client.wait_ready()
+        finally:
+            await client.close()
+
+    async def call(
+        self, method: str, path: str, body: bytes = b"", timeout_s: float = 30.0
+    ) -> tuple[int, bytes]:
+        """One HTTP request on a connection of its own; raises OSError."""
+        connection = await connect(HOST, self.http_port)
+        try:
+            answer = await asyncio.wait_for(
+                connection.send(request(method, path, self.token, body)), timeout_s
+            )
+        finally:
+            connection.close()
+        return answer.status, answer.body
+
+    # -- faults --------------------------------------------------------------------------------
+
+    def is_running(self, node: int) -> bool:
+        return node in self._nodes and self._nodes[node].poll() is None
+
+    def kill_node(self, node: int) -> None:
+        """SIGKILL, and gone when this returns."""
+        self._nodes[node].kill()
+        self._nodes[node].wait()
+
+    def pause_node(self, node: int) -> None:
+        """SIGSTOP: it holds its connections and says nothing."""
+        self._nodes[node].send_signal(signal.SIGSTOP)
+
+    def resume_node(self, node: int) -> None:
+        """SIGCONT."""
+        self._nodes[node].send_signal(signal.SIGCONT)
+
+    def kill_server(self) -> None:
+        """SIGKILL, and gone when this returns."""
+        assert self._server is not None
+        self._server.kill()
+        self._server.wait()
+
+    def kill_everything(self) -> None:
+        """SIGKILL to every process, Postgres too, before any of them can say a word."""
+        postgres = tree([self._postgres.pid]) if self._postgres.pid is not None else set()
+        for pid in [*self._processes.pids(), *postgres]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in [*self._nodes.values(), *([self._server] if self._server else [])]:
+            process.wait()
+        while self._postgres.pid is not None and self._postgres.poll() is None:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Everything, not waiting for good manners: the data is thrown away."""
+        for process in self._nodes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+        self._processes.stop(grace_s=0.0)
+        self._postgres.stop()
+
+    async def __aenter__(self) -> ChaosCluster:
+        try:
+            await self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- looking in ----------------------------------------------------------------------------
+
+    def store_client(self) -> StoreClient:
+        """A client of the store nodes, not started."""
+        return StoreClient(self.addresses, groups=range(GROUPS), secret=self.store_secret)
+
+    async def statuses(self) -> dict[int, dict[str, Any]]:
+        """Of each node, what it says of itself; {"error": …} where it says nothing."""
+        client = self.store_client()
+        await client.start()
+        try:
+            for _ in range(50):  # connections come up one by one
+                statuses: dict[int, dict[str, Any]] = await client.status()
+                if all("error" not in status for status in statuses.values()):
+                    break
+                await asyncio.sleep(0.05)
+            return statuses
+        finally:
+            await client.close()
+
+    async def until_replicas_agree(self, timeout_s: float = 60.0) -> float:
+        """Until all nodes have applied the same and have the same digest, in every group; the
+        seconds it took. Raises ClusterFailed at once when digests differ at the same instance."""
+        began = time.monotonic()
+        seen = ""
+        while time.monotonic() - began < timeout_s:
+            statuses = await self.statuses()
+            damaged = [node for node, status in statuses.items() if status.get("damaged")]
+            if damaged:
+                raise ClusterFailed(f"damaged nodes {damaged}: {statuses}")
+            if all("groups" in status for status in statuses.values()):
+                agreed, seen = _compare(statuses)
+                if agreed:
+                    return time.monotonic() - began
+            else:
+                seen = str({node: status.get("error") for node, status in statuses.items()})
+            await asyncio.sleep(0.1)
+        raise ClusterFailed(f"replicas do not agree after {timeout_s:.0f} s: {seen}")
+
+    def tail(self, log: str, max_bytes: int = 1500) -> str:
+        """The end of a process's log."""
+        try:
+            return (self.root / f"{log}.log").read_bytes()[-max_bytes:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+
+def _compare(statuses: Mapping[int, Mapping[str, Any]]) -> tuple[bool, str]:
+    """(all at one instance and digest, what differs)."""
+    agreed, words = True, []
+    for group in range(GROUPS):
+        at = {
+            node: (status["groups"][group]["applied"], status["groups"][group]["digest"])
+            for node, status in statuses.items()
+        }
+        by_instance: dict[int, set[str]] = {}
+        for applied, digest in at.values():
+            by_instance.setdefault(applied, set()).add(digest)
+        if any(len(digests) > 1 for digests in by_instance.values()):
+            raise ClusterFailed(f"group {group}: digests differ at one instance: {at}")
+        if len(by_instance) > 1:
+            agreed = False
+            words.append(f"group {group} at {at}")
+    return agreed, "; ".join(words)

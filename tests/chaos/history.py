@@ -1,0 +1,226 @@
+"""What publishers saw, held against what the log holds.
+
+The rules, for every partition of the topic:
+
+1. what was acknowledged is in the log, at the partition and offset that the answer named;
+2. what was answered *not done* is not in the log;
+3. offsets begin at 0 and have no gap: each is one more than the one before;
+4. no message is there twice in one partition (a forwarder's session repeats nothing), and a keyed
+   one is there once in all; an unkeyed one may be in two partitions after an unknown outcome;
+5. messages of a key are in one partition, in the order they were sent (a publisher sends the next
+   of a key once the last is answered);
+6. real-time order: what was sent after another was acknowledged has the greater offset.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+MAX_REPORTED_PER_RULE = 5
+
+
+class Outcome(enum.Enum):
+    """Of a publish, as its publisher was told; UNKNOWN also when nothing was."""
+
+    ACKED = "acked"
+    NOT_DONE = "not_done"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Publish:
+    """One publish; times are of one monotonic clock. `reason` says what a failed one was told."""
+
+    payload: str
+    key: str | None
+    sent_s: float
+    answered_s: float = 0.0
+    outcome: Outcome = Outcome.UNKNOWN
+    partition: int = -1
+    offset: int = -1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One message of the log."""
+
+    offset: int
+    payload: str
+    key: str | None
+
+
+Logs = Mapping[int, Sequence[Stored]]
+"""Of each partition, everything it holds, in the order read."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Broken rules, in words; none is what we want."""
+
+    violations: list[str] = field(default_factory=list)
+    acked: int = 0
+    not_done: int = 0
+    unknown: int = 0
+    stored: int = 0
+    unknown_but_stored: int = 0
+    stored_in_two_partitions: int = 0
+    """Unkeyed, re-routed after an unknown outcome: allowed, and told."""
+
+    def require(self) -> None:
+        """Raises AssertionError with the violations."""
+        assert not self.violations, "\n".join(self.violations)
+
+
+class _Report:
+    """Collects violations, a few of each rule."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+        self._seen: defaultdict[str, int] = defaultdict(int)
+
+    def broken(self, rule: str, what: str) -> None:
+        self._seen[rule] += 1
+        if self._seen[rule] <= MAX_REPORTED_PER_RULE:
+            self._verdict.violations.append(f"{rule}: {what}")
+
+    def close(self) -> None:
+        for rule, count in self._seen.items():
+            if count > MAX_REPORTED_PER_RULE:
+                self._verdict.violations.append(f"{rule}: {count} in all")
+
+
+def check(history: Sequence[Publish], logs: Logs) -> Verdict:
+    """Hold a whole history against whole logs, read after the last publish was answered."""
+    verdict = Verdict(stored=sum(len(log) for log in logs.values()))
+    report = _Report(verdict)
+    _check_offsets(logs, report)
+    places = _places(logs)
+    _check_copies(places, history, report, verdict)
+    _check_outcomes(history, logs, places, report, verdict)
+    _check_keys(history, places, report)
+    _check_real_time(history, report)
+    report.close()
+    return verdict
+
+
+def _places(logs: Logs) -> dict[str, list[tuple[int, int]]]:
+    """Payload → every (partition, offset) where it is."""
+    places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for partition, log in logs.items():
+        for stored in log:
+            places[stored.payload].append((partition, stored.offset))
+    return places
+
+
+def _check_offsets(logs: Logs, report: _Report) -> None:
+    for partition, log in logs.items():
+        if log and log[0].offset != 0:
+            report.broken("offsets", f"partition {partition} begins at {log[0].offset}")
+        for before, after in itertools.pairwise(log):
+            if after.offset != before.offset + 1:
+                report.broken(
+                    "offsets", f"partition {partition}: {after.offset} follows {before.offset}"
+                )
+
+
+def _check_copies(
+    places: Mapping[str, Sequence[tuple[int, int]]],
+    history: Iterable[Publish],
+    report: _Report,
+    verdict: Verdict,
+) -> None:
+    sent = {publish.payload: publish for publish in history}
+    for payload, found in places.items():
+        publish = sent.get(payload)
+        if publish is None:
+            report.broken("invented", f"{payload!r} at {found[0]} was never sent")
+            continue
+        if len(found) == 1:
+            continue
+        if len({partition for partition, _ in found}) < len(found):
+            report.broken("duplicate", f"{payload!r} is at {found}")
+        elif publish.key is not None:
+            report.broken("duplicate", f"{payload!r} of key {publish.key!r} is at {found}")
+        else:
+            verdict.stored_in_two_partitions += 1
+
+
+def _check_outcomes(
+    history: Iterable[Publish],
+    logs: Logs,
+    places: Mapping[str, Sequence[tuple[int, int]]],
+    report: _Report,
+    verdict: Verdict,
+) -> None:
+    for publish in history:
+        found = places.get(publish.payload, ())
+        match publish.outcome:
+            case Outcome.ACKED:
+                verdict.acked += 1
+                if (publish.partition, publish.offset) not in found:
+                    at = _stored_at(logs, publish.partition, publish.offset)
+                    report.broken(
+                        "acknowledged",
+                        f"{publish.payload!r} was acknowledged at {publish.partition}/"
+                        f"{publish.offset}; there is {at!r}, and it is at {list(found)}",
+                    )
+            case Outcome.NOT_DONE:
+                verdict.not_done += 1
+                if found:
+                    report.broken(
+                        "not done",
+                        f"{publish.payload!r} was answered {publish.reason!r} and is at {found}",
+                    )
+            case Outcome.UNKNOWN:
+                verdict.unknown += 1
+                verdict.unknown_but_stored += bool(found)
+
+
+def _stored_at(logs: Logs, partition: int, offset: int) -> str | None:
+    log = logs.get(partition, ())
+    at = offset - log[0].offset if log else 0
+    return log[at].payload if 0 <= at < len(log) else None
+
+
+def _check_keys(
+    history: Iterable[Publish],
+    places: Mapping[str, Sequence[tuple[int, int]]],
+    report: _Report,
+) -> None:
+    by_key: defaultdict[str, list[Publish]] = defaultdict(list)
+    for publish in history:
+        if publish.key is not None and publish.payload in places:
+            by_key[publish.key].append(publish)
+    for key, publishes in by_key.items():
+        publishes.sort(key=lambda publish: publish.sent_s)
+        found = [places[publish.payload][0] for publish in publishes]
+        if len({partition for partition, _ in found}) > 1:
+            report.broken("key", f"{key!r} is in partitions {sorted({p for p, _ in found})}")
+        for (_, before), (_, after), publish in zip(found, found[1:], publishes[1:], strict=False):
+            if after <= before:
+                report.broken("key", f"{key!r}: {publish.payload!r} at {after} after {before}")
+
+
+def _check_real_time(history: Iterable[Publish], report: _Report) -> None:
+    by_partition: defaultdict[int, list[Publish]] = defaultdict(list)
+    for publish in history:
+        if publish.outcome is Outcome.ACKED:
+            by_partition[publish.partition].append(publish)
+    for partition, publishes in by_partition.items():
+        publishes.sort(key=lambda publish: publish.offset, reverse=True)
+        earliest: Publish | None = None
+        """Of those with a greater offset, the one answered first."""
+        for publish in publishes:
+            if earliest is not None and earliest.answered_s < publish.sent_s:
+                report.broken(
+                    "real time",
+                    f"partition {partition}: {publish.payload!r} at {publish.offset} was sent"
+                    f" after {earliest.payload!r} at {earliest.offset} was acknowledged",
+                )
+            if earliest is None or publish.answered_s < earliest.answered_s:
+                earliest = publish

@@ -1,0 +1,200 @@
+"""What is done to an installation while it is published to, each scenario with what it measured.
+
+All of them check the whole history at the end; how long anything took is for the caller to judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from store_nodes.queue_id import QueueId
+from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
+from tests.chaos.history import Verdict, check
+from tests.chaos.read_log import queues_of, read_topic
+from tests.chaos.senders import HttpSender, StoreSender
+from tests.chaos.workload import Workload, failed, resume_gap_s
+
+PARTITIONS = 4
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultResult:
+    """One fault: who, and what the publishers noticed."""
+
+    node: int
+    published: int
+    """Unkeyed, in the window."""
+    failed: int
+    """Of those, without a 201."""
+    reasons: dict[str, int]
+    keyed_gap_s: float
+    """The longest that a key waited between two acknowledgements."""
+    caught_up_s: float = 0.0
+    """From its restart until it had applied all that the others had then."""
+
+
+class Torture:
+    """A topic on a cluster, its publishers, and their history."""
+
+    def __init__(
+        self, cluster: ChaosCluster, workload: Workload, topic_uid: bytes, groups: list[int]
+    ) -> None:
+        self.cluster = cluster
+        self.workload = workload
+        self._topic_uid = topic_uid
+        self._groups = groups
+        """Of the topic's partitions, in order."""
+
+    @classmethod
+    async def over_http(
+        cls, cluster: ChaosCluster, topic: str, *, per_second: float = 500.0, keys: int = 16
+    ) -> Torture:
+        """Make the topic and learn where its partitions are; nothing is published yet but one
+        message, the first of the history."""
+        body = json.dumps({"name": topic, "partitions": PARTITIONS}).encode()
+        status, answer = await cluster.call("POST", "/topics", body)
+        if status != 201:
+            raise ClusterFailed(f"POST /topics: {status} {answer!r}")
+        sender = HttpSender(cluster.http_port, cluster.token, topic)
+        workload = Workload(sender, per_second=per_second, keys=keys)
+        await workload.publish_one()
+        client = cluster.store_client()
+        await client.start()
+        try:
+            await client.wait_ready()
+            queues = await queues_of(client, sender.topic_uid)
+        finally:
+            await client.close()
+        groups = [group for _, (group, _) in sorted(queues.items())]
+        return cls(cluster, workload, sender.topic_uid, groups)
+
+    @classmethod
+    async def on_store(
+        cls, cluster: ChaosCluster, *, per_second: float = 500.0, keys: int = 16
+    ) -> Torture:
+        """The same on the store nodes alone."""
+        topic_uid, groups = secrets.token_bytes(16), list(range(PARTITIONS))
+        client = cluster.store_client()
+        await client.start()
+        await client.wait_ready()
+        for partition, group in enumerate(groups):
+            await client.create(group, QueueId(topic_uid, partition))
+        sender = StoreSender(client, topic_uid, groups)
+        workload = Workload(sender, per_second=per_second, keys=keys)
+        return cls(cluster, workload, topic_uid, groups)
+
+    async def leader_of(self, partition: int) -> int:
+        """The node that leads the partition's group now, as most nodes say."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            claims = [
+                status["groups"][self._groups[partition]]["leader"]
+                for status in (await self.cluster.statuses()).values()
+                if "groups" in status
+            ]
+            for node in NODES:
+                if claims.count(node) >= 2:
+                    return node
+            await asyncio.sleep(0.1)
+        raise ClusterFailed(f"partition {partition} has no leader")
+
+    async def kill(
+        self, partition: int, *, window_s: float, before_s: float = 2.0, down_s: float = 1.0
+    ) -> FaultResult:
+        """SIGKILL the leader of a partition under load; it is started again after `down_s`."""
+        node = await self.leader_of(partition)
+        start = time.monotonic()
+        await asyncio.sleep(before_s)
+        self.cluster.kill_node(node)
+        killed = time.monotonic()
+        await asyncio.sleep(down_s)
+        self.cluster.start_node(node)
+        caught_up_s = await self.until_caught_up(node)
+        await asyncio.sleep(max(0.0, start + window_s - time.monotonic()))
+        return await self._result(node, start, window_s, killed, caught_up_s)
+
+    async def hang(
+        self, partition: int, *, window_s: float, hang_s: float = 5.0, before_s: float = 1.0
+    ) -> FaultResult:
+        """SIGSTOP the leader of a partition under load, SIGCONT after `hang_s`."""
+        node = await self.leader_of(partition)
+        start = time.monotonic()
+        await asyncio.sleep(before_s)
+        self.cluster.pause_node(node)
+        paused = time.monotonic()
+        await asyncio.sleep(hang_s)
+        self.cluster.resume_node(node)
+        caught_up_s = await self.until_caught_up(node)
+        await asyncio.sleep(max(0.0, start + window_s - time.monotonic()))
+        return await self._result(node, start, window_s, paused, caught_up_s)
+
+    async def _result(
+        self, node: int, start: float, window_s: float, fault: float, caught_up_s: float
+    ) -> FaultResult:
+        window = self.workload.between(start, start + window_s)
+        await self.workload.answered(window)
+        unkeyed = [publish for publish in window if publish.key is None]
+        bad = failed(unkeyed)
+        reasons: dict[str, int] = {}
+        for publish in bad:
+            reasons[publish.reason] = reasons.get(publish.reason, 0) + 1
+        around = self.workload.between(start - 1, time.monotonic())
+        gap = resume_gap_s(around, fault, start + window_s)
+        return FaultResult(node, len(unkeyed), len(bad), reasons, gap, caught_up_s)
+
+    async def until_caught_up(self, node: int, timeout_s: float = 60.0) -> float:
+        """Until the node has applied, in every group, what any node had when this was called."""
+        began = time.monotonic()
+        goal: dict[int, int] | None = None
+        last: object = None
+        while time.monotonic() - began < timeout_s:
+            statuses = await self.cluster.statuses()
+            if goal is None:
+                goal = _furthest(statuses)
+            last = statuses[node]
+            if "groups" in statuses[node]:
+                applied = {group["group"]: group["applied"] for group in statuses[node]["groups"]}
+                if all(applied[group] >= at for group, at in goal.items()):
+                    return time.monotonic() - began
+            await asyncio.sleep(0.1)
+        raise ClusterFailed(
+            f"node {node} did not catch up in {timeout_s:.0f} s: {last}\n"
+            f"{self.cluster.tail(f'node-{node}')}"
+        )
+
+    async def kill_everything(self, *, load_s: float) -> None:
+        """SIGKILL to all processes under load, then start them again; publishing goes on after."""
+        self.workload.start()
+        await asyncio.sleep(load_s)
+        self.cluster.kill_everything()
+        await self.workload.stop()
+        await self.cluster.start()
+
+    async def verify(self) -> Verdict:
+        """Stop publishing, wait until the replicas agree, and hold the history against the log.
+        Raises AssertionError when a rule is broken."""
+        await self.workload.stop()
+        await self.cluster.until_replicas_agree()
+        logs = await read_topic(self.cluster, self._topic_uid)
+        verdict = check(self.workload.history, logs)
+        verdict.require()
+        assert verdict.acked > 0
+        return verdict
+
+
+def _furthest(statuses: dict[int, dict[str, object]]) -> dict[int, int]:
+    goal: dict[int, int] = {}
+    for status in statuses.values():
+        groups = status.get("groups", [])
+        for group in msgspec.convert(groups, list[dict[str, object]]):
+            number, applied = int(str(group["group"])), int(str(group["applied"]))
+            goal[number] = max(goal.get(number, 0), applied)
+    return goal

@@ -1,0 +1,90 @@
+"""The checker finds each thing it is there to find."""
+
+from __future__ import annotations
+
+from tests.chaos.history import Outcome, Publish, Stored, check
+
+ACKED = Outcome.ACKED
+
+
+def acked(payload: str, sent_s: float, at: tuple[int, int], key: str | None = None) -> Publish:
+    partition, offset = at
+    return Publish(payload, key, sent_s, sent_s + 1, ACKED, partition, offset)
+
+
+def log(*payloads: str, key: str | None = None) -> list[Stored]:
+    return [Stored(offset, payload, key) for offset, payload in enumerate(payloads)]
+
+
+def broken(history: list[Publish], logs: dict[int, list[Stored]]) -> str:
+    """The one rule that is broken."""
+    rules = {violation.split(":")[0] for violation in check(history, logs).violations}
+    assert len(rules) <= 1, rules
+    return rules.pop() if rules else ""
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    unknown = Publish("c", None, 2.0, 9.0, Outcome.UNKNOWN)
+    history = [acked("a", 0, (0, 0)), acked("b", 0, (1, 0)), unknown]
+    verdict = check(history, {0: log("a", "c"), 1: log("b")})
+    assert verdict.violations == []
+    assert (verdict.acked, verdict.unknown, verdict.unknown_but_stored) == (2, 1, 1)
+
+
+def test_a_lost_message() -> None:
+    assert broken([acked("a", 0, (0, 0)), acked("b", 2, (0, 1))], {0: log("a")}) == "acknowledged"
+
+
+def test_a_message_elsewhere_than_the_answer_said() -> None:
+    assert broken([acked("a", 0, (0, 1))], {0: log("a")}) == "acknowledged"
+
+
+def test_a_gap() -> None:
+    logs = {0: [Stored(0, "a", None), Stored(2, "b", None)]}
+    assert broken([acked("a", 0, (0, 0)), acked("b", 0, (0, 2))], logs) == "offsets"
+
+
+def test_a_missing_beginning() -> None:
+    assert broken([acked("a", 0, (0, 1))], {0: [Stored(1, "a", None)]}) == "offsets"
+
+
+def test_a_copy_in_one_partition() -> None:
+    assert broken([acked("a", 0, (0, 0))], {0: log("a", "a")}) == "duplicate"
+
+
+def test_a_copy_in_two_partitions_is_told_for_unkeyed_and_refused_for_keyed() -> None:
+    logs = {0: log("a"), 1: log("a")}
+    verdict = check([acked("a", 0, (0, 0))], logs)
+    assert verdict.violations == []
+    assert verdict.stored_in_two_partitions == 1
+    assert broken([acked("a", 0, (0, 0), key="k")], logs) == "duplicate"
+
+
+def test_a_refused_message_in_the_log() -> None:
+    refused = Publish("a", None, 0, 1, Outcome.NOT_DONE, reason="503")
+    assert broken([refused], {0: log("a")}) == "not done"
+
+
+def test_a_message_nobody_sent() -> None:
+    assert broken([], {0: log("a")}) == "invented"
+
+
+def test_a_key_in_two_partitions() -> None:
+    history = [acked("a", 0, (0, 0), key="k"), acked("b", 2, (1, 0), key="k")]
+    assert "key" in broken(history, {0: log("a"), 1: log("b")})
+
+
+def test_a_key_out_of_order() -> None:
+    late = Publish("a", "k", 0, 1, Outcome.UNKNOWN)
+    history = [late, acked("b", 2, (0, 0), key="k")]
+    assert broken(history, {0: log("b", "a")}) == "key"
+
+
+def test_an_earlier_offset_for_a_later_publish() -> None:
+    history = [acked("a", 0, (0, 1)), acked("b", 2, (0, 0))]
+    assert broken(history, {0: log("b", "a")}) == "real time"
+
+
+def test_publishes_at_the_same_time_may_be_in_any_order() -> None:
+    history = [acked("a", 0, (0, 1)), acked("b", 0.5, (0, 0))]
+    assert broken(history, {0: log("b", "a")}) == ""
