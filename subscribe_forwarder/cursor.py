@@ -1,0 +1,178 @@
+"""The ack state of one (subscription, partition), and the books that must balance.
+
+What holds after every call, and is asserted before every flush (P9):
+
+    read_to − start = acked + filtered + skipped + expired + dead_lettered + pending
+
+`floor`: every offset below it is settled. `read_to`: every offset below it is classified, which is
+settled or pending. The settled offsets from `floor` on are kept as ranges, which never touch the
+floor. A counter grows only by offsets that were not settled before; nothing is ever unsettled.
+
+Pure: no clock, no I/O. `version` grows with each change, so that a flush knows what it wrote.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from metadata.types import Counters, CursorKey, CursorState, CursorUpdate, Epoch
+from subscribe_forwarder.ranges import RangeSet
+
+MAX_RANGES = 10_000
+"""Past this many ranges hand-outs of new messages pause: a flush writes every range."""
+
+
+class Settled(enum.IntEnum):
+    """How an offset left the pending ones; the index of its counter."""
+
+    ACKED = 0
+    FILTERED = 1
+    SKIPPED = 2
+    EXPIRED = 3
+    DEAD_LETTERED = 4
+
+
+class CursorDamaged(Exception):
+    """The row's books do not balance: it was not written by this code, or not kept by the disk."""
+
+
+class Cursor:
+    """Changed by its partition's owner only."""
+
+    __slots__ = (
+        "_counts",
+        "_ranges",
+        "epoch",
+        "floor",
+        "flushed_version",
+        "generation",
+        "key",
+        "read_to",
+        "start",
+        "version",
+    )
+
+    def __init__(self, state: CursorState, epoch: Epoch) -> None:
+        self.key: CursorKey = state.key
+        self.epoch = epoch
+        self.generation = state.generation
+        self.start = state.start
+        self.floor = state.floor
+        self.read_to = state.read_to
+        self._ranges = RangeSet(state.acked)
+        counters = state.counters
+        self._counts = [
+            counters.acked,
+            counters.filtered,
+            counters.skipped,
+            counters.expired,
+            counters.dead_lettered,
+        ]
+        self.version = 0
+        self.flushed_version = 0
+        if not self.balanced():
+            raise CursorDamaged(f"cursor {state.key} does not balance: {state}")
+
+    @property
+    def dirty(self) -> bool:
+        return self.version > self.flushed_version
+
+    @property
+    def paused(self) -> bool:
+        """Too many ranges: nothing new is handed out until older messages are settled."""
+        return len(self._ranges) > MAX_RANGES
+
+    @property
+    def range_count(self) -> int:
+        return len(self._ranges)
+
+    def pending(self) -> int:
+        """Offsets in [floor, read_to) that are not settled."""
+        return self.read_to - self.floor - self._ranges.size
+
+    def counters(self) -> Counters:
+        return Counters(*self._counts)
+
+    def balanced(self) -> bool:
+        """P9, and what the ranges promise."""
+        ranges = self._ranges
+        inside = not len(ranges) or (ranges.first > self.floor and ranges.end <= self.read_to)
+        settled = sum(self._counts)
+        return (
+            self.start <= self.floor <= self.read_to
+            and inside
+            and self.read_to - self.start == settled + self.pending()
+            and min(self._counts) >= 0
+        )
+
+    def is_settled(self, offset: int) -> bool:
+        return offset < self.floor or offset in self._ranges
+
+    def gap_at(self, offset: int, end: int) -> tuple[int, int]:
+        """The first unsettled run [low, high) at or after `offset` and below `end`."""
+        return self._ranges.gap_at(max(offset, self.floor), end)
+
+    def classify(self, upto: int) -> None:
+        """All below `upto` is now settled or pending: handed out at least once, or to be again."""
+        if upto > self.read_to:
+            self.read_to = upto
+            self.version += 1
+
+    def settle(self, low: int, high: int, how: Settled) -> int:
+        """Settles [low, high), also beyond `read_to`; how many of them were not settled before."""
+        low = max(low, self.floor)
+        if low >= high:
+            return 0
+        if low == self.floor and not len(self._ranges):
+            new = high - low
+            self.floor = high
+        else:
+            new = self._ranges.add(low, high)
+            if low == self.floor:
+                self.floor = self._ranges.drop_first_if_at(self.floor)
+        if high > self.read_to:
+            self.read_to = high
+        elif not new:
+            return 0
+        self._counts[how] += new
+        self.version += 1
+        return new
+
+    def settle_all(self, offsets: Sequence[int], how: Settled) -> int:
+        """`offsets` ascending, repeats allowed; how many were not settled before."""
+        new = 0
+        low = high = -1
+        for offset in offsets:
+            if offset == high:
+                high += 1
+            elif offset != high - 1:
+                if low >= 0:
+                    new += self.settle(low, high, how)
+                low, high = offset, offset + 1
+        if low >= 0:
+            new += self.settle(low, high, how)
+        return new
+
+    def update(self) -> CursorUpdate:
+        """The whole row as it is now; the caller remembers `version` beside it."""
+        assert self.balanced(), f"cursor {self.key} does not balance"
+        return CursorUpdate(
+            key=self.key,
+            epoch=self.epoch,
+            generation=self.generation,
+            floor=self.floor,
+            read_to=self.read_to,
+            acked=self._ranges.ranges(),
+            counters=self.counters(),
+        )
+
+    def covers(self, row: CursorState) -> bool:
+        """Whether this memory already holds all that the row says, of the same generation."""
+        return (
+            self.generation == row.generation
+            and self.start == row.start
+            and self.floor >= row.floor
+            and self.read_to >= row.read_to
+            and all(self.gap_at(low, high)[0] >= high for low, high in row.acked)
+        )

@@ -1,0 +1,233 @@
+"""Acks become durable here: one statement per flush, for every cursor that changed.
+
+What must hold: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
+applied to its cursor. A flush takes every cursor changed since the last one began, so a lone ack
+waits for nothing and a busy forwarder shares each flush among hundreds; there is no timer between.
+Progress nobody waits for (what was handed out, what expired) rides along, or goes within a second.
+
+A row that was not written has lost its epoch or its generation. A flush whose COMMIT never answered
+may have happened, or may still happen. Both freeze their partitions: nothing is handed out and no
+ack answered there until the owner has claimed them again, which fences whatever is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import structlog
+
+from edge.problem import Problem
+from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
+from metadata.types import CursorKey, CursorUpdate, PartitionKey
+from subscribe_forwarder import metrics
+from subscribe_forwarder.cursor import Cursor
+from subscribe_forwarder.ports import Cursors
+
+RETRY_S = 0.25
+MAX_RETRY_S = 2.0
+_log = structlog.get_logger("packetboat.subscribe")
+
+
+def ack_unavailable(detail: str) -> Problem:
+    """503: the ack may take effect later; repeating it is safe."""
+    return Problem(
+        503,
+        "ack-not-durable",
+        "Ack not durable",
+        f"{detail} The ack may or may not take effect; send it again.",
+        retry_after_s=1.0,
+        extra={"outcome": "unknown"},
+    )
+
+
+class Tracked(Protocol):
+    """A holder of a cursor: the cursor may be replaced when the partition is claimed again."""
+
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def partition(self) -> PartitionKey: ...
+    @property
+    def frozen(self) -> bool: ...
+
+
+class _Round:
+    """One flush to come, and everyone who waits for it."""
+
+    __slots__ = ("done", "waited_for")
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[dict[CursorKey, str]] = asyncio.get_running_loop().create_future()
+        self.waited_for: dict[CursorKey, Tracked] = {}
+
+
+class AckFlusher:
+    """One loop for all partitions of the process; flushes never overlap."""
+
+    def __init__(
+        self,
+        cursors: Cursors,
+        freeze: Callable[[Iterable[PartitionKey]], None],
+        *,
+        timeout_s: float,
+        lazy_s: float,
+    ) -> None:
+        self._cursors = cursors
+        self._freeze = freeze
+        self._timeout_s = timeout_s
+        self._lazy_s = lazy_s
+        self._next: _Round | None = None
+        self._changed: dict[CursorKey, Tracked] = {}
+        self._wake = asyncio.Event()
+        self._lazy: asyncio.TimerHandle | None = None
+        self._retry_s = 0.0
+        self._closing = False
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def note(self, tracked: Tracked) -> None:
+        """It changed and nobody waits: to be written soon."""
+        self._changed[tracked.cursor.key] = tracked
+        if self._lazy is None:
+            loop = asyncio.get_running_loop()
+            self._lazy = loop.call_later(self._lazy_s, self._lazy_is_due)
+
+    def forget(self, tracked: Tracked) -> None:
+        """Its partition or subscription is no longer ours."""
+        self._changed.pop(tracked.cursor.key, None)
+
+    async def commit(self, all_tracked: Iterable[Tracked]) -> None:
+        """Returns once what these cursors hold now is committed; raises a 503 Problem.
+
+        Cancelling the caller cancels nothing of the flush.
+        """
+        dirty = [tracked for tracked in all_tracked if tracked.cursor.dirty]
+        if not dirty:
+            return
+        if self._closed:
+            raise ack_unavailable("This forwarder has stopped.")
+        if any(tracked.frozen for tracked in dirty):
+            raise ack_unavailable("The ownership of the partition is being checked.")
+        round_ = self._next
+        if round_ is None:
+            round_ = self._next = _Round()
+        wanted = []
+        for tracked in dirty:
+            round_.waited_for[tracked.cursor.key] = tracked
+            wanted.append((tracked.cursor, tracked.cursor.version))
+        self._wake.set()
+        failed = await asyncio.shield(round_.done)
+        for cursor, version in wanted:
+            # The holder may have a new cursor by now: only what these very cursors wrote counts.
+            if cursor.flushed_version < version:
+                raise ack_unavailable(failed.get(cursor.key, "The partition changed hands."))
+
+    async def close(self, deadline_s: float) -> None:
+        """Writes what is left, for at most that long, and ends the loop."""
+        self._closing = True
+        self._wake.set()
+        if self._task is None:
+            self._closed = True
+            return
+        _, late = await asyncio.wait({self._task}, timeout=deadline_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._lazy is not None:
+            self._lazy.cancel()
+
+    def _lazy_is_due(self) -> None:
+        self._lazy = None
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while not self._closing or self._next is not None or self._changed:
+                if not self._closing:
+                    await self._wake.wait()
+                self._wake.clear()
+                failed = await self._round()
+                if failed and self._closing:
+                    return
+                if self._retry_s:
+                    await asyncio.sleep(self._retry_s)
+        finally:
+            self._closed = True
+            if self._next is not None:
+                self._next.done.set_result({})
+
+    async def _round(self) -> dict[CursorKey, str]:
+        """One flush of all that changed; wakes everyone who waited for it."""
+        round_ = self._next or _Round()
+        self._next = None
+        work = (self._changed | round_.waited_for).values()
+        self._changed = {}
+        failed: dict[CursorKey, str] = {}
+        try:
+            failed = await self._flush(
+                [tracked for tracked in work if not tracked.frozen and tracked.cursor.dirty]
+            )
+        finally:
+            round_.done.set_result(failed)
+        return failed
+
+    async def _flush(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
+        """Writes them; why each of those that failed did."""
+        failed: dict[CursorKey, str] = {}
+        if not work:
+            return failed
+        cursors = [tracked.cursor for tracked in work]
+        updates = [cursor.update() for cursor in cursors]
+        versions = [cursor.version for cursor in cursors]
+        started_s = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                written = await self._cursors.flush(updates)
+        except MetadataUnavailable:
+            return self._again(work, "unavailable")
+        except (OutcomeUnknown, TimeoutError):
+            metrics.flush_failed.labels("unknown").inc()
+            self._freeze({tracked.partition for tracked in work})
+            return {key: "Its commit was not answered." for key in _keys(updates)}
+        except MetadataError as error:
+            _log.error("ack flush failed", error=repr(error))
+            return self._again(work, "error")
+        self._retry_s = 0.0
+        metrics.flush_seconds.observe(time.perf_counter() - started_s)
+        metrics.flush_rows.observe(len(work))
+        lost: set[PartitionKey] = set()
+        for tracked, cursor, update, version in zip(work, cursors, updates, versions, strict=True):
+            if update.key in written:
+                cursor.flushed_version = max(cursor.flushed_version, version)
+                continue
+            failed[update.key] = "The partition changed hands."
+            if tracked.frozen or tracked.cursor is not cursor:
+                continue
+            if cursor.epoch == update.epoch:
+                lost.add(tracked.partition)
+            else:
+                self.note(tracked)  # claimed again meanwhile: the next flush has the new epoch
+        if lost:
+            metrics.flush_failed.labels("lost_epoch").inc()
+            self._freeze(lost)
+        return failed
+
+    def _again(self, work: Sequence[Tracked], how: str) -> dict[CursorKey, str]:
+        """Nothing was written: the next flush tries the same again."""
+        metrics.flush_failed.labels(how).inc()
+        self._retry_s = min(MAX_RETRY_S, max(RETRY_S, 2 * self._retry_s))
+        for tracked in work:
+            if not tracked.frozen:
+                self._changed.setdefault(tracked.cursor.key, tracked)
+        self._wake.set()
+        return {t.cursor.key: "The metadata store does not answer." for t in work}
+
+
+def _keys(updates: Sequence[CursorUpdate]) -> list[CursorKey]:
+    return [update.key for update in updates]

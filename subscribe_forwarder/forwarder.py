@@ -1,0 +1,482 @@
+"""The subscribe role: holds a lease, owns partitions, hands out their messages, makes acks durable.
+
+What must hold:
+- Nothing is handed out without the forwarder's lease, by its own monotonic clock: checked before
+  messages are chosen, and again before the response leaves.
+- A partition's cursors are touched only under the epoch of our claim; when that is in doubt its
+  owner is frozen until it is claimed again.
+- An ack is answered only after its commit (flush.py).
+
+Life: register the lease (waiting, not ready, while another subscribe forwarder's lives), claim what
+can be claimed, renew each second. A lease that is lost is registered anew under a new incarnation,
+as soon as Postgres allows; memory is kept where nobody else can have owned the partition meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from edge.problem import Problem, not_found, unavailable
+from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
+from metadata.leases import RENEW_EVERY_S, Lease
+from metadata.types import (
+    Change,
+    ChangeKind,
+    Claim,
+    PartitionKey,
+    Subscription,
+)
+from subscribe_forwarder import metrics
+from subscribe_forwarder.flush import AckFlusher
+from subscribe_forwarder.owner import Owner
+from subscribe_forwarder.ports import (
+    Assignments,
+    Catalog,
+    Cursors,
+    Feed,
+    Leases,
+    Offsets,
+    Store,
+    Watch,
+)
+from subscribe_forwarder.pull import Delivery, Hub
+from subscribe_forwarder.reader import Reader
+from subscribe_forwarder.settings import SubscribeSettings
+from subscribe_forwarder.status import partition_of, queue_of
+from subscribe_forwarder.tail import CacheBudget, Tail
+
+ROLE = "subscribe"
+RETRY_S = 0.25
+SWEEP_EVERY_S = 5.0
+CLAIM_AT_ONCE = 500
+_log = structlog.get_logger("packetboat.subscribe")
+
+
+class SubscribeForwarder:
+    """One per process; use it on one event loop."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        catalog: Catalog,
+        feed: Feed,
+        cursors: Cursors,
+        assignments: Assignments,
+        leases: Leases,
+        ack_key: bytes,
+        settings: SubscribeSettings | None = None,
+        address: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings or SubscribeSettings()
+        self.ack_key = ack_key
+        self.cursors = cursors
+        self.catalog = catalog
+        self.store = store
+        self._assignments = assignments
+        self._leases = leases
+        self._address = address
+        self._clock = clock
+        self._budget = CacheBudget(self.settings.cache_bytes)
+        self.flusher = AckFlusher(
+            cursors,
+            self._freeze,
+            timeout_s=self.settings.flush_timeout_s,
+            lazy_s=self.settings.lazy_flush_s,
+        )
+        self._owners: dict[PartitionKey, Owner] = {}
+        self._hubs: dict[bytes, Hub] = {}
+        self._queues: dict[bytes, Tail] = {}
+        self._watches: dict[int, Watch] = {}
+        self._claiming = asyncio.Lock()
+        self._lease: Lease | None = None
+        self._reason: str | None = "starting"
+        self._kick = asyncio.Event()
+        self._reclaim: set[PartitionKey] = set()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        feed.add_listener(self._on_changes)
+
+    # Life.
+
+    async def start(self) -> None:
+        """Returns at once; `not_ready_reason` tells when the lease is held."""
+        self.flusher.start()
+        self._task = asyncio.get_running_loop().create_task(self._hold())
+
+    def drain(self) -> None:
+        """Long-polls answer now, empty; nothing more is handed out."""
+        if not self._stopping:
+            self._stopping = True
+            self._reason = "stopping"
+            stopping = unavailable("subscription", "This forwarder is stopping; ask again.")
+            for hub in self._hubs.values():
+                hub.finish(stopping)
+
+    async def close(self) -> None:
+        """Writes what is left, releases every partition and the lease. Idempotent."""
+        self.drain()
+        await self.flusher.close(self.settings.drain_s)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        lease, self._lease = self._lease, None
+        metrics.lease_held.set(0)
+        if lease is not None:
+            with suppress(MetadataError, TimeoutError):
+                async with asyncio.timeout(self.settings.flush_timeout_s):
+                    await self._leases.release(lease.incarnation)
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+        await asyncio.gather(*(owner.tail.close() for owner in self._owners.values()))
+        self._owners.clear()
+        self._queues.clear()
+        self._hubs.clear()
+
+    def not_ready_reason(self) -> str | None:
+        """For readiness: None when this process holds its lease and hands out messages."""
+        return self._reason if self._reason or self.holds_lease() else "lease not held"
+
+    def holds_lease(self) -> bool:
+        """By our own clock, which stops before Postgres' does."""
+        lease = self._lease
+        return lease is not None and lease.held(self._clock())
+
+    # What the routes use.
+
+    async def hub(self, tenant_id: bytes, name: str, topic_name: str | None = None) -> Hub:
+        """The subscription with all its partitions owned here; 404 or 503 as a Problem.
+
+        Also raises NotFound and MetadataUnavailable of the catalog.
+        """
+        subscription = await self.catalog.subscription(tenant_id, name)
+        if topic_name is not None and subscription.topic_name != topic_name:
+            raise not_found("subscription", name)
+        hub = self._hubs.get(subscription.uid)
+        if hub is None or hub.incomplete:
+            hub = await self._open_hub(subscription)
+        hub.subscription = subscription
+        return hub
+
+    def require_lease(self) -> None:
+        if not self.holds_lease():
+            raise unavailable(
+                "subscription", "This forwarder does not hold its lease right now; ask again."
+            )
+
+    async def pull(
+        self, hub: Hub, max_messages: int, max_bytes: int, wait_s: float
+    ) -> Delivery | None:
+        """Leased messages, at once or after a wait; None when there were none in time.
+
+        Cancelling it leaves nothing leased. 503 when messages may be there but out of reach.
+        """
+        self.require_lease()
+        if hub.closed is not None:
+            raise hub.closed
+        delivery = hub.pull_now(max_messages, max_bytes)
+        if delivery is None and not wait_s:
+            await hub.refresh()
+            delivery = hub.pull_now(max_messages, max_bytes)
+        if delivery is not None:
+            return delivery
+        waiter = hub.join(max_messages, max_bytes, only_now=not wait_s)
+        try:
+            hub.dispatch()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s or self.settings.fetch_timeout_s):
+                    await waiter.future
+        except BaseException:
+            delivery = hub.leave(waiter)
+            if delivery is not None:
+                delivery.release()
+                hub.dispatch()
+            raise
+        delivery = hub.leave(waiter)
+        if delivery is not None and delivery.count:
+            return delivery
+        if not self._stopping:
+            hub.check_served()
+        return None
+
+    def now_ms(self) -> int:
+        """What lease deadlines are counted in."""
+        return int(self._clock() * 1000)
+
+    def reader(self, subscription_uid: bytes, partition: int) -> Reader | None:
+        """The subscription's reader here, if there is one already."""
+        hub = self._hubs.get(subscription_uid)
+        return None if hub is None else hub.readers.get(partition)
+
+    # Ownership.
+
+    def _may_hand_out(self, reader: Reader) -> bool:
+        return not reader.frozen and not self._stopping and self.holds_lease()
+
+    def _progressed(self, reader: Reader) -> None:
+        self.flusher.note(reader)
+
+    async def _open_hub(self, subscription: Subscription) -> Hub:
+        topic = await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
+        self.require_lease()
+        readers: dict[int, Reader] = {}
+        for partition in topic.partitions:
+            key = PartitionKey(topic.tenant_id, topic.uid, partition.number)
+            owner = await self._owner(key)
+            reader = owner.reader(subscription.uid)
+            if reader is None:
+                owner.add_rows(await self.cursors.load([key]))
+                reader = owner.reader(subscription.uid)
+            if reader is None:
+                raise not_found("subscription", subscription.name)
+            readers[partition.number] = reader
+        hub = self._hubs.get(subscription.uid)
+        if hub is None:
+            hub = self._hubs[subscription.uid] = Hub(
+                subscription, self._may_hand_out, self._progressed, self.settings, self._clock
+            )
+        hub.readers = readers
+        hub.incomplete = False
+        return hub
+
+    async def _owner(self, key: PartitionKey) -> Owner:
+        owner = self._owners.get(key)
+        if owner is None:
+            await self._claim([key])
+            owner = self._owners.get(key)
+        if owner is None:
+            raise unavailable(
+                "subscription", "Another forwarder owns a partition of this topic; ask again."
+            )
+        return owner
+
+    async def _claim(self, keys: Iterable[PartitionKey]) -> None:
+        """Claims them and takes over what was granted; drops what was not."""
+        async with self._claiming:
+            lease = self._lease
+            if lease is None:
+                self.require_lease()
+                return
+            wanted = [k for k in keys if k not in self._owners or self._owners[k].frozen]
+            for at in range(0, len(wanted), CLAIM_AT_ONCE):
+                part = wanted[at : at + CLAIM_AT_ONCE]
+                claims = await self._assignments.claim(lease.incarnation, part)
+                for key in part:
+                    claim = claims.get(key)
+                    if claim is None:
+                        await self._drop_owner(key)
+                    else:
+                        await self._take_over(claim)
+        metrics.owned.set(len(self._owners))
+
+    async def _take_over(self, claim: Claim) -> None:
+        owner = self._owners.get(claim.key)
+        if owner is not None:
+            owner.adopt(claim, self._dropped)
+            for reader in owner.readers():
+                if reader.cursor.dirty:
+                    self.flusher.note(reader)
+            self._wake(owner)
+            return
+        topic_uid = claim.key.topic_uid
+        try:
+            topic = await self.catalog.topic_by_uid(claim.key.tenant_id, topic_uid)
+        except NotFound:
+            return
+        partition = partition_of(topic, claim.key.partition)
+        if partition is None:
+            return
+        queue = queue_of(topic_uid, partition)
+        tail = Tail(
+            self.store,
+            partition.group,
+            queue,
+            self._budget,
+            lambda: self._on_tail(claim.key),
+            fetch_bytes=self.settings.fetch_bytes,
+            fetch_timeout_s=self.settings.fetch_timeout_s,
+        )
+        self._owners[claim.key] = Owner(claim, tail, self.ack_key)
+        self._queues[queue.pack()] = tail
+        watch = self._watches.get(partition.group)
+        if watch is None:
+            watch = self.store.watch(partition.group, self._on_offsets)
+            self._watches[partition.group] = watch
+        watch.add(queue)
+
+    async def _drop_owner(self, key: PartitionKey) -> None:
+        owner = self._owners.pop(key, None)
+        if owner is None:
+            return
+        owner.freeze()
+        for reader in owner.readers():
+            self._dropped(reader)
+        self._queues.pop(owner.tail.queue.pack(), None)
+        watch = self._watches.get(owner.tail.group)
+        if watch is not None:
+            watch.remove(owner.tail.queue)
+        await owner.tail.close()
+        metrics.owned.set(len(self._owners))
+
+    def _dropped(self, reader: Reader) -> None:
+        """Its partition or its cursor is not ours any more; the next pull looks again."""
+        reader.frozen = True
+        self.flusher.forget(reader)
+        hub = self._hubs.get(reader.cursor.key.subscription_uid)
+        if hub is not None:
+            hub.incomplete = True
+            hub.readers.pop(reader.cursor.key.partition, None)
+
+    def _freeze(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            owner = self._owners.get(key)
+            if owner is not None:
+                owner.freeze()
+                self._reclaim.add(key)
+        self._kick.set()
+
+    def _on_offsets(self, changed: Sequence[Offsets]) -> None:
+        for offsets in changed:
+            tail = self._queues.get(offsets.queue)
+            if tail is not None:
+                tail.on_offsets(offsets.first, offsets.end)
+
+    def _on_tail(self, key: PartitionKey) -> None:
+        owner = self._owners.get(key)
+        if owner is not None:
+            self._wake(owner)
+
+    def _wake(self, owner: Owner) -> None:
+        for reader in owner.readers():
+            hub = self._hubs.get(reader.cursor.key.subscription_uid)
+            if hub is not None and hub.waiting:
+                hub.dispatch()
+
+    # The lease.
+
+    async def _hold(self) -> None:
+        """Owns the lease for the life of the process; only cancellation ends it."""
+        while True:
+            try:
+                await self._hold_once()
+            except LeaseHeld as error:
+                self._reason = "another subscribe forwarder holds the lease"
+                await asyncio.sleep(min(1.0, max(0.05, error.remaining_s)))
+            except MetadataError as error:
+                if not isinstance(error, LeaseLost):
+                    await asyncio.sleep(RETRY_S)
+            except Exception as error:
+                _log.error("lease loop failed", exc_info=error)
+                await asyncio.sleep(RETRY_S)
+
+    async def _hold_once(self) -> None:
+        incarnation = os.urandom(16)
+        self._lease = await self._leases.register(
+            incarnation, role=ROLE, address=self._address, sole=True
+        )
+        self._reclaim |= set(self._owners)
+        for owner in self._owners.values():
+            owner.freeze()
+        await self._claim_again()
+        await self._claim(await self._assignments.claimable(incarnation))
+        if not self._stopping:
+            self._reason = None
+        metrics.lease_held.set(1)
+        _log.info("lease held", incarnation=incarnation.hex(), partitions=len(self._owners))
+        try:
+            await self._renew(incarnation)
+        finally:
+            metrics.lease_held.set(0)
+
+    async def _renew(self, incarnation: bytes) -> None:
+        """Renews each second until the lease is lost; between renewals, claims what there is."""
+        swept_s = self._clock()
+        renewed_s = self._clock()
+        while True:
+            wait_s = max(0.0, renewed_s + RENEW_EVERY_S - self._clock())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._kick.wait()
+            if self._clock() - renewed_s >= RENEW_EVERY_S:
+                renewed_s = self._clock()
+                held = self.holds_lease()
+                try:
+                    async with asyncio.timeout(RENEW_EVERY_S):
+                        self._lease = await self._leases.renew(incarnation)
+                except LeaseLost:
+                    self._reason = "lease lost"
+                    self._lease = None
+                    _log.warning("lease lost", incarnation=incarnation.hex())
+                    raise
+                except (MetadataError, TimeoutError):
+                    renewed_s -= RENEW_EVERY_S - RETRY_S
+                    continue
+                if not held:
+                    for owner in list(self._owners.values()):
+                        self._wake(owner)
+            with suppress(MetadataError):
+                await self._claim_again()
+                if self._clock() - swept_s >= SWEEP_EVERY_S:
+                    swept_s = self._clock()
+                    await self._claim(await self._assignments.claimable(incarnation))
+
+    async def _claim_again(self) -> None:
+        self._kick.clear()
+        if self._reclaim:
+            keys = list(self._reclaim)
+            await self._claim(keys)
+            self._reclaim.difference_update(keys)
+
+    # The change feed.
+
+    async def _on_changes(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.kind is ChangeKind.SUBSCRIPTION:
+                await self._check_subscription(change.uid)
+            elif change.kind is ChangeKind.TOPIC:
+                await self._check_topic(change.tenant_id, change.uid)
+            elif change.kind is ChangeKind.RESET:
+                for uid in list(self._hubs):
+                    await self._check_subscription(uid)
+                for key in list(self._owners):
+                    await self._check_topic(key.tenant_id, key.topic_uid)
+
+    async def _check_subscription(self, uid: bytes) -> None:
+        hub = self._hubs.get(uid)
+        if hub is None:
+            return
+        known = hub.subscription
+        try:
+            hub.subscription = await self.catalog.subscription(known.tenant_id, known.name)
+            if hub.subscription.uid == uid:
+                return
+        except NotFound:
+            pass
+        self._hubs.pop(uid, None)
+        hub.finish(not_found("subscription", known.name), gone=True)
+        for reader in list(hub.readers.values()):
+            self._dropped(reader)
+            owner = self._owners.get(reader.partition)
+            if owner is not None:
+                owner.drop_reader(uid)
+
+    async def _check_topic(self, tenant_id: bytes, uid: bytes) -> None:
+        try:
+            topic = await self.catalog.topic_by_uid(tenant_id, uid)
+        except NotFound:
+            for key in [k for k in self._owners if k.topic_uid == uid]:
+                await self._drop_owner(key)
+            return
+        keys = [PartitionKey(tenant_id, uid, p.number) for p in topic.partitions]
+        if self._lease is not None and any(key not in self._owners for key in keys):
+            with suppress(MetadataError, Problem):
+                await self._claim(keys)

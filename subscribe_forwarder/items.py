@@ -1,0 +1,164 @@
+"""What the id lists of ack, nack, release and modify_ack_deadline name, and why some name nothing.
+
+Rules of DESIGN §7 for at-least-once delivery. An ack id with the subscription's uid and present
+generation is good whatever its epoch, attempt or deadline; a message id is good for what has been
+read in the present generation. Nack, release and modify need the present lease on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from edge import message_id
+from edge.message_id import BadMessageId
+from edge.problem import Problem
+from metadata.types import Subscription
+from subscribe_forwarder import ack_id
+from subscribe_forwarder.ack_id import BadAckId, Head, Minter
+from subscribe_forwarder.reader import Reader
+
+MAX_ITEMS = 1000
+
+
+class Ids(NamedTuple):
+    """One of the four forms of a request, as a list."""
+
+    field: str
+    """`ack_id` or `message_id`."""
+    texts: Sequence[str]
+
+
+class Failure(NamedTuple):
+    """One item that was not done; `item` is its place in the request."""
+
+    item: int
+    problem: Problem
+
+
+class Place(NamedTuple):
+    """One item of a partition. From an ack id, `attempt` and `epoch_n` name the lease meant."""
+
+    item: int
+    offset: int
+    attempt: int = 0
+    epoch_n: int = 0
+
+
+class Named(NamedTuple):
+    """The items by partition, in the order given, and those that name nothing."""
+
+    places: dict[int, list[Place]]
+    failures: list[Failure]
+
+
+def resolve(
+    ids: Ids, subscription: Subscription, readers: Mapping[int, Reader], key: bytes
+) -> Named:
+    """Finds what the ids name; says of the others why they name nothing."""
+    if ids.field == "ack_id":
+        return _by_ack_ids(ids.texts, subscription, readers, key)
+    return _by_message_ids(ids.texts, subscription, readers)
+
+
+def lease_of(reader: Reader, place: Place) -> Problem | None:
+    """Why the place is not of the present lease of its message, if it is not."""
+    grant = reader.leases.grant_of(place.offset)
+    if grant is None:
+        return lease_expired()
+    if place.attempt and (
+        grant.epoch_n != place.epoch_n
+        or min(reader.leases.attempt(place.offset), ack_id.MAX_ATTEMPT) != place.attempt
+    ):
+        return lease_expired()
+    return None
+
+
+def lease_expired() -> Problem:
+    return Problem(
+        409, "lease-expired", "Lease expired", "This delivery is no longer leased to anybody."
+    )
+
+
+def _by_ack_ids(
+    texts: Sequence[str], subscription: Subscription, readers: Mapping[int, Reader], key: bytes
+) -> Named:
+    places: dict[int, list[Place]] = {}
+    failures: list[Failure] = []
+    minters = {reader.minter.prefix: reader.minter for reader in readers.values()}
+    for index, text in enumerate(texts):
+        prefix = text[: ack_id.HEAD_CHARS]
+        try:
+            minter = minters.get(prefix)
+            if minter is None:
+                minter = minters[prefix] = Minter(ack_id.parse_head(text), key)
+            attempt, offset = minter.open(text)
+        except BadAckId as error:
+            failures.append(Failure(index, _bad_ack_id(str(error))))
+            continue
+        head = minter.head
+        problem = _misfit(head, subscription, readers)
+        if problem is not None:
+            failures.append(Failure(index, problem))
+            continue
+        place = Place(index, offset, attempt, head.epoch.n)
+        places.setdefault(head.partition, []).append(place)
+    return Named(places, failures)
+
+
+def _misfit(
+    head: Head, subscription: Subscription, readers: Mapping[int, Reader]
+) -> Problem | None:
+    if head.subscription_uid != subscription.uid:
+        return _bad_ack_id("It belongs to another subscription.")
+    reader = readers.get(head.partition)
+    if reader is None or head.generation != reader.cursor.generation:
+        return Problem(
+            409,
+            "stale-ack-id",
+            "Stale ack id",
+            "The subscription was moved since this delivery; the message may be delivered again.",
+        )
+    return None
+
+
+def _by_message_ids(
+    texts: Sequence[str], subscription: Subscription, readers: Mapping[int, Reader]
+) -> Named:
+    places: dict[int, list[Place]] = {}
+    failures: list[Failure] = []
+    for index, text in enumerate(texts):
+        try:
+            parsed = message_id.parse(text)
+        except BadMessageId as error:
+            failures.append(Failure(index, bad_message_id(str(error))))
+            continue
+        reader = readers.get(parsed.partition)
+        if (
+            parsed.form != message_id.FORM_OFFSET
+            or parsed.topic_uid != subscription.topic_uid
+            or parsed.lane != 0
+            or reader is None
+            or not reader.cursor.start <= parsed.number < reader.cursor.read_to
+        ):
+            failures.append(Failure(index, _not_delivered()))
+            continue
+        places.setdefault(parsed.partition, []).append(Place(index, parsed.number))
+    return Named(places, failures)
+
+
+def bad_message_id(detail: str) -> Problem:
+    return Problem(400, "bad-message-id", "Not a message id", f"{detail}.")
+
+
+def _bad_ack_id(detail: str) -> Problem:
+    return Problem(400, "bad-ack-id", "Not an ack id of this subscription", detail)
+
+
+def _not_delivered() -> Problem:
+    return Problem(
+        409,
+        "not-delivered",
+        "Not delivered",
+        "The subscription has not handed out a message of this id.",
+    )

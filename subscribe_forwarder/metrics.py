@@ -1,0 +1,37 @@
+"""What the subscribe forwarder tells Prometheus; incremented per call, never per message."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_MS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+delivered = Counter(
+    "packetboat_subscribe_delivered_total", "Messages handed out, each attempt counted."
+)
+redelivered = Counter(
+    "packetboat_subscribe_redelivered_total", "Messages handed out that had been out before."
+)
+acked = Counter("packetboat_subscribe_acked_total", "Messages newly acked, durably.")
+expired = Counter("packetboat_subscribe_expired_total", "Messages whose time to live was over.")
+lease_ended = Counter(
+    "packetboat_subscribe_leases_ended_total", "Leases that ended without an ack.", ["how"]
+)
+pulls = Counter("packetboat_subscribe_pulls_total", "Pulls by what came of them.", ["outcome"])
+waiting = Gauge("packetboat_subscribe_waiting_pulls_count", "Long-polls that wait now.")
+flush_seconds = Histogram(
+    "packetboat_subscribe_flush_seconds", "One flush of cursors to Postgres.", buckets=_MS
+)
+flush_rows = Histogram(
+    "packetboat_subscribe_flush_rows_count",
+    "Cursors written by one flush.",
+    buckets=(1, 2, 5, 10, 50, 100, 500, 1000, 5000),
+)
+flush_failed = Counter("packetboat_subscribe_flush_failed_total", "Flushes that failed.", ["how"])
+fetch_seconds = Histogram(
+    "packetboat_subscribe_fetch_seconds", "One fetch from the store.", buckets=_MS
+)
+fetch_failed = Counter("packetboat_subscribe_fetch_failed_total", "Fetches that failed.", ["kind"])
+cache_bytes = Gauge("packetboat_subscribe_cache_bytes", "Messages kept for hand-outs.")
+owned = Gauge("packetboat_subscribe_owned_partitions_count", "Partitions owned by this process.")
+lease_held = Gauge("packetboat_subscribe_lease_held_count", "1 while this forwarder's lease holds.")

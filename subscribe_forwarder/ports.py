@@ -1,0 +1,126 @@
+"""What the subscribe forwarder needs of the parts below it: the seam its tests stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from metadata.leases import Lease
+from metadata.types import (
+    Change,
+    Claim,
+    CursorKey,
+    CursorState,
+    CursorUpdate,
+    PartitionKey,
+    Subscription,
+    Topic,
+)
+from store_nodes.queue_id import QueueId
+
+Buffer = bytes | memoryview
+
+
+class Entry(Protocol):
+    """One whole stored batch; `indices` None for all of its messages."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def log_time_us(self) -> int: ...
+    @property
+    def indices(self) -> tuple[int, ...] | None: ...
+    @property
+    def batch(self) -> Buffer: ...
+
+
+class Fetched(Protocol):
+    """What a replica has from an offset on."""
+
+    @property
+    def entries(self) -> Sequence[Entry]: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def readable_end(self) -> int: ...
+
+
+class Offsets(Protocol):
+    """Where a queue starts and ends."""
+
+    @property
+    def queue(self) -> bytes: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+class Watch(Protocol):
+    """A stream of queue changes of one group, kept over reconnects and leader changes."""
+
+    def add(self, queue: QueueId) -> None: ...
+    def remove(self, queue: QueueId) -> None: ...
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """The part of `store_nodes.client.StoreClient` that subscribing uses; raises StoreError."""
+
+    async def fetch(
+        self,
+        group: int,
+        queue: QueueId,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_end: int | None = None,
+    ) -> Fetched: ...
+    async def offsets(self, group: int, queue: QueueId) -> Offsets: ...
+    def watch(self, group: int, on_change: Callable[[Sequence[Offsets]], None]) -> Watch: ...
+
+
+class Catalog(Protocol):
+    """The part of `metadata.catalog.Catalog` that subscribing uses."""
+
+    async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
+    async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic: ...
+    async def subscription(
+        self, tenant_id: bytes, name: str, *, refresh: bool = False
+    ) -> Subscription: ...
+    async def subscriptions_of(
+        self, tenant_id: bytes, topic_uid: bytes
+    ) -> tuple[Subscription, ...]: ...
+
+
+class Feed(Protocol):
+    """The part of `metadata.feed.ChangeFeed` that subscribing uses."""
+
+    def add_listener(self, listener: Callable[[Sequence[Change]], Awaitable[None]]) -> None: ...
+
+
+class Cursors(Protocol):
+    """The part of `metadata.cursors.CursorRepository` that subscribing uses."""
+
+    async def flush(self, updates: Sequence[CursorUpdate]) -> set[CursorKey]: ...
+    async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]: ...
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
+
+
+class Assignments(Protocol):
+    """The part of `metadata.assignments.AssignmentRepository` that subscribing uses."""
+
+    async def claim(
+        self, incarnation: bytes, keys: Iterable[PartitionKey], *, era: int = 0
+    ) -> dict[PartitionKey, Claim]: ...
+    async def claimable(self, incarnation: bytes) -> list[PartitionKey]: ...
+
+
+class Leases(Protocol):
+    """The part of `metadata.leases.LeaseRepository` that subscribing uses."""
+
+    async def register(
+        self, incarnation: bytes, *, role: str, address: str = "", sole: bool = False
+    ) -> Lease: ...
+    async def renew(self, incarnation: bytes) -> Lease: ...
+    async def release(self, incarnation: bytes) -> None: ...

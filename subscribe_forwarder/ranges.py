@@ -1,0 +1,86 @@
+"""A set of offsets kept as sorted half-open ranges that neither touch nor overlap."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+Range = tuple[int, int]
+
+
+class RangeSet:
+    """Adding costs a binary search; consumers ack mostly in order, so ranges stay few."""
+
+    __slots__ = ("_highs", "_lows", "size")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+        self.size = 0
+        """How many offsets are in the set."""
+        for low, high in ranges:
+            self.add(low, high)
+
+    def __len__(self) -> int:
+        """How many ranges, not offsets."""
+        return len(self._lows)
+
+    def __contains__(self, offset: int) -> bool:
+        index = bisect_right(self._lows, offset) - 1
+        return index >= 0 and offset < self._highs[index]
+
+    @property
+    def first(self) -> int:
+        """The lowest offset; the set is not empty."""
+        return self._lows[0]
+
+    @property
+    def end(self) -> int:
+        """One past the highest offset; the set is not empty."""
+        return self._highs[-1]
+
+    def ranges(self) -> tuple[Range, ...]:
+        return tuple(zip(self._lows, self._highs, strict=True))
+
+    def add(self, low: int, high: int) -> int:
+        """Adds [low, high); how many of its offsets were not in the set before."""
+        assert low < high
+        lows, highs = self._lows, self._highs
+        first = bisect_left(highs, low)  # the first range that ends at or after `low`
+        last = bisect_right(lows, high)  # one past the last range that starts at or before `high`
+        if first == last:
+            lows.insert(first, low)
+            highs.insert(first, high)
+            new = high - low
+        else:
+            covered = sum(highs[i] - lows[i] for i in range(first, last))
+            low, high = min(low, lows[first]), max(high, highs[last - 1])
+            lows[first:last] = [low]
+            highs[first:last] = [high]
+            new = high - low - covered
+        self.size += new
+        return new
+
+    def drop_first_if_at(self, floor: int) -> int:
+        """Takes away the first range when it starts at `floor` and returns its end, else `floor`.
+
+        No range may start below `floor`.
+        """
+        if not self._lows or self._lows[0] > floor:
+            return floor
+        assert self._lows[0] == floor
+        high = self._highs.pop(0)
+        self._lows.pop(0)
+        self.size -= high - floor
+        return high
+
+    def gap_at(self, offset: int, end: int) -> Range:
+        """The first gap [low, high) at or after `offset`, cut at `end`; (end, end) if none."""
+        index = bisect_right(self._lows, offset) - 1
+        if index >= 0 and offset < self._highs[index]:
+            offset = self._highs[index]
+        if offset >= end:
+            return end, end
+        index += 1
+        high = self._lows[index] if index < len(self._lows) else end
+        return offset, min(high, end)

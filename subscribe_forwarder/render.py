@@ -1,0 +1,118 @@
+"""Messages as the JSON of a pull, made of bytes that are mostly there already.
+
+A JSON body is put into `data` as it was published, after one pass that proves it is whole, valid
+JSON: never decoded and encoded again. Text becomes a string, all else `data_base64`. What does not
+depend on the delivery is rendered once per message and shared by all subscriptions.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from edge import message_id
+from store_nodes.record_batch import Message
+
+_encode = msgspec.json.encode
+_raw_json = msgspec.json.Decoder(msgspec.Raw)
+_NULL = b"null"
+_MAX_CACHED_TYPES = 1024
+_TEXT_TYPES = frozenset({"application/x-www-form-urlencoded", "application/x-ndjson"})
+_kinds: dict[str, tuple[int, bytes]] = {}
+_JSON, _TEXT, _BINARY = 0, 1, 2
+
+
+class PartitionRenderer:
+    """Renders messages of one (topic, partition)."""
+
+    __slots__ = ("_id_prefix", "_partition")
+
+    def __init__(self, topic_uid: bytes, partition: int) -> None:
+        self._id_prefix = message_id.prefix(topic_uid, partition).encode()
+        self._partition = b"%d" % partition
+
+    def fragment(self, message: Message, offset: int, publish_time: bytes) -> bytes:
+        """The members of the JSON object that every delivery of the message shares."""
+        data_name, data, content_type = _data(message.data, message.content_type)
+        return b"".join(
+            (
+                b'"message_id":"',
+                self._id_prefix,
+                message_id.suffix(offset).encode(),
+                data_name,
+                data,
+                b',"content_type":',
+                content_type,
+                b',"key":',
+                _NULL if message.key is None else _encode(message.key),
+                b',"attributes":',
+                _encode(message.attributes) if message.attributes else b"{}",
+                b',"publisher_id":',
+                _NULL if message.publisher_id is None else _encode(message.publisher_id),
+                b',"priority":%d,"scheduled_for":' % message.priority,
+                time_json(message.deliver_at_us) if message.deliver_at_us else _NULL,
+                b',"publish_time":',
+                publish_time,
+                b',"partition":',
+                self._partition,
+                b',"offset":%d' % offset,
+            )
+        )
+
+
+def delivery(fragment: bytes, ack_id: bytes, attempt: int) -> bytes:
+    """One message of a pull's answer."""
+    return b'{%b,"ack_id":"%b","attempt":%d}' % (fragment, ack_id, attempt)
+
+
+def pull_body(deliveries: Sequence[bytes]) -> bytes:
+    return b'{"messages":[%b]}' % b",".join(deliveries)
+
+
+def time_json(time_us: int) -> bytes:
+    """A JSON string: RFC 3339 in UTC with microseconds; beyond year 9999 its last moment."""
+    seconds, micros = divmod(time_us, 1_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
+    except (ValueError, OverflowError, OSError):
+        return b'"9999-12-31T23:59:59.999999Z"'
+    return b'"%b.%06dZ"' % (moment.strftime("%Y-%m-%dT%H:%M:%S").encode(), micros)
+
+
+def _data(data: bytes, content_type: str | None) -> tuple[bytes, bytes, bytes]:
+    kind, type_json = (_BINARY, _NULL) if content_type is None else _kind_of(content_type)
+    if kind == _JSON:
+        try:
+            data.decode()  # the JSON reader below does not look into strings for bad UTF-8
+            return b'","data":', bytes(_raw_json.decode(data)), type_json
+        except (ValueError, msgspec.DecodeError, RecursionError):
+            pass
+    elif kind == _TEXT:
+        try:
+            return b'","data":', _encode(data.decode()), type_json
+        except UnicodeDecodeError:
+            pass
+    encoded = b2a_base64(data, newline=False)
+    return b'","data_base64":', b'"%b"' % encoded, type_json
+
+
+def _kind_of(content_type: str) -> tuple[int, bytes]:
+    known = _kinds.get(content_type)
+    if known is not None:
+        return known
+    essence, _, parameters = content_type.partition(";")
+    essence = essence.strip().lower()
+    utf8 = "charset" not in parameters.lower() or "utf-8" in parameters.lower()
+    if essence == "application/json" or essence.endswith("+json"):
+        kind = _JSON
+    elif utf8 and (essence.startswith("text/") or essence in _TEXT_TYPES):
+        kind = _TEXT
+    else:
+        kind = _BINARY
+    if len(_kinds) >= _MAX_CACHED_TYPES:
+        _kinds.clear()
+    _kinds[content_type] = kind, _encode(content_type)
+    return _kinds[content_type]

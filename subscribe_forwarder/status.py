@@ -1,0 +1,141 @@
+"""What people see of a subscription's progress and of one message's fate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from metadata.types import CursorState, Partition, Topic
+from store_nodes.errors import QueueNotFound, QueueTruncated
+from store_nodes.queue_id import QueueId
+from subscribe_forwarder.ports import Catalog, Cursors, Store
+from subscribe_forwarder.pull import Hub
+from subscribe_forwarder.reader import Reader
+from subscribe_forwarder.render import PartitionRenderer
+from subscribe_forwarder.tail import Batch
+
+
+class Sources(Protocol):
+    """What a message's fate is told from; a SubscribeForwarder has it."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def cursors(self) -> Cursors: ...
+    def reader(self, subscription_uid: bytes, partition: int) -> Reader | None: ...
+
+
+def partition_of(topic: Topic, number: int) -> Partition | None:
+    return next((p for p in topic.partitions if p.number == number), None)
+
+
+def queue_of(topic_uid: bytes, partition: Partition) -> QueueId:
+    return QueueId(topic_uid, partition.number, partition.lane, partition.generation)
+
+
+async def message(store: Store, topic: Topic, partition: int, offset: int) -> bytes | None:
+    """The members of a stored message's JSON; None when it is not there (any more).
+
+    Needs no ownership. Raises StoreError.
+    """
+    found = partition_of(topic, partition)
+    if found is None:
+        return None
+    queue = queue_of(topic.uid, found)
+    try:
+        fetched = await store.fetch(found.group, queue, offset, 1, min_end=offset + 1)
+    except (QueueTruncated, QueueNotFound):
+        return None
+    for entry in fetched.entries:
+        batch = Batch(entry)
+        if batch.base <= offset < batch.end:
+            batch.messages()
+            return batch.fragment(offset - batch.base, PartitionRenderer(topic.uid, partition))
+    return None
+
+
+async def ack_states(
+    sources: Sources, topic: Topic, partition: int, offset: int
+) -> dict[str, dict[str, Any]] | None:
+    """By subscription name; None for a message that never was. Raises StoreError, MetadataError."""
+    found = partition_of(topic, partition)
+    if found is None:
+        return None
+    of_topic = await sources.cursors.of_topic(topic.tenant_id, topic.uid)
+    rows = {row.key.subscription_uid: row for row in of_topic if row.key.partition == partition}
+    if not any(offset < row.read_to for row in rows.values()):
+        try:
+            end = (await sources.store.offsets(found.group, queue_of(topic.uid, found))).end
+        except QueueNotFound:
+            return None
+        if offset >= end:
+            return None
+    states: dict[str, dict[str, Any]] = {}
+    for subscription in await sources.catalog.subscriptions_of(topic.tenant_id, topic.uid):
+        row = rows.get(subscription.uid)
+        reader = sources.reader(subscription.uid, partition)
+        state = None if row is None else ack_state(row, reader, offset)
+        if state is not None:
+            states[subscription.name] = state
+    return states
+
+
+def backlog(hub: Hub) -> dict[str, Any]:
+    """The JSON of `GET /subscriptions/{name}/backlog`."""
+    readers = sorted(hub.readers.items())
+    return {
+        "messages": sum(reader.backlog for _, reader in readers),
+        "leased": sum(reader.leases.leased for _, reader in readers),
+        "waiting_redelivery": sum(reader.leases.waiting for _, reader in readers),
+        "waiting_pulls": hub.waiting,
+        "paused": hub.paused_reason(),
+        "partitions": [_partition(number, reader) for number, reader in readers],
+    }
+
+
+def _partition(number: int, reader: Reader) -> dict[str, Any]:
+    cursor, counters = reader.cursor, reader.cursor.counters()
+    failure = reader.tail.failure
+    return {
+        "partition": number,
+        "messages": reader.backlog,
+        "start": cursor.start,
+        "floor": cursor.floor,
+        "read_to": cursor.read_to,
+        "end": reader.tail.end,
+        "pending": cursor.pending(),
+        "acked_ranges": cursor.range_count,
+        "acked": counters.acked,
+        "filtered": counters.filtered,
+        "skipped": counters.skipped,
+        "expired": counters.expired,
+        "dead_lettered": counters.dead_lettered,
+        "failure": None if failure is None else type(failure).__name__,
+    }
+
+
+def ack_state(row: CursorState, reader: Reader | None, offset: int) -> dict[str, Any] | None:
+    """The state of one offset for one subscription: what is committed, and the lease if it is ours.
+
+    None below the subscription's start. A settled offset is `acked` unless the cursor settled
+    every one of its offsets by expiry.
+    """
+    if offset < row.start:
+        return None
+    if offset < row.floor or _inside(row.acked, offset):
+        counters = row.counters
+        only_expired = counters.expired and counters.expired == counters.total()
+        return {"state": "expired" if only_expired else "acked"}
+    if reader is None or not (
+        reader.leases.grant_of(offset) is not None or reader.leases.is_waiting(offset)
+    ):
+        return {"state": "pending", "attempts": 0}
+    leased = reader.leases.grant_of(offset) is not None
+    attempts = reader.leases.attempt(offset) - (0 if leased else 1)
+    return {"state": "leased" if leased else "pending", "attempts": attempts}
+
+
+def _inside(ranges: Iterable[tuple[int, int]], offset: int) -> bool:
+    return any(low <= offset < high for low, high in ranges)
