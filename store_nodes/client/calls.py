@@ -15,6 +15,7 @@ from store_nodes.errors import (
     NotLeader,
     OutcomeUnknown,
     Overloaded,
+    QueueTruncated,
     StoreError,
     Unavailable,
 )
@@ -174,7 +175,8 @@ async def ask_replicas(
 ) -> Answer:
     """Ask the leader first, then the others, each for at most `REPLICA_TIMEOUT_S`. An answer that
     is not `good` (a replica that is behind) is kept for the case that there is no better one; a
-    refusal is believed of the leader at once, of others when nobody answers."""
+    refusal is believed of the leader at once, of others when nobody answers (but a truncation, which
+    is for ever, of anyone)."""
     deadline_s = owner.now_s() + timeout_s
     trouble: StoreError = Unavailable(f"no replica of group {group} is connected")
     wait_s = RETRY_FIRST_S
@@ -190,7 +192,7 @@ async def ask_replicas(
                 answer = await ask(link, make_head, (), left_s)
             except Failure as failure:
                 transient = isinstance(failure.error, Unavailable | Overloaded | NotLeader)
-                if link is leader and not transient:
+                if isinstance(failure.error, QueueTruncated) or (link is leader and not transient):
                     raise failure.error from None
                 trouble = failure.error
             except (Lost, TimeoutError):

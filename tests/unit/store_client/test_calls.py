@@ -131,7 +131,7 @@ async def test_fetch_leaves_a_hung_node():
 
 
 async def test_fetch_below_the_first_offset_names_it():
-    async with store_and_client() as (_, client):
+    async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
         await appender.append(b"x", 5)
         await appender.append(b"y", 5)
@@ -139,6 +139,10 @@ async def test_fetch_below_the_first_offset_names_it():
         with pytest.raises(QueueTruncated) as caught:
             await client.fetch(GROUP, QUEUE, 0, 100)
         assert caught.value.first_offset == 5
+        store.elect(None)
+        await until(lambda: not client.has_leader(GROUP))
+        with pytest.raises(QueueTruncated):
+            await asyncio.wait_for(client.fetch(GROUP, QUEUE, 0, 100), 1.0)
 
 
 async def test_offsets_are_the_leaders():
