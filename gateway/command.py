@@ -66,11 +66,14 @@ def serve(
 @app.command("store-node")
 def store_node() -> None:
     """Run one store node, configured by PACKETBOAT_STORE_* (see docs/settings.md)."""
+    from gateway import logs
+    from gateway.settings import log_level
     from store_nodes import main as node
     from store_nodes.settings import from_environment
 
     try:
         settings = from_environment()
+        logs.configure(log_level(), role="store-node", node=settings.node_id)
     except ValueError as error:
         raise _refused(error) from None
     raise typer.Exit(node.main(settings))
@@ -80,7 +83,6 @@ def store_node() -> None:
 def migrate() -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
     from metadata.migrate import upgrade
-
     from metadata.settings import DatabaseSettings
 
     try:

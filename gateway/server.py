@@ -1,4 +1,4 @@
-"""A server process: the parts of its role, served by Hypercorn on uvloop until told to stop.
+"""A server process: the parts of its role, served on uvloop until told to stop.
 
 Stopping, in this order: readiness off → long-polls answered with what they have → running requests
 finish → listening sockets close → leases are released → exit. `drain_s` bounds all of it.
@@ -13,17 +13,17 @@ import socket
 
 import structlog
 import uvloop
-from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
 from gateway import logs
 from gateway.app import create_app
 from gateway.dispatch import Dispatcher
+from gateway.http_server import HttpServer
 from gateway.settings import ServerSettings
 from gateway.wiring import Parts, open_parts
 
 MAX_HEADER_BYTES = 64 * 1024
-LISTEN_BACKLOG = 2048
+GRACE_S = 1.0
 LAST_MARGIN_S = 2.0
 _log = structlog.get_logger("packetboat.server")
 
@@ -67,25 +67,19 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
             )
             sweeper = asyncio.ensure_future(app.sweep())
             try:
-                drained = asyncio.Event()
-                drainer = asyncio.ensure_future(_drain(stop, drained, parts, app, settings.drain_s))
-                await serve(
-                    app,  # type: ignore[arg-type]
-                    hypercorn_config(listener),
-                    shutdown_trigger=drained.wait,
-                )
-                await drainer
+                server = HttpServer(app, hypercorn_config())
+                await server.start(listener)
+                await stop.wait()
+                await _drain(parts, app, settings.drain_s)
+                await server.close(GRACE_S)
             finally:
                 sweeper.cancel()
     finally:
         watchdog.cancel()
 
 
-async def _drain(
-    stop: asyncio.Event, drained: asyncio.Event, parts: Parts, app: Dispatcher, drain_s: float
-) -> None:
-    """From the signal to the moment Hypercorn may close what is left."""
-    await stop.wait()
+async def _drain(parts: Parts, app: Dispatcher, drain_s: float) -> None:
+    """From the signal to the moment that what is left may be cut."""
     _log.info("stopping", in_flight=app.in_flight)
     parts.readiness.draining = True
     parts.drain()
@@ -94,7 +88,6 @@ async def _drain(
             await app.until_idle()
     except TimeoutError:
         _log.warning("drain deadline passed", in_flight=app.in_flight)
-    drained.set()
 
 
 async def _exit_at_deadline(stop: asyncio.Event, seconds: float) -> None:
@@ -105,13 +98,11 @@ async def _exit_at_deadline(stop: asyncio.Event, seconds: float) -> None:
     os._exit(1)
 
 
-def hypercorn_config(listener: socket.socket) -> Config:
+def hypercorn_config() -> Config:
+    """For the connections that are Hypercorn's."""
     config = Config()
-    config.bind = [f"fd://{listener.detach()}"]
-    config.backlog = LISTEN_BACKLOG
     config.keep_alive_max_requests = 2**62
     config.keep_alive_timeout = 75.0
-    config.graceful_timeout = 1.0
     config.h11_max_incomplete_size = MAX_HEADER_BYTES
     config.h2_max_header_list_size = MAX_HEADER_BYTES
     config.h2_max_concurrent_streams = 1000

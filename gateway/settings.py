@@ -124,6 +124,11 @@ class UpSettings:
         return cls(**values)
 
 
+def log_level(environment: Mapping[str, str] = os.environ) -> str:
+    """For processes whose other settings are of another part."""
+    return environment.get(f"{PREFIX}LOG_LEVEL", "info")
+
+
 def inherited_environment() -> dict[str, str]:
     """What a child process starts from."""
     return dict(os.environ)
