@@ -175,8 +175,8 @@ async def ask_replicas(
 ) -> Answer:
     """Ask the leader first, then the others, each for at most `REPLICA_TIMEOUT_S`. An answer that
     is not `good` (a replica that is behind) is kept for the case that there is no better one; a
-    refusal is believed of the leader at once, of others when nobody answers (but a truncation, which
-    is for ever, of anyone)."""
+    refusal is believed of the leader at once, of others when nobody answers (but a truncation of
+    anyone: it is for ever)."""
     deadline_s = owner.now_s() + timeout_s
     trouble: StoreError = Unavailable(f"no replica of group {group} is connected")
     wait_s = RETRY_FIRST_S
