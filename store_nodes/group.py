@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from store_nodes import commands
@@ -173,7 +174,12 @@ class Group:
     # -- the node's events ---------------------------------------------------------------------
 
     def receive(self, source: int, payload: bytes) -> None:
-        self.replica.receive(self._shell.now_us(), source, messages.decode(payload))
+        try:
+            message = messages.decode(payload)
+        except msgspec.DecodeError as error:
+            log.error("not a message of this version", group=self.id, peer=source, error=str(error))
+            return
+        self.replica.receive(self._shell.now_us(), source, message)
         self._shell.touch(self)
 
     def tick(self, now_us: int, wall_us: int) -> None:

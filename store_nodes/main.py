@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from typing import Any
 
 import structlog
 import uvloop
@@ -42,6 +43,14 @@ def fatal(reason: str) -> None:
     os._exit(EXIT_FATAL)
 
 
+def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A callback that failed half-way leaves a state that nobody knows: the log knows better."""
+    error = context.get("exception")
+    if error is not None:
+        log.critical("unhandled", exc_info=error)
+    fatal(str(context.get("message")))
+
+
 async def _run(settings: StoreNodeSettings) -> int:
     started = load(settings)
     commit = GroupCommit(started.wal, on_fatal=lambda error: fatal(f"log: {error}"))
@@ -57,6 +66,7 @@ async def _run(settings: StoreNodeSettings) -> int:
     node.connect(peers, server)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_unhandled)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     flushing = asyncio.create_task(commit.run(), name="group-commit")
