@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from metadata.tenants import TenantRepository
 
 from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME, DevTokenVerifier
 from auth.errors import TokenRefused
@@ -21,17 +20,24 @@ from gateway.settings import ServerSettings
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topic_lifecycle import TopicLifecycle
 from gateway.topics import TopicRoutes
+from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
+from metadata.cursors import CursorRepository
 from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
+from metadata.leases import LeaseRepository
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions import SubscriptionRepository
+from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder
 from store_nodes.client import StoreClient
+from subscribe_forwarder import routes as subscribe_routes
+from subscribe_forwarder import settings as subscribe_settings
+from subscribe_forwarder.forwarder import SubscribeForwarder
 
 METADATA_RETRY_S = 0.25
 _log = structlog.get_logger("packetboat.server")
@@ -92,6 +98,23 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             await publisher.start()
             stack.push_async_callback(publisher.close)
             parts.routes += publish_routes.routes(publisher)
+        if settings.role.subscribes:
+            subscriber = SubscribeForwarder(
+                store=store,
+                catalog=catalog,
+                feed=feed,
+                cursors=CursorRepository(database),
+                assignments=AssignmentRepository(database),
+                leases=LeaseRepository(database),
+                ack_key=settings.ack_secret,
+                settings=subscribe_settings.load(),
+                address=f"{settings.host}:{settings.port}",
+            )
+            await subscriber.start()
+            stack.push_async_callback(subscriber.close)
+            parts.readiness.add("subscribe", subscriber.not_ready_reason)
+            parts.drains.append(subscriber.drain)
+            parts.routes += subscribe_routes.routes(subscriber)
         yield parts
 
 
