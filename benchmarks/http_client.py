@@ -4,7 +4,7 @@ connections, one request at a time on each, answers with a Content-Length only."
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 
 class Answer(NamedTuple):
@@ -27,8 +27,7 @@ class Connection(asyncio.Protocol):
         self._status = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
 
     def send(self, request: bytes) -> asyncio.Future[Answer]:
         """Resolves with the answer; fails with ConnectionError when the connection is lost."""

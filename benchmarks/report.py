@@ -138,9 +138,9 @@ def check(target: Target, rows: Sequence[Row]) -> Row | None:
         values = [ours[at] / theirs[at] for at in ours if theirs.get(at)]
     else:
         values = list(ours.values())
-    if not values:
-        return None
     value = median(values)
+    if math.isnan(value):
+        return None
     met = value <= target.limit if target.at_most else value >= target.limit
     return {"target": target.text, "value": value, "limit": target.limit, "met": met}
 
