@@ -129,6 +129,7 @@ class Supervisor:
     def _environment(self, state: State, ports: Ports) -> dict[str, str]:
         nodes = {node: ("127.0.0.1", ports.store[node - 1]) for node in NODES}
         return inherited_environment() | {
+            "PACKETBOAT_DATA_DIR": str(self._data_dir.path),
             "PACKETBOAT_HOST": self._settings.host,
             "PACKETBOAT_PORT": str(ports.http),
             "PACKETBOAT_STORE_NODES": format_addresses(nodes),

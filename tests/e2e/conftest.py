@@ -1,10 +1,26 @@
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.installation import Installation
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Installation]:
+    """One that the test starts and stops itself; nothing of it outlives the test."""
+    installation = Installation(tmp_path / "data")
+    yield installation
+    for pid in installation.processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if installation.process is not None:
+        installation.process.wait()
 
 
 @pytest.fixture(scope="session")

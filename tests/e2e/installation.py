@@ -66,6 +66,11 @@ class Installation:
     def processes(self) -> dict[int, str]:
         """Command lines of everything that works in this directory, by process id."""
         found = {}
+        places = [str(self.directory)]
+        # Where the account of Postgres cannot enter the directory, its data is elsewhere.
+        pointer = self.directory / "postgres" / "location"
+        if pointer.exists():
+            places.append(pointer.read_text().strip())
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -75,8 +80,7 @@ class Installation:
                 state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
             except OSError:
                 continue
-            ours = str(self.directory).encode()
-            if state != "Z" and (ours in environment or str(self.directory) in line):
+            if state != "Z" and any(p.encode() in environment or p in line for p in places):
                 found[int(entry.name)] = line
         return found
 

@@ -52,8 +52,8 @@ def pull_all(installation: Installation, http: requests.Session, count: int) -> 
     return found
 
 
-def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "data").start()
+def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(fresh: Installation) -> None:
+    installation = fresh.start()
     http = make_topic(installation)
     ids = [publish(installation, http, f"message {number}") for number in range(20)]
     url, token = installation.url, installation.token
@@ -70,8 +70,8 @@ def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(tmp_path: P
     assert wait_until_gone(installation) == {}
 
 
-def test_kill_9_of_the_supervisor_ends_everything_and_loses_nothing(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "data").start()
+def test_kill_9_of_the_supervisor_ends_everything_and_loses_nothing(fresh: Installation) -> None:
+    installation = fresh.start()
     http = make_topic(installation)
     ids = [publish(installation, http, f"message {number}") for number in range(20)]
     leased = pull_all(installation, http, 20)
@@ -90,8 +90,8 @@ def test_kill_9_of_the_supervisor_ends_everything_and_loses_nothing(tmp_path: Pa
     assert wait_until_gone(installation) == {}
 
 
-def test_a_dead_child_is_started_again(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "data").start()
+def test_a_dead_child_is_started_again(fresh: Installation) -> None:
+    installation = fresh.start()
     try:
         http = make_topic(installation)
         for word in ("store-node", "serve"):
