@@ -1,0 +1,80 @@
+"""Fixtures for every kind of test: a real Postgres, and an empty migrated database per test."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from metadata.database import Database
+from metadata.embedded import EmbeddedPostgres
+from metadata.migrate import upgrade
+from metadata.models import Base, ChangeCounterRow
+from metadata.settings import DatabaseSettings
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """One embedded server for the session (per worker under pytest-xdist)."""
+    # Not pytest's own directories: nobody but their owner may enter those.
+    directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
+    directory.chmod(0o711)
+    server = EmbeddedPostgres(directory, port=free_port())
+    try:
+        server.start()
+        upgrade(server.url)
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: EmbeddedPostgres) -> str:
+    """The server's migrated database, shared by the session: tests take `database_url`."""
+    return postgres_server.url
+
+
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    """The migrated database, empty. (Cheaper than one per test: dropping one is a checkpoint.)"""
+    asyncio.run(_empty(postgres_url))
+    return postgres_url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A door to the empty database."""
+    database = Database(DatabaseSettings(database_url))
+    await database.connect()
+    yield database
+    await database.close()
+
+
+async def _empty(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        async with connection.transaction():
+            for table in reversed(Base.metadata.sorted_tables):
+                if table.name != ChangeCounterRow.__tablename__:
+                    await connection.execute(f'DELETE FROM "{table.name}"')
+            await connection.execute("UPDATE change_counter SET version = 0, pruned_to = 0")
+    finally:
+        await connection.close()
