@@ -1,0 +1,44 @@
+"""What can go wrong with a log, other than an OSError from a write or fsync (which is fatal).
+
+WalError
+├── WalDamaged         bytes that were synced do not verify
+├── WalClosed          the log was closed, or failed before and takes nothing more
+├── WalUnsupported     written by a newer version of the format
+├── IdentityMismatch   the directory belongs to another node or cluster
+└── DirectoryLocked    another process has the directory
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from store_nodes.wal.recovery import Damage
+
+
+class WalError(Exception):
+    """Any failure of the log."""
+
+
+class WalDamaged(WalError):
+    """Bytes that were synced do not verify; `damage` says where."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(f"segment {damage.segment} at {damage.offset}: {damage.reason}")
+        self.damage = damage
+
+
+class WalClosed(WalError):
+    """The log was closed, or failed before and takes nothing more."""
+
+
+class WalUnsupported(WalError):
+    """Written by a version of the format that this one does not know."""
+
+
+class IdentityMismatch(WalError):
+    """The directory belongs to another node, another cluster or nobody."""
+
+
+class DirectoryLocked(WalError):
+    """Another process has the directory open."""

@@ -1,0 +1,156 @@
+"""The index that a sealed segment ends with, so that a start need not read its frames.
+
+A frame of kind FOOTER, whose payload is
+
+    version u16 · reserved u16 · frames u32 · batches u32 · extras bytes u32 ·
+    frames × (group u64 · instance u64 · ballot u64 · payload offset u32 · length u32 · kind u8) ·
+    batches × (queue id 25 B · flags u8 · reserved u16 · messages u32 · base offset u64 ·
+               log time u64 · segment u32 · offset u32 · length u32 · extra u32) ·
+    extras: (length u32 · bytes) each
+
+and after it, as the file's last 16 bytes, a trailer: magic u32 · footer offset u32 · segment u32 ·
+CRC32C u32 of the trailer before it, from the segment's seed.
+
+A batch is listed in at least one footer: twice where it was applied again after a restart.
+Readers drop the second by (queue, base offset). `extra` is the offset of the entry's extra bytes
+in `extras`, 0xFFFFFFFF for none (a released batch of staged messages has them).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from store_nodes.wal.errors import WalUnsupported
+from store_nodes.wal.frame import INDEX_BYTES, FrameEntry, index_entries
+from store_nodes.wal.position import Position
+
+FOOTER_VERSION = 1
+_FOOTER = struct.Struct("<HHIII")
+_BATCH = struct.Struct("<25sBHIQQIIII")
+_EXTRA = struct.Struct("<I")
+_TRAILER = struct.Struct("<IIII")
+_TRAILER_MAGIC = 0x45574250
+_NO_EXTRA = 0xFFFFFFFF
+FOOTER_HEAD_BYTES = _FOOTER.size
+BATCH_BYTES = _BATCH.size
+TRAILER_BYTES = _TRAILER.size
+assert BATCH_BYTES == 64
+
+
+class BatchEntry(NamedTuple):
+    """An applied batch: which offsets of which queue it holds, and where its bytes are."""
+
+    queue: bytes
+    base_offset: int
+    messages: int
+    log_time_us: int
+    position: Position
+    flags: int = 0
+    extra: bytes = b""
+
+
+class Footer(NamedTuple):
+    """A footer read back; its rows are decoded when asked for."""
+
+    segment: int
+    frame_rows: bytes
+    batch_rows: bytes
+    extras: bytes
+
+    def frames(self) -> list[FrameEntry]:
+        """Every frame of the segment but marks and the footer, in the order written."""
+        return index_entries(self.segment, self.frame_rows)
+
+    def batches(self) -> list[BatchEntry]:
+        """The batches applied while this segment was the last, in that order."""
+        return [
+            BatchEntry(
+                queue,
+                base,
+                messages,
+                log_time_us,
+                Position(segment, offset, length),
+                flags,
+                self._extra(extra_at),
+            )
+            for queue, flags, _, messages, base, log_time_us, segment, offset, length, extra_at in (
+                _BATCH.iter_unpack(self.batch_rows)
+            )
+        ]
+
+    def _extra(self, at: int) -> bytes:
+        if at == _NO_EXTRA:
+            return b""
+        (length,) = _EXTRA.unpack_from(self.extras, at)
+        start = at + _EXTRA.size
+        return self.extras[start : start + length]
+
+
+def batch_bytes(batches: Sequence[BatchEntry]) -> int:
+    """What these entries add to a footer."""
+    extras = sum(_EXTRA.size + len(entry.extra) for entry in batches if entry.extra)
+    return BATCH_BYTES * len(batches) + extras
+
+
+def encode_footer(frame_rows: bytes, batches: Sequence[BatchEntry]) -> bytes:
+    """The payload of a FOOTER frame."""
+    rows: list[bytes] = []
+    extras = bytearray()
+    for entry in batches:
+        at = _NO_EXTRA
+        if entry.extra:
+            at = len(extras)
+            extras += _EXTRA.pack(len(entry.extra)) + entry.extra
+        where = entry.position
+        rows.append(
+            _BATCH.pack(
+                entry.queue,
+                entry.flags,
+                0,
+                entry.messages,
+                entry.base_offset,
+                entry.log_time_us,
+                where.segment,
+                where.offset,
+                where.length,
+                at,
+            )
+        )
+    frames = len(frame_rows) // INDEX_BYTES
+    head = _FOOTER.pack(FOOTER_VERSION, 0, frames, len(batches), len(extras))
+    return b"".join((head, frame_rows, *rows, extras))
+
+
+def decode_footer(segment: int, payload: bytes) -> Footer:
+    """The reverse, for a payload whose CRC held."""
+    version, _, frames, batches, extras = _FOOTER.unpack_from(payload)
+    if version != FOOTER_VERSION:
+        raise WalUnsupported(f"segment {segment}: footer version {version}")
+    batches_at = _FOOTER.size + frames * INDEX_BYTES
+    extras_at = batches_at + batches * BATCH_BYTES
+    assert extras_at + extras == len(payload), "a footer whose CRC holds adds up"
+    return Footer(
+        segment,
+        payload[_FOOTER.size : batches_at],
+        payload[batches_at:extras_at],
+        payload[extras_at:],
+    )
+
+
+def encode_trailer(footer_at: int, segment: int, seed: int) -> bytes:
+    head = _TRAILER.pack(_TRAILER_MAGIC, footer_at, segment, 0)[:-4]
+    return head + crc32c(head, seed).to_bytes(4, "little")
+
+
+def decode_trailer(raw: bytes, segment: int, seed: int) -> int | None:
+    """Where the footer's frame is, if this is a trailer of this segment."""
+    if len(raw) != TRAILER_BYTES:
+        return None
+    magic, footer_at, found, crc = _TRAILER.unpack(raw)
+    if magic != _TRAILER_MAGIC or found != segment or crc32c(raw[:-4], seed) != crc:
+        return None
+    return int(footer_at)

@@ -1,0 +1,235 @@
+"""One flush for everything that queued while the last one ran (as in rabbitmq/ra).
+
+The loop hands what has queued, of all groups, to one thread: one write, one fdatasync. When that
+is done the loop is woken once, hands over what queued meanwhile, and tells the submitters. There
+is no timer on the way: a lone record is flushed at once, and a busy node shares each flush.
+
+The first exception of the thread is final: `on_fatal` is called, no submitter hears anything any
+more, and the process must exit. Whether the records of that flush are on disk is then unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from store_nodes.wal.errors import WalClosed
+from store_nodes.wal.frame import Record
+from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.position import Position
+
+DEFAULT_MAX_FLUSH_BYTES = 16 * 1024 * 1024
+DEFAULT_MAX_QUEUED_BYTES = 256 * 1024 * 1024
+IDLE_MARK_S = 1.0
+FLUSH_SAMPLES = 4096
+
+Done = Callable[[list[Position]], None]
+
+
+class _Submission(NamedTuple):
+    records: Sequence[Record]
+    size: int
+    done: Done
+
+
+class _Job(NamedTuple):
+    records: list[Record]
+    mark: bool
+
+
+class GroupCommit:
+    """Belongs to one event loop; owns the log's writing side from `run` to `close`."""
+
+    def __init__(
+        self,
+        log: WriteAheadLog,
+        *,
+        on_fatal: Callable[[BaseException], None],
+        max_flush_bytes: int = DEFAULT_MAX_FLUSH_BYTES,
+        max_queued_bytes: int = DEFAULT_MAX_QUEUED_BYTES,
+        idle_mark_s: float = IDLE_MARK_S,
+    ) -> None:
+        self._log = log
+        self._on_fatal = on_fatal
+        self._max_flush_bytes = max_flush_bytes
+        self._max_queued_bytes = max_queued_bytes
+        self._idle_mark_s = idle_mark_s
+        self._queue: deque[_Submission] = deque()
+        self._flight: list[_Submission] = []
+        self._wanted = False
+        """Something in the queue must not wait."""
+        self._busy = True
+        """A flush is under way or about to start; also before `run` and after the end."""
+        self._open = True
+        self._closing = False
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event = asyncio.Event()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._flush_ended_s = 0.0
+        self.queued_bytes = 0
+        """Of payloads submitted and not answered yet."""
+        self.flushes = 0
+        self.records = 0
+        self.bytes = 0
+        self.flush_seconds = 0.0
+        """Sum over all flushes of write + fdatasync."""
+        self.flush_samples: deque[float] = deque(maxlen=FLUSH_SAMPLES)
+        """Seconds of the newest flushes; whoever exports them may clear it."""
+
+    def submit(self, records: Sequence[Record], need_sync: bool, done: Done) -> None:
+        """Queue records that belong together. `done` is called on the loop with their positions
+        when they are durable. Without `need_sync` they ride along with the next flush (or go
+        when the log has been idle for a second), and force none."""
+        if not self._open:
+            raise WalClosed("group commit is closed")
+        size = 0
+        for record in records:
+            size += len(record.payload)
+        self.queued_bytes += size
+        self._queue.append(_Submission(records, size, done))
+        if need_sync:
+            self._wanted = True
+            if not self._busy:
+                self._start_soon()
+
+    def has_room(self) -> bool:
+        """False when admission should stop: more is queued than the configured bound."""
+        return self.queued_bytes < self._max_queued_bytes
+
+    async def run(self) -> None:
+        """Start flushing; returns after `close`, or after a fatal error was reported."""
+        assert self._thread is None, "run once"
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._flush_thread, name="wal-flush", daemon=True)
+        self._thread.start()
+        self._busy = False
+        if self._wanted:
+            self._start_soon()
+        self._arm_idle_timer()
+        await self._ended.wait()
+
+    async def close(self) -> None:
+        """Flush what is queued, also what could have waited, and end the thread. The log stays
+        open. After a fatal error nothing is flushed."""
+        self._open = False
+        self._closing = True
+        if self._loop is None:
+            self._ended.set()
+            return
+        if not self._busy:
+            self._start_soon()
+        await self._ended.wait()
+        assert self._thread is not None
+        self._thread.join()
+
+    # On the loop.
+
+    def _start_soon(self) -> None:
+        """After the callbacks of this turn of the loop: what they submit shares the flush."""
+        assert self._loop is not None
+        self._busy = True
+        self._loop.call_soon(self._start_flush)
+
+    def _start_flush(self, mark: bool = False) -> None:
+        """Hand the queue to the thread; up to `max_flush_bytes`, at least one submission."""
+        flight = self._flight = []
+        records: list[Record] = []
+        size = 0
+        while self._queue and (size < self._max_flush_bytes or not flight):
+            submission = self._queue.popleft()
+            flight.append(submission)
+            records += submission.records
+            size += submission.size
+        if not self._queue:
+            self._wanted = False
+        if not records and self._closing:
+            self._end()
+            return
+        self._jobs.put(_Job(records, mark))
+
+    def _flushed(self, positions: list[Position], seconds: float, ended_s: float) -> None:
+        flight = self._flight
+        size = 0
+        for submission in flight:
+            size += submission.size
+        self.queued_bytes -= size
+        self.bytes += size
+        self.flushes += 1
+        self.records += len(positions)
+        self.flush_seconds += seconds
+        self.flush_samples.append(seconds)
+        self._flush_ended_s = ended_s
+        if self._wanted or self._closing:
+            self._start_flush()
+        else:
+            self._busy = False
+        try:
+            at = 0
+            for records, _, done in flight:
+                end = at + len(records)
+                done(positions[at:end])
+                at = end
+        except BaseException as error:
+            self._failed(error)
+            raise
+
+    def _arm_idle_timer(self) -> None:
+        assert self._loop is not None
+        self._idle_timer = self._loop.call_later(self._idle_mark_s, self._check_idle)
+
+    def _check_idle(self) -> None:
+        """Once a second, off the path of any flush: an idle log is marked, see `log.mark`."""
+        if self._closing:
+            return
+        idle = not self._busy and time.monotonic() - self._flush_ended_s >= self._idle_mark_s
+        if idle and (self._queue or not self._log.marked):
+            self._busy = True
+            self._start_flush(mark=True)
+        self._arm_idle_timer()
+
+    def _end(self) -> None:
+        self._busy = True
+        self._jobs.put(None)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._ended.set()
+
+    def _failed(self, error: BaseException) -> None:
+        if self._ended.is_set():
+            return
+        self._open = False
+        self._closing = True
+        self._queue.clear()
+        self._flight = []
+        self._end()
+        self._on_fatal(error)
+
+    # On the flush thread.
+
+    def _flush_thread(self) -> None:
+        assert self._loop is not None
+        call = self._loop.call_soon_threadsafe
+        log = self._log
+        try:
+            while (job := self._jobs.get()) is not None:
+                started_s = time.monotonic()
+                positions = log.write(job.records) if job.records else []
+                if job.mark:
+                    log.mark()
+                log.sync()
+                ended_s = time.monotonic()
+                call(self._flushed, positions, ended_s - started_s, ended_s)
+                if log.wants_spare:
+                    log.prepare_spare()
+        except OSError as error:
+            call(self._failed, error)
+        except BaseException as error:
+            call(self._failed, error)
+            raise

@@ -1,0 +1,262 @@
+"""The write-ahead log of a node.
+
+Contract:
+
+* `write` puts records behind each other with one call to the disk and returns their positions.
+  They may be relied on, and messages that depend on them sent, only after the `sync` that follows.
+* `sync` is one fdatasync. What was written before it survives any power cut.
+* The first exception of `write`, `mark`, `sync`, `prepare_spare` or `close` is final: every later
+  call raises WalClosed, and the process must exit without sending anything more.
+* Those five belong to one thread at a time (the flush thread of `GroupCommit`); everything else
+  may be called from any.
+
+A write never straddles two segments. When it does not fit, the segment is sealed and the spare
+takes its place; a frame larger than a segment gets one of its own size.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from store_nodes.wal import opening
+from store_nodes.wal.disk import Disk, OsDisk
+from store_nodes.wal.errors import WalClosed, WalDamaged
+from store_nodes.wal.footer import BatchEntry, Footer, batch_bytes, decode_footer, encode_footer
+from store_nodes.wal.frame import Record
+from store_nodes.wal.identity import Identity
+from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage, Recovery
+from store_nodes.wal.segment import SEGMENT_HEADER_BYTES, SegmentReader
+
+DEFAULT_SEGMENT_BYTES = 64 * 1024 * 1024
+MAX_OPEN_READERS = 64
+
+
+class WriteAheadLog:
+    """One per node; see the module's contract. Made by `open`."""
+
+    def __init__(self, opened: opening.Opened, disk: Disk, directory: Path) -> None:
+        self.directory = directory
+        self.identity: Identity = opened.identity
+        self._disk = disk
+        self._writer = opened.writer
+        self._book = opened.book
+        self._lock_fd = opened.lock_fd
+        self._sealed_bytes = opened.sealed_bytes
+        self._tail = Position(self._writer.number, self._writer.synced, 0)
+        self._marked = True
+        self._failed = False
+        self._closed = False
+        self._noted: list[BatchEntry] = []
+        self._noted_bytes = 0
+        self._noted_lock = threading.Lock()
+        self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
+        self._readers_lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        cluster_uid: bytes,
+        node_id: int,
+        disk: Disk | None = None,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        start_at: Position | None = None,
+    ) -> tuple[WriteAheadLog, Recovery]:
+        """Lock the directory, check whose it is, and bring the last segment to a known end.
+
+        `start_at` is the `tail` that the newest checkpoint was taken at; a log that ends before
+        it is damaged. Raises DirectoryLocked, IdentityMismatch, WalUnsupported, OSError.
+        """
+        disk = disk or OsDisk()
+        opened = opening.open_directory(
+            disk, directory, cluster_uid, node_id, segment_bytes, start_at
+        )
+        log = cls(opened, disk, directory)
+        recovery = Recovery(
+            segments=opened.segments,
+            fresh=opened.fresh,
+            torn=opened.torn,
+            book=opened.book,
+            reader=log.reader,
+        )
+        return log, recovery
+
+    # The flush thread.
+
+    def write(self, records: Sequence[Record]) -> list[Position]:
+        """Append `records` in order with one write; they are durable after the next `sync`."""
+        with self._fatal():
+            self._make_room(sum([len(record.payload) for record in records]), len(records))
+            positions = self._writer.append(records)
+            self._marked = False
+            return positions
+
+    def sync(self) -> None:
+        """One fdatasync; everything written before it is durable when it returns."""
+        with self._fatal():
+            writer = self._writer
+            writer.sync()
+            self._tail = Position(writer.number, writer.synced, 0)
+
+    @property
+    def marked(self) -> bool:
+        """What is synced is known to be so on disk too; false after a flush."""
+        return self._marked
+
+    def mark(self) -> None:
+        """Write down how far the segment is synced; needs a `sync` like any other write.
+
+        Without it, rot in the last flush of an idle log would pass for a torn tail.
+        """
+        with self._fatal():
+            self._make_room(0, 1)
+            self._writer.mark()
+            self._marked = True
+
+    @property
+    def wants_spare(self) -> bool:
+        return not self._writer.spare_ready
+
+    def prepare_spare(self) -> None:
+        """Preallocate the next segment, so that the next roll only renames it."""
+        with self._fatal():
+            self._writer.prepare_spare()
+
+    def close(self) -> None:
+        """Sync and mark what is written and let the directory go; after a failure only that."""
+        if self._closed:
+            return
+        try:
+            if not self._failed:
+                self.sync()
+                if not self._marked:
+                    self.mark()
+                    self.sync()
+        finally:
+            self._closed = True
+            with self._readers_lock:
+                self._readers.clear()
+            try:
+                self._writer.close()
+            finally:
+                self._disk.close(self._lock_fd)
+
+    # Any thread.
+
+    @property
+    def tail(self) -> Position:
+        """Where the next frame goes after all that is durable: what a checkpoint starts at."""
+        return self._tail
+
+    def read(self, position: Position) -> bytes:
+        """The payload at `position`, which `write` or `Recovery` gave; raises WalDamaged."""
+        segment, offset, length = position
+        payload = self._reader_or_damage(segment).payload(offset, length)
+        if payload is None:
+            raise WalDamaged(Damage(segment, offset, offset + length, "payload"))
+        return payload
+
+    def read_slice(self, position: Position) -> bytes:
+        """Bytes inside a payload, **not verified**: for a record batch, which has its own CRC."""
+        segment, offset, length = position
+        raw = self._reader_or_damage(segment).raw(offset, length)
+        if len(raw) != length:
+            raise WalDamaged(Damage(segment, offset, offset + length, "missing"))
+        return raw
+
+    def footer(self, segment: int) -> Footer:
+        """The index of a sealed segment; raises WalDamaged when it does not verify."""
+        payload = self._reader_or_damage(segment).footer_payload()
+        if payload is None:
+            raise WalDamaged(Damage(segment, 0, 0, "footer"))
+        return decode_footer(segment, payload)
+
+    def note_batches(self, entries: Iterable[BatchEntry]) -> None:
+        """Batches applied since the last call: they go into the next footer written."""
+        entries = list(entries)
+        with self._noted_lock:
+            self._noted += entries
+            self._noted_bytes += batch_bytes(entries)
+
+    def unfootered_batches(self) -> list[BatchEntry]:
+        """Those that are in no synced footer yet: a checkpoint must hold them."""
+        with self._noted_lock:
+            return list(self._noted)
+
+    def damages(self) -> list[Damage]:
+        """Not repaired yet."""
+        return self._book.open()
+
+    def report_damage(self, damage: Damage) -> None:
+        """Put down what a `read` found, so that the next start knows of it too. It syncs."""
+        self._book.add([damage])
+
+    def repaired(self) -> None:
+        """Everything damaged has been learned from peers, written anew and synced."""
+        self._book.repaired()
+
+    @property
+    def used_bytes(self) -> int:
+        """Of the segments and the spare, preallocated ones in full."""
+        spare = self._writer.segment_bytes if self._writer.spare_ready else 0
+        return self._sealed_bytes + self._writer.capacity + spare
+
+    def free_bytes(self) -> int:
+        """Of the file system, beyond what the log has reserved."""
+        return self._disk.free_bytes(self.directory)
+
+    def reader(self, segment: int) -> SegmentReader:
+        """An open segment, from a bounded cache; FileNotFoundError."""
+        with self._readers_lock:
+            reader = self._readers.get(segment)
+            if reader is None:
+                reader = SegmentReader(self._disk, self.directory, segment)
+                self._readers[segment] = reader
+                if len(self._readers) > MAX_OPEN_READERS:
+                    self._readers.popitem(last=False)
+            else:
+                self._readers.move_to_end(segment)
+            return reader
+
+    def _reader_or_damage(self, segment: int) -> SegmentReader:
+        try:
+            return self.reader(segment)
+        except FileNotFoundError:
+            raise WalDamaged(Damage(segment, 0, 0, "missing")) from None
+
+    @contextmanager
+    def _fatal(self) -> Iterator[None]:
+        """Whatever is raised while the file changes leaves an unknown state behind."""
+        if self._failed or self._closed:
+            raise WalClosed("the log failed before" if self._failed else "the log is closed")
+        self._failed = True
+        yield
+        self._failed = False
+
+    def _make_room(self, payload_bytes: int, records: int) -> None:
+        writer = self._writer
+        need = writer.room_needed(payload_bytes, records, self._noted_bytes)
+        if writer.fits(need):
+            return
+        if writer.end == SEGMENT_HEADER_BYTES:
+            writer.grow(need)
+            return
+        self._seal()
+        need = writer.room_needed(payload_bytes, records, self._noted_bytes)
+        writer.activate(writer.number + 1, SEGMENT_HEADER_BYTES + need)
+
+    def _seal(self) -> None:
+        with self._noted_lock:
+            noted = list(self._noted)
+        payload = encode_footer(bytes(self._writer.index), noted)
+        self._sealed_bytes += self._writer.seal(payload)
+        # Only now: a checkpoint taken during the seal must still see them.
+        with self._noted_lock:
+            del self._noted[: len(noted)]
+            self._noted_bytes -= batch_bytes(noted)

@@ -1,0 +1,251 @@
+"""From a directory to a log that can be written to; what the cases mean is in recovery.py.
+
+Before anything is believed, the directory and the last segment are synced and its pages dropped
+from memory: a process that was killed leaves frames that only the page cache has, and after a
+failed fsync the cache shows bytes that the disk never got.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from store_nodes.wal import identity as identities
+from store_nodes.wal.disk import Disk
+from store_nodes.wal.errors import IdentityMismatch
+from store_nodes.wal.footer import encode_footer
+from store_nodes.wal.frame import ALIGNMENT
+from store_nodes.wal.identity import Identity
+from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage, DamageBook, LastSegment, inspect_last
+from store_nodes.wal.segment import (
+    MIN_SEGMENT_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SPARE_SUFFIX,
+    SegmentHeader,
+    SegmentReader,
+    decode_header,
+    path_of,
+    segment_of,
+    used_bytes,
+)
+from store_nodes.wal.writer import SegmentWriter, seal
+
+
+class Opened(NamedTuple):
+    """What `WriteAheadLog` is made of."""
+
+    identity: Identity
+    fresh: bool
+    writer: SegmentWriter
+    segments: list[int]
+    sealed_bytes: int
+    torn: bool
+    book: DamageBook
+    lock_fd: int
+
+
+def open_directory(
+    disk: Disk,
+    directory: Path,
+    cluster_uid: bytes,
+    node_id: int,
+    segment_bytes: int,
+    start_at: Position | None,
+) -> Opened:
+    """See `WriteAheadLog.open`. On any exception the lock is let go."""
+    assert segment_bytes >= MIN_SEGMENT_BYTES
+    disk.make_directory(directory)
+    lock_fd = identities.lock(disk, directory)
+    try:
+        disk.sync_directory(directory)
+        identity = identities.load(disk, directory)
+        if identity is None:
+            return _create(disk, directory, cluster_uid, node_id, segment_bytes, lock_fd)
+        identities.check(identity, directory, cluster_uid, node_id)
+        return _reopen(disk, directory, identity, segment_bytes, start_at, lock_fd)
+    except BaseException:
+        disk.close(lock_fd)
+        raise
+
+
+def _create(
+    disk: Disk,
+    directory: Path,
+    cluster_uid: bytes,
+    node_id: int,
+    segment_bytes: int,
+    lock_fd: int,
+) -> Opened:
+    """A new incarnation. `node.json` comes last: with it, the directory is known to be whole."""
+    for name in disk.names(directory):
+        if segment_of(name) is not None:
+            _check_unused(disk, directory, name)
+        if segment_of(name) is not None or segment_of(name, SPARE_SUFFIX) is not None:
+            disk.remove(directory / name)
+    identity = identities.fresh(disk, cluster_uid, node_id)
+    writer = SegmentWriter(disk, directory, identity, segment_bytes)
+    writer.activate(1)
+    writer.prepare_spare()
+    identities.store(disk, directory, identity)
+    return Opened(identity, True, writer, [1], 0, False, DamageBook(disk, directory), lock_fd)
+
+
+def _check_unused(disk: Disk, directory: Path, name: str) -> None:
+    """Without node.json a segment may be there, from a first start cut short, but no frame."""
+    fd = disk.open(directory / name)
+    try:
+        if used_bytes(disk.read(fd, disk.size(fd), 0)) > SEGMENT_HEADER_BYTES:
+            raise IdentityMismatch(f"{directory} holds {name} with records but no node.json")
+    finally:
+        disk.close(fd)
+
+
+def _reopen(
+    disk: Disk,
+    directory: Path,
+    identity: Identity,
+    segment_bytes: int,
+    start_at: Position | None,
+    lock_fd: int,
+) -> Opened:
+    book = DamageBook(disk, directory)
+    names = disk.names(directory)
+    segments = sorted(one for name in names if (one := segment_of(name)) is not None)
+    book.add(_missing(segments, start_at))
+    writer = SegmentWriter(disk, directory, identity, segment_bytes)
+    newest = max([1, *segments, *([start_at.segment] if start_at else [])])
+    last = segments[-1] if segments and segments[-1] == newest else None
+    sealed = sum(
+        _check_sealed(disk, directory, identity, one, book) for one in segments if one != last
+    )
+    torn = False
+    resumed = False
+    if last is not None:
+        known_synced = start_at.offset if start_at and start_at.segment == last else 0
+        resumed, torn, size = _open_last(
+            disk, directory, identity, last, known_synced, segment_bytes, writer, book
+        )
+        sealed += 0 if resumed else size
+    active = newest if resumed else newest + 1
+    _keep_spare(disk, directory, identity, active + 1 if resumed else active, writer)
+    if not resumed:
+        writer.activate(active)
+        segments.append(active)
+    writer.prepare_spare()
+    return Opened(identity, False, writer, segments, sealed, torn, book, lock_fd)
+
+
+def _missing(segments: list[int], start_at: Position | None) -> list[Damage]:
+    """Segments are numbered from 1 without a gap, up to the checkpoint's at least."""
+    found: list[Damage] = []
+    expected = 1
+    for segment in segments:
+        if segment != expected:
+            found.append(Damage(expected, 0, 0, f"missing up to segment {segment - 1}"))
+        expected = segment + 1
+    if expected == 1 or (start_at is not None and start_at.segment >= expected):
+        found.append(Damage(expected, 0, 0, "missing: the log ends before it"))
+    return found
+
+
+def _check_header(header: SegmentHeader, identity: Identity, path: Path) -> None:
+    if header.incarnation_uid.hex() != identity.incarnation_uid:
+        raise IdentityMismatch(f"{path} was written by another incarnation or node")
+
+
+def _check_sealed(
+    disk: Disk, directory: Path, identity: Identity, segment: int, book: DamageBook
+) -> int:
+    """Header and trailer of a segment that is not the last; its size in bytes."""
+    path = path_of(directory, segment)
+    fd = disk.open(path)
+    try:
+        size = disk.size(fd)
+        header = decode_header(disk.read(fd, SEGMENT_HEADER_BYTES, 0))
+    finally:
+        disk.close(fd)
+    if header is None or header.segment != segment:
+        book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
+        return size
+    _check_header(header, identity, path)
+    if not SegmentReader(disk, directory, segment).is_sealed():
+        book.add([Damage(segment, size, size, "footer")])
+    return size
+
+
+def _open_last(
+    disk: Disk,
+    directory: Path,
+    identity: Identity,
+    segment: int,
+    known_synced: int,
+    segment_bytes: int,
+    writer: SegmentWriter,
+    book: DamageBook,
+) -> tuple[bool, bool, int]:
+    """(the writer goes on in it, a torn tail was cut, its size)."""
+    path = path_of(directory, segment)
+    fd = disk.open(path)
+    disk.sync(fd)
+    disk.drop_cache(fd)
+    data = disk.read(fd, disk.size(fd), 0)
+    header = decode_header(data[:SEGMENT_HEADER_BYTES])
+    if header is None or header.segment != segment:
+        book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
+        disk.close(fd)
+        return False, False, len(data)
+    _check_header(header, identity, path)
+    if SegmentReader(disk, directory, segment).footer_payload() is not None:
+        disk.close(fd)
+        return False, False, len(data)
+    found = inspect_last(data, segment, header.seed, known_synced)
+    if found.damages:
+        book.add(found.damages)
+        size = _seal_damaged(disk, fd, segment, header.seed, found)
+        return False, False, size
+    if found.torn:
+        disk.truncate(fd, found.end)
+    if found.torn or len(data) < segment_bytes:
+        disk.allocate(fd, max(len(data), segment_bytes))
+        disk.sync(fd)
+        disk.sync_directory(directory)
+    writer.resume(segment, fd, header.seed, found)
+    return True, found.torn, 0
+
+
+def _seal_damaged(disk: Disk, fd: int, segment: int, seed: int, found: LastSegment) -> int:
+    """Close a damaged segment as it is: its footer goes behind everything that is there."""
+    at = found.end + (-found.end % ALIGNMENT)
+    footer = encode_footer(found.index_rows, [])
+    size = seal(disk, fd, footer, segment, seed, found.previous, at, at)
+    disk.close(fd)
+    return size
+
+
+def _keep_spare(
+    disk: Disk, directory: Path, identity: Identity, number: int, writer: SegmentWriter
+) -> None:
+    """Use the spare that is there, if it is whole and the next one; remove any other."""
+    for name in disk.names(directory):
+        spare = segment_of(name, SPARE_SUFFIX)
+        if spare is None:
+            continue
+        if spare == number and _is_whole_spare(disk, directory / name, identity, number):
+            writer.spare_ready = True
+        else:
+            disk.remove(directory / name)
+
+
+def _is_whole_spare(disk: Disk, path: Path, identity: Identity, number: int) -> bool:
+    fd = disk.open(path)
+    try:
+        disk.sync(fd)
+        header = decode_header(disk.read(fd, SEGMENT_HEADER_BYTES, 0))
+        if header is None or header.segment != number:
+            return False
+        if header.incarnation_uid.hex() != identity.incarnation_uid:
+            return False
+        return disk.size(fd) >= MIN_SEGMENT_BYTES
+    finally:
+        disk.close(fd)

@@ -1,0 +1,287 @@
+"""What a start finds, in three cases that never mix.
+
+*Clean*: zeros from the last frame to the end of the last segment.
+
+*Torn tail*: in the **last** segment a frame does not verify and nothing shows that it was ever
+synced. It was never acknowledged; it is cut, and the cut is synced before anything is appended.
+
+*Damaged*: bytes that were synced do not verify. That is so in any segment but the last; in the
+last one, below the highest `synced` mark that a verified frame or the checkpoint carries; and
+also above it when a verified frame follows and no unwritten sector explains the hole. The pages
+of one flush reach the disk in any order, so a power cut can lose one in the middle; but what was
+not written reads as zeros, because segments are preallocated and never reused. Nothing damaged is
+ever cut: the segment is closed as it is, `damage.json` keeps the list until the node has repaired
+it from its peers, and until then the node must neither promise, vote nor lead.
+
+What is left open: bit rot inside the very last flush, when it carries a sector of zeros or no
+verified frame follows, looks like a torn tail. `GroupCommit` therefore marks an idle log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from store_nodes.wal import frame as frames
+from store_nodes.wal.disk import Disk, read_whole, write_atomically
+from store_nodes.wal.frame import Frame, FrameKind, Record
+from store_nodes.wal.position import Position
+from store_nodes.wal.segment import SEGMENT_HEADER_BYTES, SegmentReader, used_bytes
+
+DAMAGE_NAME = "damage.json"
+_SECTOR_BYTES = 512
+_OWN_KINDS = (FrameKind.FOOTER, FrameKind.SYNC_MARK)
+
+
+class RecoveryState(enum.Enum):
+    """Decided at a start; CLEAN and TORN_TAIL_CUT may turn to DAMAGED while frames are read."""
+
+    CLEAN = "clean"
+    TORN_TAIL_CUT = "torn_tail_cut"
+    DAMAGED = "damaged"
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Bytes [offset, end) of a segment that do not verify; group and instance where known."""
+
+    segment: int
+    offset: int
+    end: int
+    reason: str
+    group: int | None = None
+    instance: int | None = None
+    repaired: bool = False
+    """The node has written what was there anew; kept so that the hole is not reported again."""
+
+
+class Hole(NamedTuple):
+    """Where frames stop verifying; `end` is the next frame that does, or the last byte not zero.
+
+    `head` is the header there, if that verifies and only its payload or its place does not.
+    """
+
+    at: int
+    end: int
+    reason: str
+    head: Frame | None
+    followed: bool
+    """A frame that verifies begins at `end`."""
+
+
+def walk(
+    data: bytes, segment: int, seed: int, at: int = SEGMENT_HEADER_BYTES
+) -> Iterator[Frame | Hole]:
+    """The frames of a segment and the holes between them, up to the zeros that end it.
+
+    `at` must be where a frame starts; the chain is checked from the frame after it, or from the
+    first one of the segment.
+    """
+    used = used_bytes(data)
+    previous = seed if at == SEGMENT_HEADER_BYTES else None
+    while at < used:
+        found = frames.parse(data, at, segment, seed)
+        reason = "header"
+        if found is not None:
+            if previous is not None and found.previous != previous:
+                reason = "chain"
+            elif not frames.payload_holds(data, found):
+                reason = "payload"
+            else:
+                yield found
+                previous, at = found.crc, found.end
+                continue
+        start = found.end if found is not None else at + frames.ALIGNMENT
+        after = _next_frame(data, start, segment, seed)
+        if after is None:
+            yield Hole(at, used, reason, found, False)
+            return
+        yield Hole(at, after.at, reason, found, True)
+        previous, at = after.previous, after.at
+
+
+def _next_frame(data: bytes, start: int, segment: int, seed: int) -> Frame | None:
+    at = data.find(frames.MAGIC_BYTES, start)
+    while at >= 0:
+        if at % frames.ALIGNMENT == 0 and (found := frames.parse(data, at, segment, seed)):
+            return found
+        at = data.find(frames.MAGIC_BYTES, at + 1)
+    return None
+
+
+class LastSegment(NamedTuple):
+    """What the last segment held. `end` is where the next frame goes, after the cut if `torn`;
+    with damages, where everything that is not zero ends."""
+
+    end: int
+    previous: int
+    index_rows: bytes
+    torn: bool
+    damages: list[Damage]
+
+
+def inspect_last(data: bytes, segment: int, seed: int, known_synced: int) -> LastSegment:
+    """Judge the last segment. `known_synced`: the offset below which a checkpoint relies on it."""
+    end, previous, synced = SEGMENT_HEADER_BYTES, seed, known_synced
+    whole: list[Frame] = []
+    holes: list[Hole] = []
+    for found in walk(data, segment, seed):
+        if isinstance(found, Hole):
+            holes.append(found)
+            continue
+        synced = max(synced, found.synced)
+        if found.kind == FrameKind.FOOTER:
+            # A seal that did not finish: a sealed segment ends with a trailer. It starts over.
+            holes.append(Hole(found.at, found.end, "footer", None, False))
+            continue
+        whole.append(found)
+        if not holes:
+            end, previous = found.end, found.crc
+    if end < synced and not holes:
+        holes.append(Hole(end, synced, "missing", None, False))
+    if not holes:
+        return LastSegment(end, previous, _index(whole, end), False, [])
+    if end >= synced and not any(_is_rot(data, hole) for hole in holes):
+        return LastSegment(end, previous, _index(whole, end), True, [])
+    damages = [damage_of(segment, hole) for hole in holes if hole.reason != "footer"]
+    if whole:
+        end, previous = max(end, whole[-1].end), whole[-1].crc
+    end = max(end, used_bytes(data))
+    return LastSegment(end, previous, _index(whole, end), False, damages)
+
+
+def _index(whole: list[Frame], end: int) -> bytes:
+    return b"".join(
+        frames.index_row(one) for one in whole if one.end <= end and one.kind not in _OWN_KINDS
+    )
+
+
+def _is_rot(data: bytes, hole: Hole) -> bool:
+    """Whether a hole above every mark was once written: a frame that verifies follows it and
+    none of its sectors is unwritten."""
+    if not hole.followed:
+        return False
+    start = hole.at
+    while start < hole.end:
+        stop = min(hole.end, (start // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
+        if not any(data[start:stop]):
+            return False
+        start = stop
+    return True
+
+
+def damage_of(segment: int, hole: Hole) -> Damage:
+    head = hole.head
+    if head is None or head.kind in _OWN_KINDS:
+        return Damage(segment, hole.at, hole.end, hole.reason)
+    return Damage(segment, hole.at, hole.end, hole.reason, head.group, head.instance)
+
+
+class Recovery:
+    """What was found, and the way to read it back. Look at `state` again after `frames`: a sealed
+    segment's frames are verified only there."""
+
+    def __init__(
+        self,
+        *,
+        segments: list[int],
+        fresh: bool,
+        torn: bool,
+        book: DamageBook,
+        reader: Callable[[int], SegmentReader],
+    ) -> None:
+        self.segments = segments
+        """Every segment there is, oldest first; the last is the one written to."""
+        self.fresh = fresh
+        """The directory was empty: this is a new incarnation of the node."""
+        self._torn = torn
+        self._book = book
+        self._reader = reader
+
+    @property
+    def damages(self) -> list[Damage]:
+        """Not repaired yet; found by this start or an earlier one."""
+        return self._book.open()
+
+    @property
+    def state(self) -> RecoveryState:
+        if self.damages:
+            return RecoveryState.DAMAGED
+        return RecoveryState.TORN_TAIL_CUT if self._torn else RecoveryState.CLEAN
+
+    def frames(
+        self, from_segment: int = 0, from_offset: int = 0
+    ) -> Iterator[tuple[Record, Position]]:
+        """Every record from a frame boundary on (a `log.tail`, or a segment's start), in the
+        order written, with what is damaged left out and reported. Reads one segment at a time."""
+        for segment in self.segments:
+            if segment < from_segment:
+                continue
+            at = from_offset if segment == from_segment else 0
+            yield from self._segment_frames(segment, max(at, SEGMENT_HEADER_BYTES))
+
+    def _segment_frames(self, segment: int, at: int) -> Iterator[tuple[Record, Position]]:
+        try:
+            reader = self._reader(segment)
+        except FileNotFoundError:
+            self._book.add([Damage(segment, 0, 0, "missing")])
+            return
+        if reader.seed is None:
+            self._book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
+            return
+        data = reader.whole()
+        for found in walk(data, segment, reader.seed, at):
+            if isinstance(found, Hole):
+                self._book.add([damage_of(segment, found)])
+                continue
+            if found.kind == FrameKind.FOOTER:
+                return
+            if found.kind == FrameKind.SYNC_MARK:
+                continue
+            payload = data[found.payload_at : found.payload_at + found.length]
+            kind = frames.kind_of(found)
+            yield (
+                Record(kind, found.group, found.instance, found.ballot, payload),
+                Position(segment, found.payload_at, found.length),
+            )
+
+
+class DamageBook:
+    """The list of damages in `damage.json`. It survives restarts until the node says repaired."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._all = self._load()
+
+    def open(self) -> list[Damage]:
+        return [one for one in self._all if not one.repaired]
+
+    def add(self, damages: list[Damage]) -> None:
+        """Durable when this returns; what is known already, also as repaired, is not added."""
+        known = {(one.segment, one.offset) for one in self._all}
+        news = [one for one in damages if (one.segment, one.offset) not in known]
+        if news:
+            self._all += news
+            self._store()
+
+    def repaired(self) -> None:
+        """All that is open has been written anew and synced."""
+        if self.open():
+            self._all = [msgspec.structs.replace(one, repaired=True) for one in self._all]
+            self._store()
+
+    def _load(self) -> list[Damage]:
+        raw = read_whole(self._disk, self._directory / DAMAGE_NAME)
+        if raw is None:
+            return []
+        try:
+            return msgspec.json.decode(raw, type=list[Damage])
+        except msgspec.DecodeError:
+            return [Damage(0, 0, 0, "the list of damages")]
+
+    def _store(self) -> None:
+        write_atomically(self._disk, self._directory / DAMAGE_NAME, msgspec.json.encode(self._all))

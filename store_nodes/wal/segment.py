@@ -1,0 +1,192 @@
+"""A file of frames: `<segment, 16 hex digits>.wal`, or `.spare` before it is used.
+
+The first 4096 bytes are the header, twice (at 0 and at 2048, so that one bad sector takes one):
+
+    magic "PBWALSEG" · version u16 · reserved u16 · segment u32 · cluster uid 16 B · node u32 ·
+    reserved u32 · incarnation uid 16 B · salt 16 B · CRC32C u32
+
+Its CRC is the *seed* that the CRCs of all headers in the file start from. A spare is preallocated
+with its header and synced, file and directory, before anything is written to it: the blocks are
+there when the disk is full, and what a power cut leaves unwritten reads as zeros. A segment file
+is never reused, so bytes that are not zero were written for this segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from store_nodes.wal import frame as frames
+from store_nodes.wal.disk import Disk
+from store_nodes.wal.errors import WalUnsupported
+from store_nodes.wal.footer import TRAILER_BYTES, decode_trailer
+
+SEGMENT_VERSION = 1
+SEGMENT_HEADER_BYTES = 4096
+SEGMENT_SUFFIX = ".wal"
+SPARE_SUFFIX = ".spare"
+MIN_SEGMENT_BYTES = 2 * SEGMENT_HEADER_BYTES
+MAX_SEGMENT_BYTES = 0xFFFF_0000
+"""Offsets are u32."""
+
+_MAGIC = b"PBWALSEG"
+_HEADER = struct.Struct("<8sHHI16sII16s16s")
+_COPIES_AT = (0, SEGMENT_HEADER_BYTES // 2)
+_ZEROS = bytes(1 << 20)
+
+
+class SegmentHeader(NamedTuple):
+    """Whose segment it is. `salt` is 16 random bytes."""
+
+    segment: int
+    cluster_uid: bytes
+    node_id: int
+    incarnation_uid: bytes
+    salt: bytes
+
+    def encode(self) -> bytes:
+        """The whole header block."""
+        raw = self._pack()
+        copy = raw + crc32c(raw).to_bytes(4, "little")
+        half = copy.ljust(SEGMENT_HEADER_BYTES // 2, b"\0")
+        return half + half
+
+    @property
+    def seed(self) -> int:
+        """What the CRCs of this segment's frame headers start from."""
+        return crc32c(self._pack())
+
+    def _pack(self) -> bytes:
+        return _HEADER.pack(
+            _MAGIC,
+            SEGMENT_VERSION,
+            0,
+            self.segment,
+            self.cluster_uid,
+            self.node_id,
+            0,
+            self.incarnation_uid,
+            self.salt,
+        )
+
+
+def decode_header(block: bytes) -> SegmentHeader | None:
+    """From either copy; None when neither verifies."""
+    for at in _COPIES_AT:
+        raw = block[at : at + _HEADER.size]
+        crc = block[at + _HEADER.size : at + _HEADER.size + 4]
+        if len(raw) < _HEADER.size or crc32c(raw).to_bytes(4, "little") != crc:
+            continue
+        magic, version, _, segment, cluster, node, _, incarnation, salt = _HEADER.unpack(raw)
+        if magic != _MAGIC:
+            continue
+        if version != SEGMENT_VERSION:
+            raise WalUnsupported(f"segment {segment}: version {version}")
+        return SegmentHeader(segment, cluster, node, incarnation, salt)
+    return None
+
+
+def path_of(directory: Path, segment: int, suffix: str = SEGMENT_SUFFIX) -> Path:
+    return directory / f"{segment:016x}{suffix}"
+
+
+def segment_of(name: str, suffix: str = SEGMENT_SUFFIX) -> int | None:
+    """The number in a file name; None when the name is something else."""
+    stem, dot, ending = name.partition(".")
+    if dot + ending != suffix or len(stem) != 16 or not set(stem) <= set("0123456789abcdef"):
+        return None
+    return int(stem, 16)
+
+
+def create_spare(disk: Disk, directory: Path, header: SegmentHeader, capacity: int) -> None:
+    """Preallocate the next segment; when this returns it survives a power cut."""
+    assert MIN_SEGMENT_BYTES <= capacity <= MAX_SEGMENT_BYTES
+    fd = disk.open(path_of(directory, header.segment, SPARE_SUFFIX), create=True)
+    try:
+        disk.allocate(fd, capacity)
+        disk.write(fd, [header.encode()], 0)
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
+    disk.sync_directory(directory)
+
+
+def footer_at(disk: Disk, fd: int, segment: int, seed: int) -> int | None:
+    """Where a sealed segment's footer is; None for one that is not sealed."""
+    size = disk.size(fd)
+    if size < SEGMENT_HEADER_BYTES + TRAILER_BYTES:
+        return None
+    return decode_trailer(disk.read(fd, TRAILER_BYTES, size - TRAILER_BYTES), segment, seed)
+
+
+def used_bytes(data: bytes) -> int:
+    """Where the zeros that end `data` begin."""
+    end = len(data)
+    while end:
+        start = max(0, end - len(_ZEROS))
+        piece = data[start:end]
+        if piece != _ZEROS[: len(piece)]:
+            return start + len(piece.rstrip(b"\0"))
+        end = start
+    return 0
+
+
+class SegmentReader:
+    """An open segment, for reads from any thread. It closes when the last holder lets go of it,
+    so that a cache may drop it while another thread is reading."""
+
+    __slots__ = ("_disk", "_fd", "seed", "segment")
+
+    def __init__(self, disk: Disk, directory: Path, segment: int) -> None:
+        self._disk = disk
+        self._fd = -1
+        self._fd = disk.open(path_of(directory, segment))
+        header = decode_header(disk.read(self._fd, SEGMENT_HEADER_BYTES, 0))
+        self.segment = segment
+        self.seed = header.seed if header is not None and header.segment == segment else None
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+
+    def whole(self) -> bytes:
+        """All bytes of the file."""
+        return self._disk.read(self._fd, self._disk.size(self._fd), 0)
+
+    def raw(self, offset: int, length: int) -> bytes:
+        return self._disk.read(self._fd, length, offset)
+
+    def payload(self, offset: int, length: int) -> bytes | None:
+        """The payload at `offset`; None when its frame does not verify."""
+        if self.seed is None:
+            return None
+        data = self._disk.read(self._fd, frames.HEADER_BYTES + length, offset - frames.HEADER_BYTES)
+        found = frames.parse(data, 0, self.segment, self.seed)
+        if found is None or found.length != length or not frames.payload_holds(data, found):
+            return None
+        return data[frames.HEADER_BYTES :]
+
+    def is_sealed(self) -> bool:
+        """Whether it ends with a trailer; its footer is not read."""
+        return (
+            self.seed is not None
+            and footer_at(self._disk, self._fd, self.segment, self.seed) is not None
+        )
+
+    def footer_payload(self) -> bytes | None:
+        """None when the segment is not sealed or its footer does not verify."""
+        if self.seed is None:
+            return None
+        at = footer_at(self._disk, self._fd, self.segment, self.seed)
+        if at is None:
+            return None
+        data = self._disk.read(self._fd, self._disk.size(self._fd) - at, at)
+        found = frames.parse(data, 0, self.segment, self.seed)
+        if found is None or found.kind != frames.FrameKind.FOOTER:
+            return None
+        if not frames.payload_holds(data, found):
+            return None
+        return data[found.payload_at : found.payload_at + found.length]

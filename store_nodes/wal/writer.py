@@ -1,0 +1,179 @@
+"""The end of the log: the active segment, its seal, and the spare that takes its place.
+
+Order on disk, each step synced before the next: footer and trailer of the full segment, cut to
+size · the spare renamed to its final name, directory · frames of the new segment. So a start
+finds at most one segment without a footer, and it is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from store_nodes.wal import frame as frames
+from store_nodes.wal.disk import Disk
+from store_nodes.wal.footer import FOOTER_HEAD_BYTES, TRAILER_BYTES, encode_trailer
+from store_nodes.wal.frame import FrameKind, Record
+from store_nodes.wal.identity import UID_BYTES, Identity
+from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import LastSegment
+from store_nodes.wal.segment import (
+    MAX_SEGMENT_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SPARE_SUFFIX,
+    SegmentHeader,
+    create_spare,
+    decode_header,
+    path_of,
+)
+
+_MARK = (Record(FrameKind.SYNC_MARK, 0, 0, 0, b""),)
+_PER_RECORD_BYTES = frames.HEADER_BYTES + frames.ALIGNMENT + frames.INDEX_BYTES
+_FOOTER_BYTES = frames.HEADER_BYTES + frames.ALIGNMENT + FOOTER_HEAD_BYTES + TRAILER_BYTES
+
+
+class SegmentWriter:
+    """Owned by one thread at a time. After any exception it must not be used again."""
+
+    def __init__(self, disk: Disk, directory: Path, identity: Identity, segment_bytes: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._identity = identity
+        self.segment_bytes = segment_bytes
+        self._fd = -1
+        self.number = 0
+        self.seed = 0
+        self.capacity = 0
+        self.end = 0
+        """Where the next frame goes."""
+        self.synced = 0
+        """Everything below is durable."""
+        self.previous = 0
+        """Header CRC of the frame before `end`, or the seed."""
+        self.index = bytearray()
+        self.spare_ready = False
+
+    def resume(self, number: int, fd: int, seed: int, last: LastSegment) -> None:
+        """Go on behind the frames of a segment that a start found, and synced."""
+        assert not last.damages, "a damaged segment is never written to"
+        self._take(number, fd, seed)
+        self.end = self.synced = last.end
+        self.previous = last.previous
+        self.index = bytearray(last.index_rows)
+
+    def activate(self, number: int, capacity: int = 0) -> None:
+        """Make segment `number` the one written to, from the spare when there is one."""
+        wanted = max(capacity, self.segment_bytes)
+        if not self.spare_ready:
+            self._create(number, wanted)
+        self.spare_ready = False
+        spare = path_of(self._directory, number, SPARE_SUFFIX)
+        final = path_of(self._directory, number)
+        fd = self._disk.open(spare)
+        if self._disk.size(fd) < wanted:
+            self._disk.allocate(fd, wanted)
+            self._disk.sync(fd)
+        self._disk.rename(spare, final)
+        self._disk.sync_directory(self._directory)
+        header = decode_header(self._disk.read(fd, SEGMENT_HEADER_BYTES, 0))
+        assert header is not None, "the spare was checked when it was made or found"
+        assert header.segment == number
+        self.index = bytearray()
+        self._take(number, fd, header.seed)
+        self.end = self.synced = SEGMENT_HEADER_BYTES
+        self.previous = header.seed
+
+    def _take(self, number: int, fd: int, seed: int) -> None:
+        self._fd = fd
+        self.number = number
+        self.seed = seed
+        self.capacity = self._disk.size(fd)
+
+    def prepare_spare(self) -> None:
+        if not self.spare_ready:
+            self._create(self.number + 1, self.segment_bytes)
+            self.spare_ready = True
+
+    def _create(self, number: int, capacity: int) -> None:
+        header = SegmentHeader(
+            number,
+            bytes.fromhex(self._identity.cluster_uid),
+            self._identity.node_id,
+            bytes.fromhex(self._identity.incarnation_uid),
+            self._disk.random_bytes(UID_BYTES),
+        )
+        create_spare(self._disk, self._directory, header, capacity)
+
+    def room_needed(self, payload_bytes: int, records: int, batch_bytes: int) -> int:
+        """At most what the records take, and the footer with them and `batch_bytes` in it."""
+        rows = len(self.index) + batch_bytes
+        return payload_bytes + records * _PER_RECORD_BYTES + rows + _FOOTER_BYTES
+
+    def fits(self, need: int) -> bool:
+        return self.end + need <= self.capacity
+
+    def grow(self, need: int) -> None:
+        """Make an empty segment as large as its one write."""
+        assert self.end == SEGMENT_HEADER_BYTES, "only a segment without frames grows"
+        wanted = self.end + need
+        assert wanted <= MAX_SEGMENT_BYTES, f"{need} bytes in one write"
+        self._disk.allocate(self._fd, wanted)
+        self._disk.sync(self._fd)
+        self.capacity = wanted
+
+    def append(self, records: Sequence[Record]) -> list[Position]:
+        encoded = frames.encode(
+            records, self.number, self.seed, self.previous, self.synced, self.end
+        )
+        assert encoded.end <= self.capacity, "room is made before"
+        self._disk.write(self._fd, encoded.buffers, self.end)
+        self.index += encoded.index_rows
+        self.previous = encoded.previous
+        self.end = encoded.end
+        return encoded.positions
+
+    def mark(self) -> None:
+        """A frame that says how far the segment is synced."""
+        encoded = frames.encode(_MARK, self.number, self.seed, self.previous, self.synced, self.end)
+        self._disk.write(self._fd, encoded.buffers, self.end)
+        self.previous = encoded.previous
+        self.end = encoded.end
+
+    def sync(self) -> None:
+        self._disk.sync_data(self._fd)
+        self.synced = self.end
+
+    def seal(self, footer: bytes) -> int:
+        """End the segment; it and its frames are durable. Returns the size of the file."""
+        self._fd, fd = -1, self._fd
+        size = seal(
+            self._disk, fd, footer, self.number, self.seed, self.previous, self.synced, self.end
+        )
+        self._disk.close(fd)
+        self.index = bytearray()
+        return size
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._disk.close(fd)
+
+
+def seal(
+    disk: Disk,
+    fd: int,
+    footer: bytes,
+    number: int,
+    seed: int,
+    previous: int,
+    synced: int,
+    at: int,
+) -> int:
+    """Write the footer and the trailer at `at`, cut the file there and sync it."""
+    record = Record(FrameKind.FOOTER, 0, 0, 0, footer)
+    encoded = frames.encode((record,), number, seed, previous, synced, at)
+    size = encoded.end + TRAILER_BYTES
+    disk.write(fd, [*encoded.buffers, encode_trailer(at, number, seed)], at)
+    disk.truncate(fd, size)
+    disk.sync(fd)
+    return size
