@@ -86,10 +86,12 @@ class Ledger:
 
 
 class RateColumn(ProgressColumn):
-    """Messages per second over the last seconds."""
+    """Messages per second: of late, and over all in the end."""
 
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
+        speed = None if task.finished else task.speed
+        if not speed and task.elapsed:
+            speed = task.completed / task.elapsed
         return Text(f"{speed:>9,.0f}/s" if speed else "        –/s", style="green")
 
 
@@ -180,9 +182,10 @@ async def run(url: str, token: str, lines: list[str], workers: int, keep: bool) 
         console=console,
         expand=True,
     )
-    async with AsyncClient(url, token, retry_for_s=30.0) as client:
+    async with AsyncClient(url, token, retry_for_s=2.0) as client:
         await client.create_topic(name)
         await client.create_subscription(name, name, start="earliest")
+    async with AsyncClient(url, token, retry_for_s=30.0) as client:
         try:
             with progress:
                 published = Bar(progress, "published", len(lines))

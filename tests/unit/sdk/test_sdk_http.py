@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -87,3 +89,18 @@ def test_url_and_token_come_from_the_environment(url: str, monkeypatch: pytest.M
     monkeypatch.setenv("PACKETBOAT_TOKEN", "from-env")
     with Client() as client:
         assert "from-env" in client.publish("orders", "x").topic
+
+
+@pytest.mark.parametrize("without", ["httpx2", "none"])
+def test_httpx_and_its_successor_both_do(url: str, without: str) -> None:
+    program = f"""
+import sys
+sys.modules[{without!r}] = None
+from packetboat import Client, transport
+with Client({url!r}) as client:
+    assert client.publish("orders", "x").offset == 17
+print(transport.httpx.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.strip() == ("httpx" if without == "httpx2" else "httpx2")
