@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.installation import Installation
+
+TOPIC, SUBSCRIPTION = "contract", "contract-reader"
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation with a topic, a subscription and a few messages."""
+    installation = Installation(tmp_path_factory.mktemp("contract") / "data").start()
+    http, url = installation.session(), installation.url
+    try:
+        http.post(f"{url}/topics", json={"name": TOPIC, "partitions": 2}).raise_for_status()
+        made = {"name": SUBSCRIPTION, "start": "earliest", "ack_deadline_seconds": 1}
+        http.post(f"{url}/topics/{TOPIC}/subscriptions", json=made).raise_for_status()
+        for body in (b'{"a":1}', b"text", b"\xff\x00"):
+            http.post(f"{url}/topics/{TOPIC}/messages", data=body).raise_for_status()
+        yield installation
+    finally:
+        installation.stop()
