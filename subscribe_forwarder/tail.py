@@ -25,6 +25,7 @@ from subscribe_forwarder.render import PartitionRenderer, time_json
 
 MAX_FETCHES = 4
 """In flight per partition; subscriptions far apart in it fetch side by side."""
+CHUNKS = 16
 MIN_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 1.0
 _MESSAGE_OVERHEAD_BYTES = 600
@@ -96,6 +97,8 @@ class CacheBudget:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
+        self.chunk_bytes = limit_bytes // CHUNKS
+        """What one fetch may take of it: small messages cost far more here than on the wire."""
         self._batches: OrderedDict[tuple[int, int], tuple[Tail, Batch]] = OrderedDict()
         self.used_bytes = 0
 
@@ -240,7 +243,12 @@ class Tail:
         self.first = max(self.first, fetched.first_offset)
         end = fetched.readable_end
         self.end = end if self.end is None else max(self.end, end)
-        batches = [Batch(entry) for entry in fetched.entries]
+        batches: list[Batch] = []
+        left_bytes = self._budget.chunk_bytes
+        for entry in fetched.entries:
+            if left_bytes > 0:
+                batches.append(Batch(entry))
+                left_bytes -= batches[-1].cost_bytes
         if not batches:
             return False
         for batch in batches:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ def check(ranges: RangeSet, twin: set[int]) -> None:
     listed = ranges.ranges()
     assert {o for low, high in listed for o in range(low, high)} == twin
     assert all(low < high for low, high in listed)
-    assert all(a[1] < b[0] for a, b in zip(listed, listed[1:], strict=False)), "touch or overlap"
+    assert all(a[1] < b[0] for a, b in pairwise(listed)), "touch or overlap"
     assert ranges.size == len(twin)
     assert len(ranges) == len(listed)
 

@@ -1,0 +1,534 @@
+"""A store, a metadata store and an ASGI client that tests of the subscribe forwarder hold."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from edge.asgi import ClientGone
+from edge.problem import Problem
+from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
+from metadata.leases import MARGIN_S, Lease
+from metadata.types import (
+    Change,
+    ChangeKind,
+    Claim,
+    CursorKey,
+    CursorState,
+    CursorUpdate,
+    Delivery,
+    Epoch,
+    Partition,
+    PartitionKey,
+    Retention,
+    RetryPolicy,
+    Subscription,
+    SubscriptionType,
+    Topic,
+    TopicState,
+)
+from store_nodes import record_batch
+from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message
+from store_nodes.wire import QueueOffsets
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.routes import routes
+from subscribe_forwarder.settings import SubscribeSettings
+
+TENANT = uuid.UUID(int=1).bytes
+TOPIC_UID = uuid.UUID(int=7).bytes
+SUBSCRIPTION_UID = uuid.UUID(int=9).bytes
+ACK_KEY = b"a key that tests share, 32 bytes"
+LOG_TIME_US = 1_767_225_599_123_456
+NOW = datetime.now(UTC)
+
+
+def topic(partitions: int = 1, name: str = "orders", uid: bytes = TOPIC_UID) -> Topic:
+    return Topic(
+        tenant_id=TENANT,
+        uid=uid,
+        name=name,
+        state=TopicState.ACTIVE,
+        partitions=tuple(Partition(number, group=number) for number in range(partitions)),
+        retention=Retention(),
+        dedup_window_s=600,
+        labels={},
+        version=1,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
+def subscription(
+    name: str = "reader", uid: bytes = SUBSCRIPTION_UID, ack_deadline_s: float = 30.0
+) -> Subscription:
+    return Subscription(
+        tenant_id=TENANT,
+        uid=uid,
+        name=name,
+        topic_uid=TOPIC_UID,
+        topic_name="orders",
+        type=SubscriptionType.PULL,
+        delivery=Delivery.AT_LEAST_ONCE,
+        ordered=False,
+        ack_deadline_s=ack_deadline_s,
+        retry=RetryPolicy(),
+        start="earliest",
+        labels={},
+        generation=1,
+        version=1,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
+@dataclass
+class Entry:
+    base_offset: int
+    log_time_us: int
+    batch: bytes
+    indices: tuple[int, ...] | None = None
+    count: int = 0
+
+
+@dataclass
+class Fetched:
+    entries: list[Entry]
+    first_offset: int
+    readable_end: int
+
+
+@dataclass
+class FakeQueue:
+    entries: list[Entry] = field(default_factory=list)
+    first: int = 0
+    end: int = 0
+
+
+class FakeWatch:
+    def __init__(self, store: FakeStore, on_change: Callable[[Sequence[QueueOffsets]], None]):
+        self._store = store
+        self.on_change = on_change
+        self.queues: set[QueueId] = set()
+
+    def add(self, queue: QueueId) -> None:
+        self.queues.add(queue)
+        asyncio.get_running_loop().call_soon(self._store.tell, queue)
+
+    def remove(self, queue: QueueId) -> None:
+        self.queues.discard(queue)
+
+    def close(self) -> None:
+        self.queues.clear()
+
+
+class FakeStore:
+    """Queues in memory. `failure` is raised by reads; `silent` holds back watch frames."""
+
+    def __init__(self) -> None:
+        self.queues: dict[QueueId, FakeQueue] = {}
+        self.watches: list[FakeWatch] = []
+        self.failure: StoreError | None = None
+        self.silent = False
+        self.fetches: list[int] = []
+        self.delay_s = 0.0
+
+    def publish(self, *bodies: bytes | Message, partition: int = 0, **fields: Any) -> list[int]:
+        """Appends one batch; its offsets."""
+        queue_id = QueueId(TOPIC_UID, partition)
+        queue = self.queues.setdefault(queue_id, FakeQueue())
+        messages = [
+            body if isinstance(body, Message) else Message(body, "text/plain", **fields)
+            for body in bodies
+        ]
+        batch = record_batch.encode(messages, LOG_TIME_US)
+        queue.entries.append(Entry(queue.end, LOG_TIME_US + queue.end, batch, None, len(messages)))
+        base = queue.end
+        queue.end += len(messages)
+        if not self.silent:
+            self.tell(queue_id)
+        return list(range(base, queue.end))
+
+    def truncate(self, first: int, partition: int = 0) -> None:
+        queue = self.queues[QueueId(TOPIC_UID, partition)]
+        queue.first = first
+        queue.entries = [e for e in queue.entries if e.base_offset + e.count > first]
+
+    def tell(self, queue_id: QueueId) -> None:
+        queue = self.queues.setdefault(queue_id, FakeQueue())
+        offsets = QueueOffsets(queue_id.pack(), queue.first, queue.end)
+        for watch in self.watches:
+            if queue_id in watch.queues:
+                watch.on_change([offsets])
+
+    async def fetch(
+        self,
+        group: int,
+        queue: QueueId,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_end: int | None = None,
+    ) -> Fetched:
+        self.fetches.append(offset)
+        await asyncio.sleep(self.delay_s)
+        found = self._queue(queue)
+        if offset < found.first:
+            raise QueueTruncated(found.first)
+        picked: list[Entry] = []
+        size = 0
+        for entry in found.entries:
+            if entry.base_offset + entry.count > offset and (not picked or size < max_bytes):
+                picked.append(entry)
+                size += len(entry.batch)
+        return Fetched(picked, found.first, found.end)
+
+    async def offsets(self, group: int, queue: QueueId) -> QueueOffsets:
+        await asyncio.sleep(0)
+        found = self._queue(queue)
+        return QueueOffsets(queue.pack(), found.first, found.end)
+
+    def watch(self, group: int, on_change: Callable[[Sequence[QueueOffsets]], None]) -> FakeWatch:
+        self.watches.append(FakeWatch(self, on_change))
+        return self.watches[-1]
+
+    def _queue(self, queue: QueueId) -> FakeQueue:
+        if self.failure is not None:
+            raise self.failure
+        if queue not in self.queues:
+            raise QueueNotFound(str(queue))
+        return self.queues[queue]
+
+
+class Clock:
+    """Real time plus what a test adds."""
+
+    def __init__(self) -> None:
+        self.added_s = 0.0
+
+    def __call__(self) -> float:
+        return asyncio.get_running_loop().time() + self.added_s
+
+
+class FakeMetadata:
+    """Topics, subscriptions, cursor rows, claims and leases; `failure` is raised by everything."""
+
+    def __init__(self, topic_: Topic, *subscriptions: Subscription, clock: Clock | None = None):
+        self.clock = clock or Clock()
+        self.topics = {topic_.uid: topic_}
+        self.subscriptions = {s.name: s for s in subscriptions}
+        self.rows: dict[CursorKey, CursorState] = {}
+        for one in subscriptions:
+            self.add_rows(one, topic_)
+        self.epochs: dict[PartitionKey, int] = {}
+        self.owners: dict[PartitionKey, bytes] = {}
+        self.leases: dict[bytes, float] = {}
+        self.lease_s = 100_000.0
+        """Longer than tests let time leap; LEASE_S where the lease is what is tested."""
+        self.listeners: list[Callable[[Sequence[Change]], Awaitable[None]]] = []
+        self.failure: MetadataError | None = None
+        self.flush_failure: MetadataError | None = None
+        self.flush_happens = False
+        """With `flush_failure`: the rows are written all the same."""
+        self.flushes: list[list[CursorUpdate]] = []
+        self.flush_gate: asyncio.Event | None = None
+
+    def add_rows(self, one: Subscription, topic_: Topic, floor: int = 0) -> None:
+        self.subscriptions[one.name] = one
+        for partition in topic_.partitions:
+            key = CursorKey(TENANT, one.uid, partition.number)
+            self.rows[key] = CursorState(
+                key=key,
+                topic_uid=topic_.uid,
+                epoch=Epoch(0, 0),
+                generation=one.generation,
+                start=floor,
+                floor=floor,
+                read_to=floor,
+            )
+
+    def row(self, partition: int = 0, uid: bytes = SUBSCRIPTION_UID) -> CursorState:
+        return self.rows[CursorKey(TENANT, uid, partition)]
+
+    # Catalog and feed.
+
+    async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic:
+        for found in self.topics.values():
+            if (found.tenant_id, found.name) == (tenant_id, name):
+                return found
+        raise NotFound("topic", name)
+
+    async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
+        if uid not in self.topics:
+            raise NotFound("topic", uid.hex())
+        return self.topics[uid]
+
+    async def subscription(
+        self, tenant_id: bytes, name: str, *, refresh: bool = False
+    ) -> Subscription:
+        found = self.subscriptions.get(name)
+        if found is None or found.tenant_id != tenant_id:
+            raise NotFound("subscription", name)
+        return found
+
+    async def subscriptions_of(
+        self, tenant_id: bytes, topic_uid: bytes
+    ) -> tuple[Subscription, ...]:
+        return tuple(s for s in self.subscriptions.values() if s.topic_uid == topic_uid)
+
+    def add_listener(self, listener: Callable[[Sequence[Change]], Awaitable[None]]) -> None:
+        self.listeners.append(listener)
+
+    async def changed(self, kind: ChangeKind, uid: bytes, name: str = "") -> None:
+        for listener in self.listeners:
+            await listener([Change(1, kind, TENANT, uid, name)])
+
+    # Cursors.
+
+    async def flush(self, updates: Sequence[CursorUpdate]) -> set[CursorKey]:
+        self.flushes.append(list(updates))
+        if self.flush_gate is not None:
+            await self.flush_gate.wait()
+        else:
+            await asyncio.sleep(0)
+        failure = self.flush_failure or self.failure
+        if failure is not None and not self.flush_happens:
+            raise failure
+        written = set()
+        for update in updates:
+            row = self.rows.get(update.key)
+            if row is None or row.generation != update.generation:
+                continue
+            owned = PartitionKey(TENANT, row.topic_uid, update.key.partition)
+            if update.epoch.n != self.epochs[owned]:
+                continue
+            self.rows[update.key] = replace(
+                row,
+                floor=update.floor,
+                read_to=update.read_to,
+                acked=update.acked,
+                counters=update.counters,
+            )
+            written.add(update.key)
+        if failure is not None:
+            raise failure
+        return written
+
+    async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]:
+        self._check()
+        wanted = {(key.topic_uid, key.partition) for key in keys}
+        return [r for r in self.rows.values() if (r.topic_uid, r.key.partition) in wanted]
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
+        self._check()
+        return tuple(row for row in self.rows.values() if row.topic_uid == topic_uid)
+
+    # Assignments and leases.
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _live(self, incarnation: bytes) -> bool:
+        return self.leases.get(incarnation, 0.0) > self.clock()
+
+    async def claim(
+        self, incarnation: bytes, keys: Iterable[PartitionKey], *, era: int = 0
+    ) -> dict[PartitionKey, Claim]:
+        await asyncio.sleep(0)
+        self._check()
+        if not self._live(incarnation):
+            raise LeaseLost
+        claims = {}
+        for key in keys:
+            owner = self.owners.get(key)
+            if key.topic_uid not in self.topics:
+                continue
+            if owner is not None and owner != incarnation and self._live(owner):
+                continue
+            self.owners[key] = incarnation
+            self.epochs[key] = self.epochs.get(key, 0) + 1
+            rows = [r for r in self.rows.values() if r.key.partition == key.partition]
+            claims[key] = Claim(key, Epoch(0, self.epochs[key]), tuple(rows))
+        return claims
+
+    async def claimable(self, incarnation: bytes) -> list[PartitionKey]:
+        self._check()
+        return [
+            PartitionKey(TENANT, topic.uid, partition.number)
+            for topic in self.topics.values()
+            for partition in topic.partitions
+            if self.owners.get(PartitionKey(TENANT, topic.uid, partition.number)) != incarnation
+        ]
+
+    async def register(
+        self, incarnation: bytes, *, role: str, address: str = "", sole: bool = False
+    ) -> Lease:
+        self._check()
+        now = self.clock()
+        for other, until in self.leases.items():
+            if until > now:
+                raise LeaseHeld(other, until - now)
+        return self._granted(incarnation, now)
+
+    async def renew(self, incarnation: bytes) -> Lease:
+        self._check()
+        now = self.clock()
+        if not self._live(incarnation):
+            raise LeaseLost
+        return self._granted(incarnation, now)
+
+    def _granted(self, incarnation: bytes, now: float) -> Lease:
+        self.leases[incarnation] = now + self.lease_s
+        return Lease(incarnation, now + self.lease_s - MARGIN_S)
+
+    async def release(self, incarnation: bytes) -> None:
+        self._check()
+        self.leases.pop(incarnation, None)
+        self.owners = {k: o for k, o in self.owners.items() if o != incarnation}
+
+
+@dataclass
+class World:
+    """One forwarder and what is around it."""
+
+    store: FakeStore
+    metadata: FakeMetadata
+    forwarder: SubscribeForwarder
+    clock: Clock
+
+    async def ready(self) -> World:
+        while self.forwarder.not_ready_reason() is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        return self
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: str = "",
+        tenant: bytes = TENANT,
+        send_fails: bool = False,
+        gone_after_s: float | None = None,
+        **params: str,
+    ) -> Answer:
+        """What the gateway would do with a request; Problems become answers."""
+        handler = next(
+            r.handler for r in routes(self.forwarder) if (r.method, r.path) == (method, path)
+        )
+        raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
+        sent_body = False
+        answer = Answer(0, {}, b"")
+
+        async def receive() -> dict[str, Any]:
+            nonlocal sent_body
+            if not sent_body:
+                sent_body = True
+                return {"type": "http.request", "body": raw, "more_body": False}
+            await asyncio.sleep(3600 if gone_after_s is None else gone_after_s)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Mapping[str, Any]) -> None:
+            if send_fails:
+                raise ConnectionResetError
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = dict(message["headers"])
+            else:
+                answer.body += message["body"]
+
+        scope: dict[str, Any] = {
+            "type": "http",
+            "packetboat.tenant": tenant,
+            "path_params": params,
+            "query_string": query.encode(),
+            "headers": [],
+        }
+        try:
+            await handler(scope, receive, send)
+        except Problem as problem:
+            return Answer(problem.status, {}, problem.to_json())
+        except NotFound as error:
+            return Answer(404, {}, encode({"detail": str(error)}))
+        except MetadataError as error:
+            return Answer(503, {}, encode({"detail": str(error)}))
+        except ClientGone:
+            return Answer(499, {}, b"")
+        return answer
+
+    async def pull(self, max_messages: int = 10, wait_s: float = 0, **options: Any) -> Answer:
+        query = f"max_messages={max_messages}&wait_seconds={wait_s:g}"
+        options = {"name": "reader", "query": query} | options
+        return await self.call("GET", "/subscriptions/{name}/messages", **options)
+
+    async def pulled(self, max_messages: int = 10, wait_s: float = 0) -> list[dict[str, Any]]:
+        answer = await self.pull(max_messages, wait_s)
+        assert answer.status == 200, answer.body
+        return list(answer.json()["messages"])
+
+    async def post(self, action: str, body: object, name: str = "reader") -> Answer:
+        return await self.call("POST", f"/subscriptions/{{name}}/{action}", body, name=name)
+
+    async def ack(self, *messages: Mapping[str, Any], by: str = "ack_id") -> Answer:
+        return await self.post("ack", {f"{by}s": [message[by] for message in messages]})
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+encode = msgspec.json.encode
+
+
+@asynccontextmanager
+async def world(
+    store: FakeStore | None = None,
+    metadata: FakeMetadata | None = None,
+    *,
+    partitions: int = 1,
+    ack_deadline_s: float = 30.0,
+    **settings: Any,
+) -> AsyncIterator[World]:
+    """A running forwarder, ready unless `metadata` keeps it waiting."""
+    store = store or FakeStore()
+    given = metadata is not None
+    metadata = metadata or FakeMetadata(
+        topic(partitions), subscription(ack_deadline_s=ack_deadline_s)
+    )
+    for number in range(len(metadata.topics[TOPIC_UID].partitions)):
+        store.queues.setdefault(QueueId(TOPIC_UID, number), FakeQueue())
+    forwarder = SubscribeForwarder(
+        store=store,
+        catalog=metadata,
+        feed=metadata,
+        cursors=metadata,
+        assignments=metadata,
+        leases=metadata,
+        ack_key=ACK_KEY,
+        settings=SubscribeSettings(**({"drain_s": 1.0} | settings)),
+        clock=metadata.clock,
+    )
+    await forwarder.start()
+    made = World(store, metadata, forwarder, metadata.clock)
+    try:
+        if not given:
+            await made.ready()
+        yield made
+    finally:
+        await forwarder.close()
