@@ -33,12 +33,18 @@ class Connection(asyncio.Protocol):
         """Resolves with the answer; fails with ConnectionError when the connection is lost."""
         assert self._waiting is None
         assert self._transport is not None
-        self._waiting = asyncio.get_running_loop().create_future()
-        if self._transport.is_closing():
-            self.connection_lost(None)
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self.closed:
+            waiting.set_exception(ConnectionError("closed"))
         else:
+            self._waiting = waiting
             self._transport.write(request)
-        return self._waiting if self._waiting is not None else _lost()
+        return waiting
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -76,12 +82,6 @@ class Connection(asyncio.Protocol):
         """Drop the connection."""
         if self._transport is not None:
             self._transport.close()
-
-
-def _lost() -> asyncio.Future[Answer]:
-    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    future.set_exception(ConnectionError("closed"))
-    return future
 
 
 async def connect(host: str, port: int) -> Connection:

@@ -24,6 +24,7 @@ from benchmarks.measure import CpuMeter, percentile
 
 PROCESSES = 2
 BODY_BYTES = 1024
+NO_LIMIT = 10**9
 PADDING = os.urandom(BODY_BYTES - 8)
 OnBody = Callable[[bytes], None]
 
@@ -172,18 +173,20 @@ async def saturate(peer: Peer, publishers: int, seconds: float) -> Result:
 async def receive(peer: Peer, seconds: float, limit: int) -> Result:
     """Consume and ack; stops after `limit`, the time, or one second of silence."""
     latencies: list[float] = []
-    start = last = time.perf_counter()
+    start = first = last = time.perf_counter()
 
     def on_body(body: bytes) -> None:
-        nonlocal last
+        nonlocal first, last
         last = time.perf_counter()
+        if not latencies:
+            first = last
         latencies.append(last - struct.unpack("d", body[:8])[0])
 
     consumer = asyncio.ensure_future(peer.consume(on_body))
     while len(latencies) < limit and not consumer.done():
         await asyncio.sleep(0.02)
         now = time.perf_counter()
-        if now - start > seconds or (latencies and limit > 10**8 and now - last > 1):
+        if now - start > seconds or (latencies and limit >= NO_LIMIT and now - last > 1):
             break
     failure = [repr(consumer.exception())[:120]] if consumer.done() else []
     consumer.cancel()
@@ -192,7 +195,7 @@ async def receive(peer: Peer, seconds: float, limit: int) -> Result:
         "latencies": latencies,
         "errors": failure,
         "failed": len(failure),
-        "elapsed_s": last - start,
+        "elapsed_s": last - (start if limit >= NO_LIMIT else first),
     }
 
 
@@ -299,7 +302,7 @@ def main() -> None:
         share = options.in_flight // PROCESSES
         acts = [lambda peer: saturate(peer, share, seconds)] * PROCESSES
     elif options.case == "drain":
-        acts = [lambda peer: receive(peer, seconds, 10**9)] * PROCESSES
+        acts = [lambda peer: receive(peer, seconds, NO_LIMIT)] * PROCESSES
     else:
         expected = int(options.rate * seconds)
         acts = [

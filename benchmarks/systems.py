@@ -66,11 +66,13 @@ class PacketboatSystem:
                 lambda: self._load("batch", case_s, topic="batch", encoding="msgpack")
             ),
         )
-        yield DRAIN, lambda: self._drain(case_s)
+        yield DRAIN, lambda: self._counted(lambda: self._drain(case_s), prepare=self._fill)
         yield (
             LATENCY,
-            lambda: self._load(
-                "latency", case_s, topic="latency", subscription="latency", rate=LATENCY_PER_S
+            lambda: self._counted(
+                lambda: self._load(
+                    "latency", case_s, topic="latency", subscription="latency", rate=LATENCY_PER_S
+                )
             ),
         )
 
@@ -90,13 +92,18 @@ class PacketboatSystem:
         servers, machine = meter.stop()
         return row | {"wall_s": wall_s, "server_cpu_s": servers, "machine_cpu_s": machine}
 
-    def _drain(self, case_s: float) -> Row:
+    def _fill(self) -> None:
         self._load("batch", 20, topic="drain", messages=DRAIN_MESSAGES, encoding="msgpack")
         settle()
+
+    def _drain(self, case_s: float) -> Row:
         return self._load("drain", case_s * 2, subscription="drain")
 
-    def _counted(self, measure: Callable[[], Row]) -> Row:
+    def _counted(
+        self, measure: Callable[[], Row], *, prepare: Callable[[], None] = lambda: None
+    ) -> Row:
         """With the fdatasyncs of all three nodes, and where the CPU went."""
+        prepare()
         flushes, parts = sum(self._cluster.flushes()), self._cluster.cpu_by_part()
         row = measure()
         parts_after = self._cluster.cpu_by_part()

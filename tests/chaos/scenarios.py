@@ -16,6 +16,7 @@ import msgspec
 
 from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
+from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Verdict, check
 from tests.chaos.read_log import queues_of, read_topic
 from tests.chaos.senders import HttpSender, StoreSender
@@ -55,7 +56,7 @@ class Torture:
 
     @classmethod
     async def over_http(
-        cls, cluster: ChaosCluster, topic: str, *, per_second: float = 500.0, keys: int = 16
+        cls, cluster: ChaosCluster, topic: str, *, per_second: float = 500.0, keys: int = 8
     ) -> Torture:
         """Make the topic and learn where its partitions are; nothing is published yet but one
         message, the first of the history."""
@@ -78,7 +79,7 @@ class Torture:
 
     @classmethod
     async def on_store(
-        cls, cluster: ChaosCluster, *, per_second: float = 500.0, keys: int = 16
+        cls, cluster: ChaosCluster, *, per_second: float = 500.0, keys: int = 8
     ) -> Torture:
         """The same on the store nodes alone."""
         topic_uid, groups = secrets.token_bytes(16), list(range(PARTITIONS))
@@ -105,6 +106,36 @@ class Torture:
                     return node
             await asyncio.sleep(0.1)
         raise ClusterFailed(f"partition {partition} has no leader")
+
+    async def cut_power(
+        self, partition: int, disks: NodeDisks, *, window_s: float, before_s: float = 2.0
+    ) -> FaultResult:
+        """Cut the power of the leader of a partition under load; a second later it is back."""
+        node = await self.leader_of(partition)
+        start = time.monotonic()
+        await asyncio.sleep(before_s)
+        disks.cut([node])
+        self.cluster.kill_node(node)
+        cut = time.monotonic()
+        await asyncio.sleep(1.0)
+        disks.remount([node])
+        self.cluster.start_node(node)
+        caught_up_s = await self.until_caught_up(node)
+        await asyncio.sleep(max(0.0, start + window_s - time.monotonic()))
+        return await self._result(node, start, window_s, cut, caught_up_s)
+
+    async def cut_all_power(self, disks: NodeDisks, *, load_s: float) -> None:
+        """Cut the power of all store nodes in one step, and start them while publishing goes on."""
+        self.workload.start()
+        await asyncio.sleep(load_s)
+        disks.cut()
+        for node in NODES:
+            self.cluster.kill_node(node)
+        disks.remount()
+        for node in NODES:
+            self.cluster.start_node(node)
+        await asyncio.sleep(load_s)
+        await self.workload.stop()
 
     async def kill(
         self, partition: int, *, window_s: float, before_s: float = 2.0, down_s: float = 1.0

@@ -72,7 +72,7 @@ class HttpSender:
 
     async def send(self, publish: Publish) -> None:
         try:
-            connection = self._idle.pop() if self._idle else await connect("127.0.0.1", self._port)
+            connection = self._take_idle() or await connect("127.0.0.1", self._port)
         except OSError as error:
             publish.outcome, publish.reason = Outcome.NOT_DONE, f"connect: {type(error).__name__}"
             return
@@ -88,6 +88,13 @@ class HttpSender:
         else:
             self._understand(publish, answer)
             self._idle.append(connection)
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+        return None
 
     def _understand(self, publish: Publish, answer: Answer) -> None:
         if answer.status == 201:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tests.chaos.history import Outcome, Publish
 from tests.chaos.senders import Sender
 
-KEY_PAUSE_S = 0.01
+KEY_PAUSE_S = 0.05
 FAILED_PAUSE_S = 0.05
 
 
@@ -18,7 +18,7 @@ class Workload:
     """An open loop of unkeyed messages at a rate, and publishers each with a key of its own that
     send their next message once the last is answered."""
 
-    def __init__(self, sender: Sender, *, per_second: float = 500.0, keys: int = 16) -> None:
+    def __init__(self, sender: Sender, *, per_second: float = 500.0, keys: int = 8) -> None:
         self.history: list[Publish] = []
         self._sender = sender
         self._per_second = per_second

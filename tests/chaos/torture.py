@@ -1,0 +1,195 @@
+"""`python -m tests.chaos.torture` (make torture): faults on real processes under load, with the
+figures the product promises. Every scenario ends with the whole history held against the log.
+
+    kills       SIGKILL of a partition's leader, again and again; the harness starts it again
+    hangs       SIGSTOP of a partition's leader for five seconds
+    everything  SIGKILL of all processes at once, then a start of all
+    power       power cut of one node's disk, then of all disks in one step (root, loop devices)
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.disks import NodeDisks
+from tests.chaos.history import Verdict
+from tests.chaos.power_cut import why_not
+from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
+
+MAX_FAILED_MEDIAN = 5
+MAX_GAP_MEDIAN_S = 0.5
+MAX_GAP_S = 3.0
+
+
+class Judge:
+    """Prints what is measured and remembers what was missed."""
+
+    def __init__(self) -> None:
+        self.missed: list[str] = []
+
+    def expect(self, what: str, value: float, limit: float) -> None:
+        """`value` must not be above `limit`."""
+        verdict = "ok    " if value <= limit else "MISSED"
+        self.say(f"{verdict} {what}: {value:.3g} (≤ {limit:g})")
+        if value > limit:
+            self.missed.append(f"{what}: {value:.3g} > {limit:g}")
+
+    def fault(self, number: int, result: FaultResult) -> None:
+        self.say(
+            f"  {number + 1:3}  node {result.node}: {result.failed} of {result.published} failed"
+            f" {result.reasons or ''}, keyed gap {result.keyed_gap_s:.3f} s,"
+            f" caught up in {result.caught_up_s:.1f} s"
+        )
+
+    def history(self, verdict: Verdict) -> None:
+        self.say(
+            f"ok     history: {verdict.acked} acknowledged, {verdict.stored} stored, none lost, in"
+            f" order, digests equal ({verdict.not_done} not done, {verdict.unknown} unknown of"
+            f" which {verdict.unknown_but_stored} stored, {verdict.stored_in_two_partitions} in"
+            " two partitions)"
+        )
+
+    @staticmethod
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+
+async def kills(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """One node SIGKILLed under 500 msg/s, and started again."""
+    async with ChaosCluster(root) as cluster:
+        torture = await Torture.over_http(cluster, "kills", per_second=options.rate)
+        torture.workload.start()
+        results: list[FaultResult] = []
+        for number in range(options.kills):
+            results.append(await torture.kill(number % PARTITIONS, window_s=options.window))
+            judge.fault(number, results[-1])
+        judge.history(await torture.verify())
+    failed = statistics.median(result.failed for result in results)
+    judge.expect("failed publishes per kill, median", failed, MAX_FAILED_MEDIAN)
+    _judge_gaps("kill", results, judge)
+    judge.expect("kill: keyed resume, median, s", _median_gap(results), MAX_GAP_MEDIAN_S)
+
+
+async def hangs(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """One node SIGSTOPped under load."""
+    async with ChaosCluster(root) as cluster:
+        torture = await Torture.over_http(cluster, "hangs", per_second=options.rate)
+        torture.workload.start()
+        results: list[FaultResult] = []
+        for number in range(options.hangs):
+            results.append(await torture.hang(number % PARTITIONS, window_s=options.window))
+            judge.fault(number, results[-1])
+        judge.history(await torture.verify())
+    _judge_gaps("hang", results, judge)
+
+
+def _median_gap(results: Sequence[FaultResult]) -> float:
+    return statistics.median(result.keyed_gap_s for result in results)
+
+
+def _judge_gaps(what: str, results: Sequence[FaultResult], judge: Judge) -> None:
+    judge.say(f"       {what}: keyed resume, median {_median_gap(results):.3f} s")
+    longest = max(result.keyed_gap_s for result in results)
+    judge.expect(f"{what}: keyed resume, max, s", longest, MAX_GAP_S)
+
+
+async def everything(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """All processes SIGKILLed at once, Postgres too."""
+    async with ChaosCluster(root) as cluster:
+        torture = await Torture.over_http(cluster, "everything", per_second=options.rate)
+        for _ in range(options.rounds):
+            began = time.monotonic()
+            await torture.kill_everything(load_s=3)
+            judge.say(f"       up again in {time.monotonic() - began - 3:.1f} s")
+            judge.history(await torture.verify())
+        torture.workload.start()
+        await asyncio.sleep(2)
+        judge.history(await torture.verify())
+
+
+async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """Disks that lose what was not synced: one node's at a time, then all in one step."""
+    reason = why_not()
+    if reason is not None:
+        judge.say(f"SKIPPED power cuts: {reason}")
+        return
+    with NodeDisks(root) as disks:
+        async with ChaosCluster(root, disks.directories) as cluster:
+            torture = await Torture.over_http(cluster, "power", per_second=options.rate)
+            torture.workload.start()
+            for number in range(options.power_cuts):
+                judge.fault(
+                    number,
+                    await torture.cut_power(number % PARTITIONS, disks, window_s=options.window),
+                )
+            judge.history(await torture.verify())
+            for _ in range(options.rounds):
+                await torture.cut_all_power(disks, load_s=3)
+                judge.history(await torture.verify())
+
+
+SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]]] = {
+    "kills": kills,
+    "hangs": hangs,
+    "everything": everything,
+    "power": power,
+}
+
+
+async def run(options: argparse.Namespace, judge: Judge) -> None:
+    """The chosen scenarios, each on an installation of its own."""
+    for name in options.only.split(","):
+        judge.say(f"== {name}: {(SCENARIOS[name].__doc__ or '').splitlines()[0]}")
+        root = Path(tempfile.mkdtemp(prefix="packetboat-torture-", dir=options.directory))
+        os.chmod(root, 0o755)  # Postgres runs as a lesser account when we are root
+        try:
+            await SCENARIOS[name](options, root, judge)
+        except BaseException as error:
+            judge.say(f"FAILED {name}: {error}\nlogs are kept in {root}")
+            judge.missed.append(f"{name}: {type(error).__name__}")
+            if not isinstance(error, AssertionError):
+                raise
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def main() -> int:
+    """Exit status 1 when anything was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(SCENARIOS), help="scenarios, comma-separated")
+    parser.add_argument("--rate", type=float, default=500, help="unkeyed messages per second")
+    parser.add_argument("--window", type=float, default=10, help="seconds counted per fault")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--hangs", type=int, default=5)
+    parser.add_argument("--power-cuts", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3, help="of kills and cuts of everything")
+    parser.add_argument("--directory", type=Path, help="where the data goes; not a memory disk")
+    options = parser.parse_args()
+    unknown = set(options.only.split(",")) - set(SCENARIOS)
+    if unknown:
+        parser.error(f"--only: no scenario {sorted(unknown)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    judge = Judge()
+    uvloop.run(run(options, judge))
+    judge.say("== missed: " + ("; ".join(judge.missed) or "nothing"))
+    return 1 if judge.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
