@@ -27,7 +27,8 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.utils import wrap_app
 
-from edge.asgi import Handler
+from edge.asgi import PROBLEM_JSON, Handler
+from edge.problem import Problem
 from gateway.http_request import Head, parse_head
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -39,6 +40,12 @@ _BODYLESS = frozenset({204, 304})
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
+_HEAD_TOO_LARGE = Problem(
+    431,
+    "headers-too-large",
+    "Headers too large",
+    f"The head of a request is at most {MAX_HEAD_BYTES} bytes.",
+)
 _log = structlog.get_logger("packetboat.http")
 
 
@@ -205,10 +212,13 @@ class Connection(asyncio.Protocol):
         if self._request is not None or self.transport.is_closing() or not self._buffer:
             return
         end = self._buffer.find(b"\r\n\r\n")
-        # Too large a head is refused there, with the status it deserves; so is an odd first byte.
-        if end < 0 and len(self._buffer) <= MAX_HEAD_BYTES and 65 <= self._buffer[0] <= 90:
+        if end > MAX_HEAD_BYTES or (end < 0 and len(self._buffer) > MAX_HEAD_BYTES):
+            self._refuse_head()
             return
-        head = parse_head(bytes(self._buffer[:end])) if 0 <= end <= MAX_HEAD_BYTES else None
+        # What begins like no method (TLS, say) need not be waited for.
+        if end < 0 and 65 <= self._buffer[0] <= 90:
+            return
+        head = parse_head(bytes(self._buffer[:end])) if end >= 0 else None
         if head is None:
             self._server.connections.discard(self)
             self._server.hand_over(self.transport, bytes(self._buffer))
@@ -217,6 +227,14 @@ class Connection(asyncio.Protocol):
         body = bytes(self._buffer[body_at : body_at + head.content_length])
         del self._buffer[: body_at + len(body)]
         self._start(head, body)
+
+    def _refuse_head(self) -> None:
+        """431 and the end of the connection: where this request ends is not known."""
+        body = _HEAD_TOO_LARGE.to_json()
+        head = b"content-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
+        date = self._server.date_line()
+        self.transport.write(_STATUS_LINES[431] + head % (PROBLEM_JSON, len(body), date) + body)
+        self.transport.close()
 
     def _start(self, head: Head, body: bytes) -> None:
         request = self._request = Request(self, self._server, head, body)

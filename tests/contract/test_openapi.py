@@ -71,7 +71,7 @@ for hook in (map_path_parameters, map_query, map_body):
 
 @contract.parametrize()
 @settings(
-    max_examples=100,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),

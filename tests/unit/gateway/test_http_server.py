@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from edge.asgi import Receive, Scope, Send, respond
+from gateway import http_server
+from gateway.http_request import parse_head
+from gateway.http_server import HttpServer
+from gateway.server import hypercorn_config
+
+HOST = b"Host: test\r\n"
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with what it saw; some paths do special things."""
+    path = scope["path"]
+    if path == "/wait":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        application.gone += 1  # type: ignore[attr-defined]
+        return
+    if path == "/defect":
+        raise RuntimeError("a defect")
+    if path == "/half":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise RuntimeError("a defect")
+    if path == "/inject":
+        headers = [(b"x", b"a\r\nSet-Cookie: b")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body"})
+        return
+    if path == "/unread":
+        await respond(send, 413, b"no")
+        return
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body, more = body + message["body"], message["more_body"]
+    if path == "/stream":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (b"one", b"", b"two"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body"})
+        return
+    if path == "/empty":
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+        return
+    seen = f"{scope['method']} {path} {scope['query_string'].decode()} {len(body)}|"
+    await respond(send, 200, seen.encode() + body[:64])
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[tuple[HttpServer, int]]:
+    application.gone = 0  # type: ignore[attr-defined]
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    served = HttpServer(application, hypercorn_config())
+    await served.start(listener)
+    yield served, listener.getsockname()[1]
+    await served.close(0.5)
+
+
+Exchange = Callable[..., Awaitable[bytes]]
+
+
+@pytest.fixture
+def exchange(server: tuple[HttpServer, int]) -> Exchange:
+    """Sends the parts one by one and reads until the server closes (or a moment of silence)."""
+
+    async def run(*parts: bytes, until_close: bool = True, quiet_s: float = 0.3) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server[1])
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+        received = b""
+        try:
+            while data := await asyncio.wait_for(reader.read(65536), 5 if until_close else quiet_s):
+                received += data
+        except TimeoutError:
+            assert not until_close, received
+        writer.close()
+        return received
+
+    return run
+
+
+CLOSE = b"Connection: close\r\n"
+
+
+async def test_a_request_and_its_answer(exchange: Exchange) -> None:
+    raw = b"POST /a%20b?x=1 HTTP/1.1\r\n" + HOST + CLOSE + b"Content-Length: 5\r\n\r\nhello"
+    answer = await exchange(raw)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\ndate: " in head
+    assert b"\r\nconnection: close" in head
+    assert body == b"POST /a b x=1 5|hello"
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 100_000])
+async def test_however_it_is_cut(exchange: Exchange, size: int) -> None:
+    body = bytes(range(256)) * 4
+    raw = b"POST /x HTTP/1.1\r\n" + HOST + CLOSE + b"Content-Length: 1024\r\n\r\n" + body
+    parts = [raw[at : at + size] for at in range(0, len(raw), size)]
+    if len(parts) > 200:
+        parts = [*parts[:150], raw[150:]]
+    answer = await exchange(*parts)
+    assert answer.endswith(b"POST /x  1024|" + body[:64])
+
+
+async def test_keep_alive_and_pipelining(exchange: Exchange) -> None:
+    one = b"POST /%d HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n\r\nhi"
+    answers = await exchange(one % 1 + one % 2, one % 3, until_close=False)
+    assert [answers.count(b"POST /%d  2|hi" % number) for number in (1, 2, 3)] == [1, 1, 1]
+    assert answers.index(b"/1 ") < answers.index(b"/2 ") < answers.index(b"/3 ")
+
+
+async def test_a_large_body_streams_through(exchange: Exchange) -> None:
+    body = b"z" * 3_000_000
+    raw = b"POST /x HTTP/1.1\r\n" + HOST + CLOSE + b"Content-Length: %d\r\n\r\n" % len(body)
+    assert b"POST /x  3000000|" in await exchange(raw, body)
+
+
+async def test_streams_heads_and_bodyless_statuses(exchange: Exchange) -> None:
+    chunked = await exchange(b"GET /stream HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
+    assert b"transfer-encoding: chunked" in chunked
+    assert chunked.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
+    head = await exchange(b"HEAD /x HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
+    assert head.endswith(b"\r\n\r\n")
+    assert b"content-length: 9" in head or b"content-length" in head
+    empty = await exchange(b"GET /empty HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
+    assert empty.startswith(b"HTTP/1.1 204")
+    assert empty.endswith(b"\r\n\r\n")
+    assert b"transfer-encoding" not in empty
+
+
+async def test_a_client_that_leaves_is_noticed(server: tuple[HttpServer, int]) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", server[1])
+    writer.write(b"GET /wait HTTP/1.1\r\n" + HOST + b"\r\n")
+    await writer.drain()
+    await asyncio.sleep(0.05)
+    writer.close()
+    for _ in range(100):
+        if application.gone:  # type: ignore[attr-defined]
+            break
+        await asyncio.sleep(0.01)
+    assert application.gone == 1  # type: ignore[attr-defined]
+
+
+async def test_a_defect_is_a_500_and_half_an_answer_breaks_off(exchange: Exchange) -> None:
+    answer = await exchange(b"GET /defect HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 500")
+    try:
+        half = await exchange(b"GET /half HTTP/1.1\r\n" + HOST + b"\r\n")
+    except ConnectionResetError:
+        half = b""
+    assert not half.endswith(b"0\r\n\r\n")
+
+
+async def test_no_header_can_be_injected(exchange: Exchange) -> None:
+    answer = await exchange(b"GET /inject HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 500")
+    assert b"Set-Cookie" not in answer
+
+
+async def test_an_unread_body_ends_the_connection_after_the_answer(exchange: Exchange) -> None:
+    raw = b"POST /unread HTTP/1.1\r\n" + HOST + b"Content-Length: 100\r\n\r\n"
+    answer = await exchange(raw + b"GET /smuggled HTTP/1.1\r\n")
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"smuggled" not in answer
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET /x HTTP/1.0\r\n" + HOST + b"\r\n",
+        b"POST /x HTTP/1.1\r\n" + HOST + CLOSE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /x HTTP/1.1\r\n"
+        + HOST
+        + CLOSE
+        + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
+    ],
+)
+async def test_what_is_not_plain_is_hypercorn_s(exchange: Exchange, raw: bytes) -> None:
+    assert b" /x  " in await exchange(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"POST /x HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST /x HTTP/1.1\r\n" + HOST + b"Content-Length: +1\r\n\r\na",
+        b"POST /x HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\na",
+        b"POST /x HTTP/1.1\r\n" + HOST + b"Content-Length : 1\r\n\r\na",
+        b"GET /x HTTP/1.1\r\n" + HOST + b"A\x00b: c\r\n\r\n",
+        b"GET /x HTTP/1.1\r\n" + HOST + b"a: b\x00c\r\n\r\n",
+        b"GET /x HTTP/1.1\r\n" + HOST + HOST + b"\r\n",
+        b"GET /x HTTP/1.1\r\n\r\n",
+        b"GET  /x HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /x\x7f HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"\x16\x03\x01\x00\xff\x01\x00",
+        b"GET /x HTTP/1.1\r\n" + HOST + b"a: " + b"b" * 70_000 + b"\r\n\r\n",
+    ],
+)
+async def test_the_malformed_reaches_no_handler(exchange: Exchange, raw: bytes) -> None:
+    try:
+        answer = await exchange(raw, until_close=False)
+    except ConnectionResetError:
+        answer = b""
+    assert b" 200 " not in answer
+    assert b"|" not in answer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Transfer-Encoding: chunked",
+        b"transfer-encoding : identity",
+        b"Content-Length: 1,1",
+        b"Content-Length: 0x1",
+        b"Content-Length: ",
+        b"Content-Length: 1\xb2",
+        b"Connection: upgrade",
+        b"Upgrade: h2c",
+        b"Expect: 100-continue",
+        b" folded: x",
+        b"a: b\n c: d",
+        b"a: b\rc: d",
+        b"no colon",
+        b": empty",
+    ],
+)
+def test_heads_that_are_not_plain(line: bytes) -> None:
+    plain = b"POST /x HTTP/1.1\r\nHost: h"
+    assert parse_head(plain) is not None
+    assert parse_head(plain + b"\r\n" + line) is None
+
+
+def test_a_plain_head() -> None:
+    head = parse_head(
+        b"GET /a?b=?c HTTP/1.1\r\nhost: h\r\nX-A:  v w\t\r\nEmpty:\r\nU: \xc3\xa9\r\n"
+        b"Connection: Close\r\nContent-Length: 7"
+    )
+    assert head is not None
+    assert (head.method, head.path, head.query) == ("GET", b"/a", b"b=?c")
+    assert (b"x-a", b"v w") in head.headers
+    assert (b"empty", b"") in head.headers
+    assert (b"u", b"\xc3\xa9") in head.headers
+    assert (head.close, head.content_length) == (True, 7)
+
+
+async def test_idle_and_slow_connections_are_swept(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.0)
+    served, port = server
+    slow, slow_writer = await asyncio.open_connection("127.0.0.1", port)
+    slow_writer.write(b"GET /x HT")
+    idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.sleep(0.05)
+    for connection in list(served.connections):
+        connection.sweep(served.loop.time(), 75.0)
+    assert await asyncio.wait_for(slow.read(), 2) == b""
+    for connection in list(served.connections):
+        connection.sweep(served.loop.time() + 76, 75.0)
+    assert await asyncio.wait_for(idle.read(), 2) == b""
+    slow_writer.close()
+    idle_writer.close()
+
+
+async def test_close_lets_running_requests_end() -> None:
+    released = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await released.wait()
+        await respond(send, 200, b"done")
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    served = HttpServer(slow, hypercorn_config())
+    await served.start(listener)
+    port = listener.getsockname()[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    await asyncio.sleep(0.05)
+    closing = asyncio.ensure_future(served.close(2.0))
+    assert await asyncio.wait_for(idle.read(), 1) == b""
+    released.set()
+    answer = await asyncio.wait_for(reader.read(), 2)
+    assert b"connection: close" in answer
+    assert answer.endswith(b"done")
+    await closing
+    writer.close()
+    idle_writer.close()
+
+
+async def test_a_reader_that_does_not_read_stops_the_writer(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+            sent.append(1)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(server[0], "app", endless)
+    _, writer = await asyncio.open_connection("127.0.0.1", server[1], limit=1024)
+    writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    await asyncio.sleep(0.5)
+    before = len(sent)
+    await asyncio.sleep(0.3)
+    assert len(sent) == before
+    assert before < 500
+    writer.transport.abort()
