@@ -50,7 +50,7 @@ sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real co
 
 .PHONY: torture
 torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)
-	$(BIN)/python -m pytest tests/chaos -m torture -o addopts= --import-mode=importlib -ra -s $(PYTEST_ARGS)
+	$(BIN)/python -m tests.chaos.torture $(TORTURE_ARGS)
 
 .PHONY: bench
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed

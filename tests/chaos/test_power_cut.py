@@ -1,0 +1,41 @@
+"""The plug is really pulled: what was synced is there afterwards, what was not is gone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.power_cut import Ext4Image, why_not
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Ext4Image:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"no power cuts here: {reason}")
+    return Ext4Image(tmp_path / "image", tmp_path / "disk", size_bytes=32 * 1024 * 1024)
+
+
+def test_unsynced_data_and_names_are_lost_and_synced_ones_kept(image: Ext4Image) -> None:
+    try:
+        image.make()
+        kept = os.open(image.mountpoint / "kept", os.O_CREAT | os.O_WRONLY)
+        os.write(kept, b"synced")
+        os.fsync(kept)
+        directory = os.open(image.mountpoint, os.O_RDONLY)
+        os.fsync(directory)
+        os.write(kept, b" and not")
+        lost = os.open(image.mountpoint / "lost", os.O_CREAT | os.O_WRONLY)
+        os.write(lost, b"never synced")
+        image.cut()
+        with pytest.raises(OSError, match="error"):
+            os.fsync(kept)
+        for descriptor in (kept, lost, directory):
+            os.close(descriptor)
+        image.remount()
+        assert (image.mountpoint / "kept").read_bytes() == b"synced"
+        assert not (image.mountpoint / "lost").exists()
+    finally:
+        image.close()
