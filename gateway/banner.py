@@ -27,4 +27,4 @@ curl -s {auth} {url}/subscriptions/reader/ack -d '{{"ack_id":"'"$ACK_ID"'"}}'
 
 In another terminal, `make demo` shows it at work. For your own programs:
 
-{client_env(url, token)}"""
+{client_env(url, token).rstrip()}"""

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+READINESS = "/readyz"
 _log = structlog.get_logger("packetboat.access")
 
 
@@ -20,6 +21,8 @@ class AccessLog:
     def note(
         self, method: str, path: str, status: int, seconds: float, request_id: bytes, **more: Any
     ) -> None:
+        if path == READINESS:
+            return  # Asked for each second by whoever waits, and it says why by itself.
         if status < 500 and (not self._every or next(self._numbers) % self._every):
             return
         _log.info(
