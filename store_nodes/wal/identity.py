@@ -44,13 +44,13 @@ def load(disk: Disk, directory: Path) -> Identity | None:
         return None
     try:
         identity = msgspec.json.decode(raw, type=Identity)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise IdentityMismatch(f"{directory / IDENTITY_NAME}: {error}") from error
     if identity.encode() != raw:
         raise IdentityMismatch(f"{directory / IDENTITY_NAME}: CRC32C does not match")
     if identity.format_version != FORMAT_VERSION:
         raise WalUnsupported(f"{directory}: format version {identity.format_version}")
-    return identity
+    return msgspec.structs.replace(identity, crc32c=0)
 
 
 def store(disk: Disk, directory: Path, identity: Identity) -> None:

@@ -280,7 +280,7 @@ class DamageBook:
             return []
         try:
             return msgspec.json.decode(raw, type=list[Damage])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return [Damage(0, 0, 0, "the list of damages")]
 
     def _store(self) -> None:

@@ -1,0 +1,261 @@
+"""Writing, rolling and reading back, without faults."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from store_nodes.wal.errors import WalClosed, WalDamaged
+from store_nodes.wal.footer import BatchEntry
+from store_nodes.wal.frame import FrameKind, Record
+from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import RecoveryState
+from tests.unit.wal.wal_support import (
+    CLUSTER,
+    SEGMENT_BYTES,
+    SimDisk,
+    accept,
+    append,
+    content,
+    open_log,
+)
+
+
+def batch(base: int) -> BatchEntry:
+    return BatchEntry(b"q" * 25, base, 1, base, Position(1, base, 1))
+
+
+def fill(log: WriteAheadLog, segments: int, payload: bytes = b"x" * 1000) -> list[Record]:
+    """Flushes of one record until the log is in another segment that many times."""
+    written: list[Record] = []
+    last = log.tail.segment + segments
+    while log.tail.segment < last:
+        record = accept(len(written), payload)
+        append(log, record)
+        written.append(record)
+    return written
+
+
+def test_what_is_written_is_read() -> None:
+    log, _ = open_log(SimDisk())
+    records = [accept(i, os.urandom(i * 7)) for i in range(50)]
+    positions = append(log, *records)
+    assert [log.read(position) for position in positions] == [one.payload for one in records]
+
+
+def test_a_flush_is_one_write_and_one_sync() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    disk.calls.clear()
+    append(log, *[accept(i) for i in range(20)])
+    halves = 2  # The simulated disk writes in two steps, to be cut between.
+    assert [call for call, _ in disk.calls] == ["write"] * halves + ["sync_data"]
+
+
+def test_a_reopened_log_goes_on() -> None:
+    disk = SimDisk()
+    written = []
+    for i in range(5):
+        log, recovery = open_log(disk)
+        assert content(recovery) == written
+        assert recovery.state is RecoveryState.CLEAN
+        append(log, accept(i))
+        written.append(accept(i))
+        log.close()
+
+
+def test_a_full_segment_is_sealed_and_the_next_is_ready() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    written = fill(log, 2)
+    log.prepare_spare()
+    assert [name for name in disk.names(log.directory) if name[0] == "0"] == [
+        "0000000000000001.wal",
+        "0000000000000002.wal",
+        "0000000000000003.wal",
+        "0000000000000004.spare",
+    ]
+    footers = [log.footer(1), log.footer(2)]
+    instances = [entry.instance for footer in footers for entry in footer.frames()]
+    assert instances == [one.instance for one in written[: len(instances)]]
+    for entry in footers[0].frames():
+        assert log.read(entry.position) == written[entry.instance].payload
+    log.close()
+    assert content(open_log(disk)[1]) == written
+
+
+def test_a_roll_without_a_spare_makes_one() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    written = fill(log, 3)  # Nobody calls prepare_spare.
+    log.close()
+    assert content(open_log(disk)[1]) == written
+
+
+def test_a_flush_never_straddles_segments() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    for i in range(20):
+        positions = append(log, *[accept(i, bytes(900)) for _ in range(10)])
+        assert len({position.segment for position in positions}) == 1
+    sizes = [len(disk.inode(f"{n:016x}.wal").live) for n in range(1, log.tail.segment)]
+    assert all(size <= SEGMENT_BYTES for size in sizes), "footers fit in what was preallocated"
+
+
+def test_a_frame_larger_than_a_segment_gets_its_own() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    big = accept(2, os.urandom(3 * SEGMENT_BYTES))
+    one, two, three = (append(log, record)[0] for record in (accept(1), big, accept(3)))
+    assert (one.segment, two.segment, three.segment) == (1, 2, 3)
+    assert log.read(two) == big.payload
+    log.close()
+    assert content(open_log(disk)[1]) == [accept(1), big, accept(3)]
+
+
+def test_an_oversize_frame_may_be_the_first_one() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    big = accept(1, os.urandom(2 * SEGMENT_BYTES))
+    assert append(log, big)[0].segment == 1
+    log.close()
+    log, recovery = open_log(disk)
+    assert content(recovery) == [big]
+    assert append(log, accept(2))[0].segment == 2
+
+
+def test_every_noted_batch_is_in_a_footer_or_unfootered() -> None:
+    log, _ = open_log(SimDisk())
+    for base in range(2000):
+        append(log, accept(base))
+        log.note_batches([batch(base)])
+    in_footers = [e for n in range(1, log.tail.segment) for e in log.footer(n).batches()]
+    assert log.tail.segment > 3
+    assert in_footers + log.unfootered_batches() == [batch(base) for base in range(2000)]
+
+
+def test_more_noted_batches_than_a_segment_holds() -> None:
+    """As after a long replay: the footer may make its segment longer."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append(log, accept(0))
+    log.note_batches(batch(base) for base in range(2000))
+    append(log, accept(1))
+    append(log, accept(2))
+    log.close()
+    log, recovery = open_log(disk)
+    assert content(recovery) == [accept(0), accept(1), accept(2)]
+    assert len([e for n in recovery.segments[:-1] for e in log.footer(n).batches()]) == 2000
+
+
+def test_a_start_reads_only_the_last_segment() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    fill(log, 5)
+    log.close()
+    disk.read_bytes.clear()
+    open_log(disk)
+    for number in range(1, 6):
+        assert disk.read_bytes[f"{number:016x}.wal"] <= 3 * 4096 + 64
+
+
+def test_frames_from_a_tail_on() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    written = fill(log, 1)
+    tail = log.tail
+    append(log, accept(1000), accept(1001))
+    written_after = [accept(1000), accept(1001), *fill(log, 2)]
+    log.close()
+    _, recovery = open_log(disk, start_at=tail)
+    found = [record for record, _ in recovery.frames(tail.segment, tail.offset)]
+    assert found == written_after
+    assert content(recovery) == written + written_after
+
+
+def test_positions_are_the_same_after_a_restart() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    positions = [append(log, accept(i, bytes(700)))[0] for i in range(100)]
+    log.close()
+    log, recovery = open_log(disk)
+    assert [position for _, position in recovery.frames()] == positions
+    assert log.read(positions[0]) == bytes(700)
+
+
+def test_a_tail_is_what_is_synced() -> None:
+    log, _ = open_log(SimDisk())
+    before = log.tail
+    log.write([accept(1)])
+    assert log.tail == before
+    log.sync()
+    assert log.tail > before
+
+
+def test_slices_of_a_payload() -> None:
+    log, _ = open_log(SimDisk())
+    (position,) = append(log, accept(1, b"head batch"))
+    inside = position._replace(offset=position.offset + 5, length=5)
+    assert log.read_slice(inside) == b"batch"
+    with pytest.raises(WalDamaged):
+        log.read_slice(Position(1, SEGMENT_BYTES - 1, 5))
+    with pytest.raises(WalDamaged):
+        log.read(inside)
+
+
+def test_what_is_not_there_is_damage_not_an_answer() -> None:
+    log, _ = open_log(SimDisk())
+    with pytest.raises(WalDamaged):
+        log.read(Position(5, 4152, 1))
+    with pytest.raises(WalDamaged):
+        log.footer(1)
+
+
+def test_a_closed_log_takes_nothing() -> None:
+    log, _ = open_log(SimDisk())
+    log.close()
+    log.close()
+    with pytest.raises(WalClosed):
+        log.write([accept(1)])
+
+
+def test_a_clean_stop_marks_what_is_synced() -> None:
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append(log, accept(1))
+    log.close()
+    used = len(bytes(disk.inode("0000000000000001.wal").live).rstrip(b"\0"))
+    open_log(disk)[0].close()
+    assert len(bytes(disk.inode("0000000000000001.wal").live).rstrip(b"\0")) == used
+
+
+def test_on_real_files(tmp_path: Path) -> None:
+    """Preallocated blocks, 10 MiB payloads, more buffers than one call takes."""
+
+    def open_real() -> tuple[WriteAheadLog, list[Record]]:
+        log, recovery = WriteAheadLog.open(
+            tmp_path, cluster_uid=CLUSTER, node_id=1, segment_bytes=1 << 20
+        )
+        return log, content(recovery)
+
+    log, found = open_real()
+    assert found == []
+    spare = os.stat(tmp_path / "0000000000000002.spare")
+    assert spare.st_size == 1 << 20
+    assert spare.st_blocks * 512 >= 1 << 20
+    big = accept(1, os.urandom(10 << 20))
+    many = [Record(FrameKind.PROMISE, i, 0, i, b"abc") for i in range(3000)]
+    (at,) = append(log, big)
+    for one, after in pairwise(append(log, *many)):
+        assert one < after
+    assert log.read(at) == big.payload
+    assert log.used_bytes >= 10 << 20
+    assert log.free_bytes() > 0
+    log.close()
+    log, found = open_real()
+    assert found == [big, *many]
+    log.close()
