@@ -1,0 +1,131 @@
+"""The roles as processes of their own, on the Postgres and store of a running installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from gateway.data_dir import free_port
+from metadata.embedded import EmbeddedPostgres
+from tests.e2e.installation import Installation
+
+StartServer = Callable[..., str]
+
+
+@pytest.fixture
+def start_server(running: Installation, tmp_path: Path) -> Iterator[StartServer]:
+    """Starts `packetboat serve` with the installation's parts; the URL."""
+    state = json.loads((running.directory / "state.json").read_text())
+    nodes = [f"{n}=127.0.0.1:{port}" for n, port in enumerate(state["ports"]["store"], 1)]
+    postgres = EmbeddedPostgres(running.directory / "postgres", port=state["ports"]["postgres"])
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
+    environment |= {
+        "PACKETBOAT_DATABASE_URL": postgres.url,
+        "PACKETBOAT_STORE_NODES": ",".join(nodes),
+        "PACKETBOAT_STORE_SECRET": state["store_secret"],
+        "PACKETBOAT_ACK_SECRET": state["ack_secret"],
+        "PACKETBOAT_DEV_TOKEN_SHA256": _sha256(running.token),
+    }
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(role: str, *options: str) -> str:
+        port = free_port("127.0.0.1")
+        command = [sys.executable, "-m", "gateway", "serve", "--role", role, "--port", str(port)]
+        log = (tmp_path / f"{role}.log").open("wb")
+        processes.append(
+            subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
+        )
+        log.close()
+        return f"http://127.0.0.1:{port}"
+
+    yield start
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    codes = [process.wait(20) for process in processes]
+    assert codes == [0] * len(codes), [p.read_text() for p in tmp_path.glob("*.log")]
+
+
+def _sha256(token: str) -> str:
+    from auth.development import token_hash
+
+    return token_hash(token)
+
+
+def wait_for(url: str, wanted: int, seconds: float = 30.0) -> dict[str, object]:
+    """The body of /readyz once it has that status."""
+    deadline_s = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < deadline_s:
+        try:
+            answer = requests.get(f"{url}/readyz", timeout=5)
+        except requests.RequestException as error:
+            last = error
+        else:
+            last = answer.text
+            body: dict[str, object] = answer.json()
+            if answer.status_code == wanted and "metadata" not in str(body.get("reasons")):
+                return body
+        time.sleep(0.1)
+    raise AssertionError(f"{url}: {last}")
+
+
+def test_a_topic_answered_201_is_usable_at_every_process_at_once(
+    running: Installation, start_server: StartServer
+) -> None:
+    publisher = start_server("publish", "--workers", "2")
+    control = start_server("gateway")
+    wait_for(publisher, 200)
+    wait_for(control, 200)
+    http = running.session()
+    for _ in range(5):
+        topic = f"roles-{uuid.uuid4().hex[:8]}"
+        assert http.post(f"{publisher}/topics/{topic}/messages").status_code == 404
+        assert http.post(f"{control}/topics", json={"name": topic}).status_code == 201
+        answer = http.post(f"{publisher}/topics/{topic}/messages", data=b"at once")
+        assert answer.status_code == 201, answer.text
+        made = http.post(
+            f"{control}/topics/{topic}/subscriptions", json={"name": topic, "start": "earliest"}
+        )
+        assert made.status_code == 201
+        pulled = http.get(
+            f"{running.url}/subscriptions/{topic}/messages", params={"wait_seconds": 5}
+        ).json()
+        assert [message["message_id"] for message in pulled["messages"]] == [
+            answer.json()["message_id"]
+        ]
+    # Each role has its own operations and no others.
+    assert http.get(f"{publisher}/topics").status_code == 404
+    assert http.post(f"{control}/topics/{topic}/messages").status_code == 404
+    assert "packetboat_gateway_requests_total" in requests.get(f"{publisher}/metrics").text
+
+
+def test_a_second_subscriber_waits_until_the_lease_ends(
+    running: Installation, start_server: StartServer
+) -> None:
+    second = start_server("subscribe")
+    body = wait_for(second, 503)
+    assert "subscribe" in str(body["reasons"])
+
+
+def test_more_than_one_worker_is_refused_for_a_subscriber(running: Installation) -> None:
+    for role in ("all", "subscribe"):
+        command = [sys.executable, "-m", "gateway", "serve", "--role", role, "--workers", "2"]
+        environment = os.environ | {
+            "PACKETBOAT_STORE_NODES": "1=127.0.0.1:1",
+            "PACKETBOAT_ACK_SECRET": "00" * 16,
+        }
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=False, env=environment
+        )
+        assert done.returncode == 2
+        assert "partitions have one owner" in done.stderr
