@@ -157,6 +157,8 @@ class Catalog:
     def _landed(self, flight: tuple[str, Key], task: asyncio.Task[Any]) -> None:
         if self._reads.get(flight) is task:
             del self._reads[flight]
+        if not task.cancelled():
+            task.exception()  # its callers may have gone; then nobody else asks
 
     async def _read_topic(self, key: Key) -> Topic:
         before = self._runs_applied

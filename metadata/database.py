@@ -204,7 +204,7 @@ class Database:
         attempt = _Attempt()
         operation = asyncio.create_task(_bounded(run, attempt, deadline_s))
         self._operations.add(operation)
-        operation.add_done_callback(self._operations.discard)
+        operation.add_done_callback(self._ended)
         try:
             # Cleaning up after the inner deadline may hang as well; nobody waits for that.
             async with asyncio.timeout(deadline_s + 0.1):
@@ -216,6 +216,16 @@ class Database:
             if meaning is error:
                 raise
             raise meaning from error
+
+    def _ended(self, operation: asyncio.Task[Any]) -> None:
+        self._operations.discard(operation)
+        if not operation.cancelled():
+            operation.exception()  # its caller may be gone; what it meant is lost with it
+
+    def _ended(self, operation: asyncio.Task[Any]) -> None:
+        self._operations.discard(operation)
+        if not operation.cancelled():
+            operation.exception()  # its caller may have gone; then nobody else asks
 
     async def _in_session(
         self, work: Callable[[AsyncSession], Awaitable[T]], attempt: _Attempt | None
