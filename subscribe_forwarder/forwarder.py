@@ -97,6 +97,7 @@ class SubscribeForwarder:
         self._watches: dict[int, Watch] = {}
         self._claiming = asyncio.Lock()
         self._lease: Lease | None = None
+        self._incarnation = os.urandom(16)
         self._reason: str | None = "starting"
         self._kick = asyncio.Event()
         self._reclaim: set[PartitionKey] = set()
@@ -379,10 +380,15 @@ class SubscribeForwarder:
                 await asyncio.sleep(RETRY_S)
 
     async def _hold_once(self) -> None:
-        incarnation = os.urandom(16)
-        self._lease = await self._leases.register(
-            incarnation, role=ROLE, address=self._address, sole=True
-        )
+        incarnation = self._incarnation
+        try:
+            self._lease = await self._leases.register(
+                incarnation, role=ROLE, address=self._address, sole=True
+            )
+        except LeaseLost:
+            self._incarnation = os.urandom(16)
+            raise
+        self._incarnation = os.urandom(16)  # of the next lease; an unknown outcome kept this one
         self._reclaim |= set(self._owners)
         for owner in self._owners.values():
             owner.freeze()

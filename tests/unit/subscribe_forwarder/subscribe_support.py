@@ -133,7 +133,8 @@ class FakeWatch:
 class FakeStore:
     """Queues in memory. `failure` is raised by reads; `silent` holds back watch frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic_uid: bytes = TOPIC_UID) -> None:
+        self.topic_uid = topic_uid
         self.queues: dict[QueueId, FakeQueue] = {}
         self.watches: list[FakeWatch] = []
         self.failure: StoreError | None = None
@@ -143,7 +144,7 @@ class FakeStore:
 
     def publish(self, *bodies: bytes | Message, partition: int = 0, **fields: Any) -> list[int]:
         """Appends one batch; its offsets."""
-        queue_id = QueueId(TOPIC_UID, partition)
+        queue_id = QueueId(self.topic_uid, partition)
         queue = self.queues.setdefault(queue_id, FakeQueue())
         messages = [
             body if isinstance(body, Message) else Message(body, "text/plain", **fields)
@@ -158,7 +159,7 @@ class FakeStore:
         return list(range(base, queue.end))
 
     def truncate(self, first: int, partition: int = 0) -> None:
-        queue = self.queues[QueueId(TOPIC_UID, partition)]
+        queue = self.queues[QueueId(self.topic_uid, partition)]
         queue.first = first
         queue.entries = [e for e in queue.entries if e.base_offset + e.count > first]
 
@@ -396,17 +397,15 @@ class FakeMetadata:
         self.owners = {k: o for k, o in self.owners.items() if o != incarnation}
 
 
-@dataclass
-class World:
-    """One forwarder and what is around it."""
+class Consumer:
+    """Calls the routes of a forwarder as the gateway would, as one tenant."""
 
-    store: FakeStore
-    metadata: FakeMetadata
-    forwarder: SubscribeForwarder
-    clock: Clock
+    def __init__(self, forwarder: SubscribeForwarder, tenant_id: bytes = TENANT) -> None:
+        self.forwarder = forwarder
+        self.tenant_id = tenant_id
 
-    async def ready(self) -> World:
-        while self.forwarder.not_ready_reason() is not None:  # noqa: ASYNC110
+    async def ready(self) -> Consumer:
+        while self.forwarder.not_ready_reason() is not None:
             await asyncio.sleep(0.001)
         return self
 
@@ -417,7 +416,7 @@ class World:
         body: object = None,
         *,
         query: str = "",
-        tenant: bytes = TENANT,
+        tenant: bytes | None = None,
         send_fails: bool = False,
         gone_after_s: float | None = None,
         **params: str,
@@ -449,7 +448,7 @@ class World:
 
         scope: dict[str, Any] = {
             "type": "http",
-            "packetboat.tenant": tenant,
+            "packetboat.tenant": tenant or self.tenant_id,
             "path_params": params,
             "query_string": query.encode(),
             "headers": [],
@@ -481,6 +480,18 @@ class World:
 
     async def ack(self, *messages: Mapping[str, Any], by: str = "ack_id") -> Answer:
         return await self.post("ack", {f"{by}s": [message[by] for message in messages]})
+
+
+class World(Consumer):
+    """One forwarder and the fakes around it."""
+
+    def __init__(
+        self, store: FakeStore, metadata: FakeMetadata, forwarder: SubscribeForwarder
+    ) -> None:
+        super().__init__(forwarder)
+        self.store = store
+        self.metadata = metadata
+        self.clock = metadata.clock
 
 
 @dataclass
@@ -525,7 +536,7 @@ async def world(
         clock=metadata.clock,
     )
     await forwarder.start()
-    made = World(store, metadata, forwarder, metadata.clock)
+    made = World(store, metadata, forwarder)
     try:
         if not given:
             await made.ready()

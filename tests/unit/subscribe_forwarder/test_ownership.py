@@ -28,7 +28,7 @@ DOWN = MetadataUnavailable("down")
 async def eventually(condition: object, limit_s: float = 5.0) -> None:
     assert callable(condition)
     async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.005)
 
 
