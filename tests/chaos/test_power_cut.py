@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.power_cut import Ext4Image, why_not
+from tests.chaos.power_cut import Ext4Image, unavailable
 
 
 @pytest.fixture
 def image(tmp_path: Path) -> Ext4Image:
-    reason = why_not()
+    reason = unavailable()
     if reason is not None:
         pytest.skip(f"no power cuts here: {reason}")
-    return Ext4Image(tmp_path / "image", tmp_path / "disk", size_bytes=32 * 1024 * 1024)
+    return Ext4Image(tmp_path, size_mb=32)
 
 
 def test_unsynced_data_and_names_are_lost_and_synced_ones_kept(image: Ext4Image) -> None:
     try:
         image.make()
-        kept = os.open(image.mountpoint / "kept", os.O_CREAT | os.O_WRONLY)
+        kept = os.open(image.mount_point / "kept", os.O_CREAT | os.O_WRONLY)
         os.write(kept, b"synced")
         os.fsync(kept)
-        directory = os.open(image.mountpoint, os.O_RDONLY)
+        directory = os.open(image.mount_point, os.O_RDONLY)
         os.fsync(directory)
         os.write(kept, b" and not")
-        lost = os.open(image.mountpoint / "lost", os.O_CREAT | os.O_WRONLY)
+        lost = os.open(image.mount_point / "lost", os.O_CREAT | os.O_WRONLY)
         os.write(lost, b"never synced")
         image.cut()
         with pytest.raises(OSError, match="error"):
@@ -35,7 +35,7 @@ def test_unsynced_data_and_names_are_lost_and_synced_ones_kept(image: Ext4Image)
         for descriptor in (kept, lost, directory):
             os.close(descriptor)
         image.remount()
-        assert (image.mountpoint / "kept").read_bytes() == b"synced"
-        assert not (image.mountpoint / "lost").exists()
+        assert (image.mount_point / "kept").read_bytes() == b"synced"
+        assert not (image.mount_point / "lost").exists()
     finally:
-        image.close()
+        image.remove()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.disks import NodeDisks
-from tests.chaos.power_cut import why_not
+from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import Torture
 
 PER_SECOND = 150
@@ -50,7 +50,7 @@ async def test_kill_9_of_everything_at_once_loses_nothing(root: Path) -> None:
 
 
 async def test_power_cuts_of_one_node_and_of_all_lose_nothing(root: Path) -> None:
-    reason = why_not()
+    reason = unavailable()
     if reason is not None:
         pytest.skip(f"no power cuts here: {reason}")
     with NodeDisks(root) as disks:

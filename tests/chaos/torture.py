@@ -28,7 +28,7 @@ import uvloop
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Verdict
-from tests.chaos.power_cut import why_not
+from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
 
 MAX_FAILED_MEDIAN = 5
@@ -124,7 +124,7 @@ async def everything(options: argparse.Namespace, root: Path, judge: Judge) -> N
 
 async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
     """Disks that lose what was not synced: one node's at a time, then all in one step."""
-    reason = why_not()
+    reason = unavailable()
     if reason is not None:
         judge.say(f"SKIPPED power cuts: {reason}")
         return
