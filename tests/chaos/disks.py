@@ -13,7 +13,8 @@ IMAGE_MB = 2048
 
 
 class NodeDisks:
-    """One ext4 image per store node (where `power_cut.unavailable` says nothing); leaving the context unmounts and removes them."""
+    """One ext4 image per store node, where `power_cut.unavailable` is None; leaving the context
+    unmounts and removes them."""
 
     def __init__(self, root: Path) -> None:
         self._images = {node: Ext4Image(root / f"disk-{node}", IMAGE_MB) for node in NODES}
