@@ -220,11 +220,6 @@ class Database:
     def _ended(self, operation: asyncio.Task[Any]) -> None:
         self._operations.discard(operation)
         if not operation.cancelled():
-            operation.exception()  # its caller may be gone; what it meant is lost with it
-
-    def _ended(self, operation: asyncio.Task[Any]) -> None:
-        self._operations.discard(operation)
-        if not operation.cancelled():
             operation.exception()  # its caller may have gone; then nobody else asks
 
     async def _in_session(
