@@ -1,8 +1,9 @@
-"""A file system of its own that loses its power when asked: ext4 on a loop device.
+"""A disk of our own that can lose its power: an ext4 image on a loop device.
 
-EXT4_IOC_SHUTDOWN ends the file system between two instructions: nothing more reaches the image,
-neither data nor journal, as when the plug is pulled. What was fdatasync'ed is there after the next
-mount, which replays the journal; what was not may be there or not.
+`cut` stops the file system as a power failure does (EXT4_IOC_SHUTDOWN without a log flush): nothing
+more reaches the image, neither data nor journal, every open file answers EIO from then on, and
+`remount` replays the journal and shows what was there. It needs root, loop devices and mkfs.ext4;
+`unavailable` says what is missing.
 """
 
 from __future__ import annotations
@@ -16,107 +17,118 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
 _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = struct.pack("I", 2)
 UNMOUNT_TIMEOUT_S = 10.0
 
 
-class NoPowerCuts(Exception):
-    """This machine cannot do it; the text says why."""
-
-
 class Ext4Image:
-    """A file of `size_bytes` with ext4 in it, mounted at `mountpoint`."""
+    """One image file (sparse) and its mount point below `directory`; a context manager.
 
-    def __init__(self, image: Path, mountpoint: Path, *, size_bytes: int) -> None:
-        self.image = image
-        self.mountpoint = mountpoint
-        self._size_bytes = size_bytes
-        self._mounted = False
+    with Ext4Image(tmp_path / "node-1") as disk:
+        ...  # write below disk.mount_point
+        disk.cut()
+        ...  # end the processes that have files open there
+        disk.remount()
+    """
+
+    def __init__(self, directory: Path, size_mb: int = 128) -> None:
+        self.image = directory / "disk.img"
+        self.mount_point = directory / "mnt"
+        self.mounted = False
+        self._size_mb = size_mb
+
+    def __enter__(self) -> Ext4Image:
+        try:
+            self.make()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
 
     def make(self) -> None:
-        """A new file system, mounted. Raises NoPowerCuts."""
-        mkfs = shutil.which("mkfs.ext4", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        if mkfs is None:
-            raise NoPowerCuts("mkfs.ext4 is not installed (apt-get install e2fsprogs)")
-        if os.geteuid() != 0:
-            raise NoPowerCuts("mounting a disk image needs root")
-        self.image.parent.mkdir(parents=True, exist_ok=True)
+        """A new, empty file system, mounted."""
+        self.mount_point.mkdir(parents=True, exist_ok=True)
         with self.image.open("wb") as file:
-            file.truncate(self._size_bytes)
-        _run([mkfs, "-q", "-F", str(self.image)])
-        self.mountpoint.mkdir(parents=True, exist_ok=True)
+            file.truncate(self._size_mb << 20)
+        _run(_tool("mkfs.ext4") or "mkfs.ext4", "-q", "-F", str(self.image))
         self.mount()
 
     def mount(self) -> None:
-        """Mount it (again); the journal is replayed. Raises NoPowerCuts."""
-        _run(["mount", "-o", "loop", str(self.image), str(self.mountpoint)])
-        self._mounted = True
+        _run("mount", "-o", "loop", str(self.image), str(self.mount_point))
+        self.mounted = True
 
     def cut(self) -> None:
-        """Pull the plug. Writes and syncs of whoever has files open fail from here on."""
-        cut_all([self])
-
-    def remount(self) -> None:
-        """After a cut, once nobody has files open on it: what is left is there again."""
-        self.unmount()
-        self.mount()
+        """Lose the power. Works under load; processes with open files see EIO from here on."""
+        fd = os.open(self.mount_point, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, _NO_LOG_FLUSH)
+        finally:
+            os.close(fd)
 
     def unmount(self) -> None:
-        """Waits a little for processes that were just killed to let go. Raises NoPowerCuts."""
+        """Waits a little for processes that were just ended to let go."""
         deadline = time.monotonic() + UNMOUNT_TIMEOUT_S
-        while self._mounted:
+        while self.mounted:
             try:
-                _run(["umount", str(self.mountpoint)])
-                self._mounted = False
-            except NoPowerCuts:
+                _run("umount", str(self.mount_point))
+                self.mounted = False
+            except subprocess.CalledProcessError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
 
-    def close(self) -> None:
-        """Unmount and forget; also lazily, when somebody still has files open."""
-        try:
-            self.unmount()
-        except NoPowerCuts:
-            subprocess.run(["umount", "-l", str(self.mountpoint)], check=False)
-            self._mounted = False
+    def remount(self) -> None:
+        """Power on again: the journal is replayed as at a boot."""
+        self.unmount()
+        self.mount()
+
+    def remove(self) -> None:
+        """Unmount and delete; lazily, when somebody still has files open there."""
+        if self.mounted:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.unmount()
+            if self.mounted:
+                subprocess.run(["umount", "-l", str(self.mount_point)], check=False)
+                self.mounted = False
         self.image.unlink(missing_ok=True)
 
 
-def cut_all(images: Sequence[Ext4Image]) -> None:
-    """Pull the plug of all of them in one step: microseconds apart."""
-    directories = [os.open(image.mountpoint, os.O_RDONLY) for image in images]
-    try:
-        for directory in directories:
-            fcntl.ioctl(directory, _EXT4_IOC_SHUTDOWN, _NO_LOG_FLUSH)
-    finally:
-        for directory in directories:
-            os.close(directory)
-
-
 @functools.cache
-def why_not() -> str | None:
-    """Why no power can be cut here, or None; tried once, on a small image."""
-    home = Path(tempfile.mkdtemp(prefix="packetboat-power-"))
-    image = Ext4Image(home / "image", home / "mount", size_bytes=16 * 1024 * 1024)
+def unavailable() -> str | None:
+    """Why power cannot be cut here; None when it can. Tries it once, on a small image."""
+    if os.geteuid() != 0:
+        return "power cuts need root (loop mounts and EXT4_IOC_SHUTDOWN)"
+    for tool in ("mkfs.ext4", "mount", "umount"):
+        if _tool(tool) is None:
+            return f"power cuts need {tool} (apt-get install e2fsprogs mount)"
     try:
-        image.make()
-        image.cut()
-        image.remount()
-    except (NoPowerCuts, OSError) as reason:
-        return str(reason)
-    finally:
-        with contextlib.suppress(OSError):
-            image.close()
-        shutil.rmtree(home, ignore_errors=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="power-cut-probe-") as directory,
+            Ext4Image(Path(directory), size_mb=16) as disk,
+        ):
+            disk.cut()
+            disk.remount()
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip()[-200:]
+        return f"power cuts do not work here: {said}"
     return None
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NoPowerCuts(f"{command[0]}: {(done.stderr or done.stdout).strip()[-200:]}")
+def _tool(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
