@@ -33,7 +33,7 @@ from store_nodes.consensus.effects import (
     SteppedDown,
 )
 from store_nodes.consensus.effects import Record as CoreRecord
-from store_nodes.consensus.messages import Learned
+from store_nodes.consensus.messages import Accept, Learned
 from store_nodes.consensus.replica import Replica
 from store_nodes.errors import (
     DiskFull,
@@ -81,7 +81,11 @@ class Shell(Protocol):
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None: ...
 
-    def disk_is_full(self) -> bool: ...
+    def disk_is_full(self) -> bool:
+        """Past the watermark: appends are refused."""
+
+    def disk_is_critical(self) -> bool:
+        """Half of the reserve is gone too: no values are taken from peers either."""
 
     def halt(self, reason: str) -> None: ...
 
@@ -178,6 +182,10 @@ class Group:
             message = messages.decode(payload)
         except msgspec.DecodeError as error:
             log.error("not a message of this version", group=self.id, peer=source, error=str(error))
+            return
+        if isinstance(message, Accept | Learned) and self._shell.disk_is_critical():
+            # Not voting keeps what is left of the disk for promises and checkpoints; what was
+            # missed is learned once there is room.
             return
         self.replica.receive(self._shell.now_us(), source, message)
         self._shell.touch(self)

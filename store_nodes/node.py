@@ -174,6 +174,9 @@ class Node:
     def disk_is_full(self) -> bool:
         return self._disk_full
 
+    def disk_is_critical(self) -> bool:
+        return self._free_bytes < self.settings.disk_reserve_bytes // 2
+
     def halt(self, reason: str) -> None:
         self._fatal(reason)
 

@@ -28,7 +28,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     groups: int = 8
     segment_bytes: int = 64 * MIB
     disk_reserve_bytes: int = 256 * MIB
-    """Appends are refused while the disk has less than this free."""
+    """Appends are refused while the disk has less than this free; below half of it the node does
+    not take values from its peers either."""
     max_pending_bytes: int = 64 * MIB
     """Commands waiting to be proposed, per node; past it they are refused as overloaded."""
 

@@ -1,0 +1,186 @@
+"""Store-node processes and their disks: full, damaged, behind, restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from store_nodes.client import Appender, StoreClient
+from store_nodes.errors import DiskFull, QueueTruncated
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message, decode, encode
+from store_nodes.wire import Durability
+from tests.chaos.cluster import NODES, ChaosCluster
+from tests.chaos.power_cut import Ext4Image, why_not
+
+MIB = 1024 * 1024
+
+
+def batch(text: str, size_bytes: int = 100) -> bytes:
+    return encode([Message(text.encode().ljust(size_bytes))], 1)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
+    async with ChaosCluster(tmp_path, store_only=True) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
+    connected = cluster.store_client()
+    await connected.start()
+    await connected.wait_ready()
+    yield connected
+    await connected.close()
+
+
+async def new_queue(client: StoreClient, group: int = 0) -> QueueId:
+    queue = QueueId(os.urandom(16), 0)
+    await client.create(group, queue, 0, b"test")
+    return queue
+
+
+async def read_texts(client: StoreClient, queue: QueueId, group: int = 0) -> list[str]:
+    texts: list[str] = []
+    offset = (await client.offsets(group, queue)).first
+    while True:
+        fetched = await client.fetch(group, queue, offset, MIB)
+        if not fetched.entries:
+            return texts
+        for entry in fetched.entries:
+            messages = decode(entry.batch)
+            texts += [message.data.decode().rstrip() for message in messages]
+            offset = entry.base_offset + len(messages)
+
+
+async def append_all(appender: Appender, texts: list[str]) -> None:
+    for start in range(0, len(texts), 32):
+        chunk = texts[start : start + 32]
+        futures = [appender.append_nowait(batch(text), 1, timeout_s=30) for text in chunk]
+        await asyncio.gather(*futures)
+
+
+async def test_every_durability_is_answered_and_stored(client: StoreClient) -> None:
+    queue = await new_queue(client)
+    appender = client.appender(0, queue)
+    for durability in Durability:
+        await appender.append(batch(durability.name), 1, durability=durability, timeout_s=10)
+    await appender.append(batch("LAST"), 1, timeout_s=10)
+    assert await read_texts(client, queue) == [*(d.name for d in Durability), "LAST"]
+
+
+async def test_a_truncated_queue_keeps_what_is_asked_for(client: StoreClient) -> None:
+    queue = await new_queue(client)
+    await append_all(client.appender(0, queue), [str(number) for number in range(10)])
+    assert await client.truncate(0, queue, 8, keep=(3,)) == 8
+    with pytest.raises(QueueTruncated) as caught:
+        await client.fetch(0, queue, 5, MIB)
+    assert caught.value.first_offset == 8
+    kept = await client.fetch(0, queue, 3, MIB)
+    assert [entry.base_offset for entry in kept.entries] == [3]
+    assert await read_texts(client, queue) == ["8", "9"]
+
+
+async def test_a_node_that_missed_more_than_memory_holds_catches_up_from_the_log(
+    cluster: ChaosCluster, client: StoreClient
+) -> None:
+    queue = await new_queue(client)
+    appender = client.appender(0, queue)
+    cluster.kill_node(3)
+    for number in range(1500):
+        await appender.append(batch(str(number)), 1, timeout_s=30)
+    cluster.start_node(3)
+    await cluster.until_replicas_agree()
+    assert await read_texts(client, queue) == [str(number) for number in range(1500)]
+
+
+async def test_everything_is_there_after_a_restart_of_all_nodes(
+    cluster: ChaosCluster, client: StoreClient
+) -> None:
+    queue = await new_queue(client)
+    texts = [str(number) for number in range(500)]
+    await append_all(client.appender(0, queue), texts)
+    for node in NODES:
+        cluster.kill_node(node)
+    for node in NODES:
+        cluster.start_node(node)
+    await client.wait_ready()
+    assert await read_texts(client, queue) == texts
+    await client.appender(0, queue).append(batch("500"), 1, timeout_s=30)
+    assert (await read_texts(client, queue))[-1] == "500"
+
+
+async def test_a_damaged_node_stays_out_and_says_so(
+    cluster: ChaosCluster, client: StoreClient
+) -> None:
+    queue = await new_queue(client)
+    await append_all(client.appender(0, queue), [str(number) for number in range(200)])
+    await cluster.until_replicas_agree()
+    cluster.kill_node(2)
+    segment = max((cluster.node_dirs[2] / "wal").glob("*.wal"))
+    raw = bytearray(segment.read_bytes())
+    middle = raw.find(b"100 ")
+    assert middle > 0
+    raw[middle] ^= 1
+    segment.write_bytes(raw)
+    cluster.start_node(2)
+    await append_all(client.appender(0, queue), ["after"])
+    async with asyncio.timeout(20):
+        while not (status := (await cluster.statuses())[2]).get("damaged"):
+            await asyncio.sleep(0.1)
+    assert status["groups"] == []
+    assert cluster.is_running(2)
+    assert (await read_texts(client, queue))[-1] == "after"
+
+
+async def test_a_full_disk_is_refused_before_the_log_meets_it(tmp_path: Path) -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"no disk images here: {reason}")
+    image = Ext4Image(tmp_path / "image", tmp_path / "disk", size_bytes=900 * MIB)
+    try:
+        image.make()
+        directories = {node: image.mountpoint / f"node-{node}" for node in NODES}
+        async with ChaosCluster(tmp_path / "cluster", directories, store_only=True) as cluster:
+            client = cluster.store_client()
+            await client.start()
+            await client.wait_ready()
+            await fill(client, cluster, image.mountpoint)
+            await client.close()
+    finally:
+        image.close()
+
+
+async def fill(client: StoreClient, cluster: ChaosCluster, disk: Path) -> None:
+    queue = await new_queue(client)
+    appender = client.appender(0, queue)
+    await appender.append(batch("before"), 1, timeout_s=10)
+    filler = disk / "filler"
+    stat = os.statvfs(disk)
+    descriptor = os.open(filler, os.O_CREAT | os.O_WRONLY)
+    os.posix_fallocate(descriptor, 0, stat.f_bavail * stat.f_frsize - 12 * MIB)
+    os.close(descriptor)
+    refused = False
+    async with asyncio.timeout(20):
+        while not refused:
+            try:
+                await appender.append(batch("early", 1000), 1, timeout_s=10)
+                await asyncio.sleep(0.02)
+            except DiskFull:
+                refused = True
+    assert all(cluster.is_running(node) for node in NODES)
+    assert (await read_texts(client, queue))[0] == "before"
+    filler.unlink()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await appender.append(batch("again"), 1, timeout_s=10)
+                break
+            except DiskFull:
+                await asyncio.sleep(0.1)
+    await cluster.until_replicas_agree()
