@@ -52,9 +52,9 @@ class Cluster:
         self.scheduler = Scheduler(seed)
         self.options = options or draw(self.scheduler.fork("options"))
         self.coverage = Coverage()
-        self.oracle = Oracle(self.scheduler, self.coverage, self.options.group)
         self.calm = False
         self.successors: dict[bytes, bytes] = {}
+        self._sent: dict[tuple[int, int], int] = {}
         self.network = SimNetwork(self.scheduler, self.options, self._deliver)
         self._rng = self.scheduler.fork("cluster")
         ids = range(1, self.options.nodes + 1)
@@ -63,7 +63,15 @@ class Cluster:
             n: SimClock(self.scheduler.fork(f"clock {n}"), self.options.drift_ppm, n in insane)
             for n in ids
         }
-        self.disks = {n: SimDisk(self.scheduler.fork(f"disk {n}"), self.coverage) for n in ids}
+        self.disks = {
+            n: SimDisk(
+                self.scheduler.fork(f"disk {n}"),
+                self.coverage,
+                20 if n == self.options.slow_node else 1,
+            )
+            for n in ids
+        }
+        self.oracle = Oracle(self.scheduler, self.coverage, self.options.group, self.disks)
         self.nodes: dict[int, SimNode] = {}
         self._lives = dict.fromkeys(ids, 0)
         queues = [bytes([n]) * 21 + bytes(4) for n in range(1 + self.options.clients // 2)]
@@ -197,11 +205,14 @@ class Cluster:
 
     # -- clients -------------------------------------------------------------------------------
 
-    def to_node(self, n: int, label: str, request: Callable[..., None]) -> None:
-        """A client's request, which may get lost."""
+    def to_node(self, client: int, n: int, label: str, request: Callable[..., None]) -> None:
+        """A client's request: it may get lost, but what arrives does so in order."""
         if not self.calm and self._rng.random() < self.options.loss:
             return
-        self.scheduler.after(self.network.delay(), label, self._request, n, label, request)
+        now = self.scheduler.now
+        at = max(now + self.network.delay(), self._sent.get((client, n), 0))
+        self._sent[(client, n)] = at
+        self.scheduler.after(at - now, label, self._request, n, label, request)
 
     def _request(self, n: int, label: str, request: Callable[..., None]) -> None:
         node = self.nodes.get(n)

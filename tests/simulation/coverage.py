@@ -19,6 +19,7 @@ ALSO_EXPECTED = (
     "leadership transferred",
     "leader stepped down",
     "minority partitioned",
+    "connections of a live node broken",
     "one-way partition",
     "bridge partition",
     "append refused for its deadline",

@@ -20,6 +20,7 @@ class Faults:
         options = cluster.options
         self._every(options.crash_every_us, "crash", self._crash_some)
         self._every(options.partition_every_us, "partition", self._partition)
+        self._every(options.flap_every_us, "flap", self._flap)
         self._every(options.pause_every_us, "pause", self._pause)
         self._every(options.clock_jump_every_us, "clock", self._jump)
 
@@ -48,10 +49,16 @@ class Faults:
             if power:
                 cluster.coverage.hit("all nodes lost power at once")
         else:
-            victims = [1 + rng.randrange(cluster.options.nodes)]
+            victims = [self._leader_or_any()]
         for n in victims:
             if cluster.alive(n):
                 self.crash(n, power=power)
+
+    def _leader_or_any(self) -> int:
+        leaders = [n for n, node in self._cluster.nodes.items() if node.group.replica.leading]
+        if leaders and self._rng.random() < 0.4:
+            return self._rng.choice(leaders)
+        return 1 + self._rng.randrange(self._cluster.options.nodes)
 
     def crash(self, n: int, *, power: bool) -> None:
         """End this life of a node; it starts again after a while."""
@@ -66,7 +73,8 @@ class Faults:
                 if other != n:
                     cluster.network.break_link(n, other)
                     self._tell_lost(other, n)
-        cluster.scheduler.after(20 * MS + rng.randrange(400 * MS), "restart", self._restart, n)
+        away = rng.choice((60, 400, 1000)) * MS
+        cluster.scheduler.after(20 * MS + rng.randrange(away), "restart", self._restart, n)
 
     def _restart(self, n: int) -> None:
         if not self._cluster.alive(n):
@@ -97,6 +105,29 @@ class Faults:
         node = self._cluster.nodes[at]
         delay = self._rng.randrange(3 * MS)
         self._cluster.for_node(node, delay, "lost", node.lost, other)
+
+    def _flap(self) -> None:
+        """Connections of one node break, all or one; a little later they are back."""
+        cluster = self._cluster
+        victim = self._leader_or_any()
+        network = cluster.network
+        others = [n for n in cluster.nodes if n != victim and not network.is_cut(n, victim)]
+        if others and self._rng.random() < 0.5:
+            others = [self._rng.choice(others)]
+        for other in others:
+            network.break_link(victim, other)
+            self._tell_lost(other, victim)
+            self._tell_lost(victim, other)
+            network.cut(victim, other)
+            network.cut(other, victim)
+        cluster.coverage.hit("connections of a live node broken")
+        delay = self._rng.randrange(150 * MS)
+        cluster.scheduler.after(delay, "back", self._unflap, victim, others)
+
+    def _unflap(self, victim: int, others: list[int]) -> None:
+        for other in others:
+            self._cluster.network.mend(victim, other)
+            self.reconnect(victim, other)
 
     # -- partitions ----------------------------------------------------------------------------
 

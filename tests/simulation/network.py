@@ -73,6 +73,11 @@ class SimNetwork:
     def cut(self, source: int, to: int) -> None:
         self._cut[(source, to)] = None
 
+    def mend(self, a: int, b: int) -> None:
+        """Both directions between two nodes work again."""
+        self._cut.pop((a, b), None)
+        self._cut.pop((b, a), None)
+
     def heal(self) -> None:
         self._cut.clear()
 

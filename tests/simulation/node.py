@@ -26,6 +26,8 @@ from tests.simulation.power_loss_files import PowerCut
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
+TRANSFER_TAG = 12
+"""Of `TransferLeadership`, the second byte of its encoding."""
 RECORD_BYTES = 1000
 """Every simulated record takes this much room: an offset is an index."""
 
@@ -148,6 +150,8 @@ class SimNode:
         self._pump_if_touched()
 
     def receive(self, source: int, payload: bytes) -> None:
+        if payload[1] == TRANSFER_TAG:
+            self.cluster.coverage.hit("leadership transferred")
         self.group.receive(source, payload)
         self._pump_if_touched()
 
@@ -233,6 +237,7 @@ class SimNode:
         taken, self._done = self._done, []
         options = self.cluster.options
         delay = options.flush_us // 2 + self._rng.randrange(options.flush_us)
+        delay *= self.disk.slowness
         if self._rng.random() < options.slow_flush and not self.cluster.calm:
             delay += 100_000 + self._rng.randrange(300_000)
         self.cluster.for_node(self, delay, "flushed", self._flushed, len(self.disk.log), taken)
@@ -240,7 +245,7 @@ class SimNode:
     def _flushed(
         self, upto: int, taken: list[tuple[int, Callable[[list[Position]], None]]]
     ) -> None:
-        self.disk.synced = upto
+        self.disk.sync(upto)
         self._flushing = False
         at = upto - sum(count for count, _ in taken)
         for count, done in taken:
@@ -258,6 +263,7 @@ class SimNode:
         return Position(segment, offset, len(self.disk.log[index].payload))
 
     def send(self, node: int, group: int, payload: bytes) -> None:
+        self.cluster.oracle.sent(self.id, payload)
         self.cluster.network.send(self.id, node, payload)
 
     def read(self, position: Position) -> bytes:
@@ -274,6 +280,9 @@ class SimNode:
         """Watches are not simulated."""
 
     def disk_is_full(self) -> bool:
+        return False
+
+    def disk_is_critical(self) -> bool:
         return False
 
     def halt(self, reason: str) -> None:

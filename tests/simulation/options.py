@@ -36,6 +36,8 @@ class Options:
     """Chance that a message is delayed a hundredfold."""
     flush_us: int
     slow_flush: float
+    slow_node: int
+    """All flushes of this node take twenty times as long; 0: of none."""
     crash_every_us: int
     power_share: float
     """Share of crashes that are power cuts: what was not synced is lost."""
@@ -44,6 +46,8 @@ class Options:
     quiet_death: float
     """Chance that nobody notices a crash by a closed connection."""
     partition_every_us: int
+    flap_every_us: int
+    """How often a leader's connections break for a moment, while it goes on."""
     pause_every_us: int
     clock_jump_every_us: int
     drift_ppm: int
@@ -92,7 +96,7 @@ def draw(rng: random.Random) -> Options:
         nodes=nodes,
         group=rng.randrange(8),
         preferred=rng.choice([None, *range(1, nodes + 1)]),
-        safety_us=rng.randrange(2, 5) * SECOND,
+        safety_us=rng.choice([1, 2, 2, 3]) * SECOND,
         time_scale_percent=rng.choice([15, 25, 40]),
         tick_us=rng.choice([5, 10, 20]) * MS,
         tcp=tcp,
@@ -103,11 +107,13 @@ def draw(rng: random.Random) -> Options:
         spike=rng.choice([0.0, 0.01, 0.03]),
         flush_us=rng.choice([100, 500, 2000, 10_000]),
         slow_flush=rng.choice([0.0, 0.01, 0.05]),
-        crash_every_us=sometimes(0.7, rng.choice([150, 300, 800]) * MS),
+        slow_node=rng.choice([0, 0, *range(1, nodes + 1)]),
+        crash_every_us=sometimes(0.7, rng.choice([200, 500, 1500]) * MS),
         power_share=rng.choice([0.0, 0.5, 1.0, 1.0]),
         crash_all=rng.choice([0.0, 0.0, 0.2, 0.5]),
         quiet_death=rng.choice([0.0, 0.3]),
         partition_every_us=sometimes(0.6, rng.choice([200, 500, 1500]) * MS),
+        flap_every_us=sometimes(0.5, rng.choice([100, 300, 1000]) * MS),
         pause_every_us=sometimes(0.3, rng.choice([300, 1000]) * MS),
         clock_jump_every_us=sometimes(0.4, rng.choice([200, 1000]) * MS),
         drift_ppm=rng.choice([0, 500, 50_000]),
@@ -115,13 +121,13 @@ def draw(rng: random.Random) -> Options:
         checkpoint_cut=rng.choice([0.0, 0.1]),
         clients=rng.randrange(2, 6),
         window=rng.choice([1, 4, 8, 16]),
-        think_us=rng.choice([1, 3, 8]) * MS,
+        think_us=rng.choice([1, 3, 8, 40]) * MS,
         deadline_us=rng.choice([150 * MS, 600 * MS, 60 * SECOND, 60 * SECOND, 3600 * SECOND]),
         admin_every_us=sometimes(0.6, rng.choice([100, 400]) * MS),
-        read_every_us=sometimes(0.5, rng.choice([10, 60]) * MS),
+        read_every_us=sometimes(0.5, rng.choice([5, 30]) * MS),
         everywhere=rng.choice([0.0, 0.1]),
         open_instances=rng.choice([2, 8, 32]),
-        ahead_instances=rng.choice([8, 64, 1024]),
+        ahead_instances=rng.choice([32, 64, 1024]),
         tail_instances=rng.choice([4, 40, 512]),
         segment_records=rng.choice([20, 200, 100_000]),
     )

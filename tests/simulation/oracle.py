@@ -1,5 +1,8 @@
 """What must hold in every run, checked as it happens.
 
+* A value is applied only if a majority of disks held it durably in one ballot by then.
+* A promise and an accept are on the disk before they are said; what was promised is kept, also over
+  restarts; a ballot proposes one value per instance.
 * One value per instance, ever: every node applies the same value there, with the same digest.
 * Offsets of a queue are gap-free; a batch is in the log at most once; batches of one session are in
   the order of their sequences.
@@ -12,16 +15,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from store_nodes import commands as c
+from store_nodes.consensus.ballot import node_of
+from store_nodes.consensus.messages import Accept, Accepted, HeartbeatReply, Promise, decode
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, CreateDone, SealDone
 from tests.simulation.clock import SANE_SKEW_US, WALL_START_US
 from tests.simulation.coverage import Coverage
+from tests.simulation.disk import SimDisk
 from tests.simulation.scheduler import Scheduler
 
 CLOCK_SLACK_US = 250_000
 """Drift between two reports of a clock, and the skew of sane ones, with room."""
 STATE_EVERY_INSTANCES = 50
+_SPOKEN = (4, 6, 7, 9)
+"""Tags of Promise, Accept, Accepted and HeartbeatReply."""
 
 
 class Violation(Exception):
@@ -43,7 +53,13 @@ class Place:
 class Oracle:
     """Sees every apply, every acknowledgement and every leader."""
 
-    def __init__(self, scheduler: Scheduler, coverage: Coverage, group: int) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        coverage: Coverage,
+        group: int,
+        disks: Mapping[int, SimDisk],
+    ) -> None:
         self._scheduler = scheduler
         self._coverage = coverage
         self._reference = Machine(group)
@@ -56,12 +72,58 @@ class Oracle:
         self._last_seq: dict[tuple[bytes, bytes], int] = {}
         self._refused: dict[bytes, str] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
+        self._disks = disks
+        self._promised = dict.fromkeys(disks, 0)
+        self._proposed: dict[tuple[int, int], bytes] = {}
+        self._last_sent: bytes | None = None
         self.acked = 0
         self.acked_ends: dict[bytes, int] = {}
 
     @property
     def instances(self) -> int:
         return len(self._values)
+
+    def sent(self, node: int, payload: bytes) -> None:
+        """A node's message has just left it."""
+        if payload is self._last_sent:
+            return
+        self._last_sent = payload
+        tag = payload[1]
+        if tag in _SPOKEN:
+            self._check_said(node, decode(payload))
+
+    def _check_said(self, node: int, message: object) -> None:
+        disk, promised = self._disks[node], self._promised[node]
+        match message:
+            case Promise(ballot=ballot):
+                if ballot <= promised:
+                    raise Violation(f"node {node} promised {ballot}, having promised {promised}")
+                if disk.promised < ballot:
+                    raise Violation(f"node {node} promised {ballot} before its sync")
+                self._promised[node] = ballot
+            case Accepted(ballot=ballot, instances=instances):
+                if ballot < promised:
+                    raise Violation(f"node {node} voted in {ballot}, having promised {promised}")
+                for instance in instances:
+                    if ballot not in disk.accepted.get(instance, ()):
+                        raise Violation(f"node {node} voted for {instance} before its sync")
+            case HeartbeatReply(ballot=ballot):
+                if ballot < promised:
+                    raise Violation(f"node {node} obeyed {ballot}, having promised {promised}")
+            case Accept(ballot=ballot, instance=instance, value=value):
+                if node_of(ballot) != node:
+                    raise Violation(f"node {node} proposed in a ballot of another")
+                if self._proposed.setdefault((ballot, instance), value) != value:
+                    raise Violation(f"ballot {ballot} proposed two values for {instance}")
+
+    def _check_chosen(self, instance: int) -> None:
+        """One ballot whose accept a majority of disks hold: the definition of chosen."""
+        holders: dict[int, int] = {}
+        for disk in self._disks.values():
+            for ballot in dict.fromkeys(disk.accepted.get(instance, ())):
+                holders[ballot] = holders.get(ballot, 0) + 1
+        if 2 * max(holders.values(), default=0) <= len(self._disks):
+            raise Violation(f"instance {instance} is applied, but no majority accepted it")
 
     def applied(self, node: int, instance: int, value: bytes, machine: Machine) -> None:
         """A node has just applied this."""
@@ -77,6 +139,7 @@ class Oracle:
                 raise Violation(f"instance {instance}: node {node} has another state")
 
     def _apply_first(self, instance: int, value: bytes) -> None:
+        self._check_chosen(instance)
         before_us = self._reference.log_time_us
         outcomes = self._reference.apply(instance, value)
         self._values.append(value)

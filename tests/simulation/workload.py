@@ -155,7 +155,7 @@ class Appender:
             reply = Reply(cluster, target, answer)
             group.command(operation.raw, operation.durability, 300, reply)
 
-        cluster.to_node(target, "append", request)
+        cluster.to_node(self._name, target, "append", request)
 
     def _answered(self, operation: Operation, node: int, what: object, flag: bool) -> None:
         cluster = self._cluster
@@ -264,7 +264,7 @@ class Administrator:
             reply = Reply(cluster, target, answer)
             group.command(raw, Durability.QUORUM, 300, reply)
 
-        cluster.to_node(target, "control", request)
+        cluster.to_node(-1, target, "control", request)
 
     def _finished(self, command: c.ControlCommand, value: int) -> None:
         self._work.popleft()
@@ -291,6 +291,10 @@ class Readers:
     def _step(self) -> None:
         cluster = self._cluster
         node = cluster.nodes.get(1 + self._rng.randrange(cluster.options.nodes))
+        leaders = [n for n in cluster.nodes.values() if n.group.replica.leading]
+        if leaders and self._rng.random() < 0.8:
+            # The one of the oldest ballot: if there are two, it was replaced without knowing it.
+            node = min(leaders, key=lambda n: n.group.replica.leader_ballot)
         if node is not None and node.alive and node.paused_until <= cluster.scheduler.now:
             queue = self._rng.choice(self._queues)
             self._count += 1

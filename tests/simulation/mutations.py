@@ -1,0 +1,304 @@
+"""Seeded bugs: each breaks one rule of the product code, and the simulation must notice each.
+
+A mutation is a context manager that patches the product. One that the simulation does not catch
+shows that the rule it breaks is not tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from store_nodes.commands import ValueKind, value_head
+from store_nodes.consensus.acceptor import Acceptor, Recovered
+from store_nodes.consensus.ballot import NO_BALLOT
+from store_nodes.consensus.effects import Outbox
+from store_nodes.consensus.election import Candidacy
+from store_nodes.consensus.leadership import Leadership
+from store_nodes.consensus.log_time import LogClock
+from store_nodes.consensus.messages import Accept, Accepted, Prepare
+from store_nodes.consensus.replica import Replica
+from store_nodes.machine import snapshot
+from store_nodes.machine.queues import Queue
+from store_nodes.machine.sessions import Session
+from store_nodes.requests import RequestLine
+
+Mutation = Callable[[], AbstractContextManager[object]]
+
+
+def acceptor_forgets_a_promise() -> AbstractContextManager[object]:
+    """It answers a Prepare, then goes on accepting from the leader before."""
+    original = Replica._on_prepare
+
+    def mutated(self: Replica, source: int, message: Prepare) -> None:
+        before = self.acceptor.promised
+        original(self, source, message)
+        self.acceptor.promised = before
+
+    return mock.patch.object(Replica, "_on_prepare", mutated)
+
+
+def leader_commits_on_a_minority() -> AbstractContextManager[object]:
+    """Its own vote is enough."""
+    original = Replica._count_vote
+
+    def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
+        majority, self.majority = self.majority, 1
+        try:
+            original(self, led, instance, node)
+        finally:
+            self.majority = majority
+
+    return mock.patch.object(Replica, "_count_vote", mutated)
+
+
+def accepted_is_sent_before_the_sync() -> AbstractContextManager[object]:
+    """The vote leaves while its record is still on its way to the disk."""
+    original = Acceptor.accept
+
+    def mutated(self: Acceptor, instance: int, ballot: int, value: bytes, leader: int) -> None:
+        original(self, instance, ballot, value, leader)
+        if self.accepted.get(instance, (0,))[0] == ballot:
+            self._outbox.send(leader, Accepted(ballot, (instance,)))
+
+    return mock.patch.object(Acceptor, "accept", mutated)
+
+
+def promise_is_sent_before_the_sync() -> AbstractContextManager[object]:
+    """A promise that a power cut makes undone was already counted."""
+
+    def mutated(self: Outbox, number: int, to: int, message: Any) -> None:
+        self.send(to, message)
+
+    return mock.patch.object(Outbox, "send_after", mutated)
+
+
+def phase_1_ignores_reported_values() -> AbstractContextManager[object]:
+    """A new leader keeps only what it accepted itself."""
+
+    def mutated(self: Candidacy, node: int, accepted: Sequence[tuple[int, int, bytes]]) -> None:
+        first = not self.granted
+        self.granted.add(node)
+        if first:
+            self.reported.update({i: (ballot, value) for i, ballot, value in accepted})
+
+    return mock.patch.object(Candidacy, "add_promise", mutated)
+
+
+def phase_1_picks_the_lower_ballot() -> AbstractContextManager[object]:
+    """Of two reported values it re-proposes the older one."""
+
+    def mutated(self: Candidacy, node: int, accepted: Sequence[tuple[int, int, bytes]]) -> None:
+        self.granted.add(node)
+        for instance, ballot, value in accepted:
+            held = self.reported.get(instance)
+            if held is None or ballot < held[0]:
+                self.reported[instance] = (ballot, value)
+
+    return mock.patch.object(Candidacy, "add_promise", mutated)
+
+
+def restart_forgets_accepts() -> AbstractContextManager[object]:
+    """What was accepted and not yet known to be chosen is gone after a restart."""
+    original = Acceptor.__init__
+
+    def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered) -> None:
+        held = recovered.accepted or {}
+        kept = {i: entry for i, entry in held.items() if i < recovered.chosen}
+        original(self, outbox, recovered._replace(accepted=kept))
+
+    return mock.patch.object(Acceptor, "__init__", mutated)
+
+
+def restart_forgets_the_promise() -> AbstractContextManager[object]:
+    """After a restart any ballot is welcome."""
+    original = Acceptor.__init__
+
+    def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered) -> None:
+        original(self, outbox, recovered._replace(promised=NO_BALLOT))
+
+    return mock.patch.object(Acceptor, "__init__", mutated)
+
+
+def restart_forgets_sessions() -> AbstractContextManager[object]:
+    """A machine restored from a checkpoint knows no receipts."""
+    original = snapshot._unpack_queue
+
+    def mutated(raw: Any) -> Queue:
+        queue = original(raw)
+        queue.sessions.clear()
+        return queue
+
+    return mock.patch.object(snapshot, "_unpack_queue", mutated)
+
+
+def a_repeat_is_stored_again() -> AbstractContextManager[object]:
+    """The receipts are lost: a repeated sequence counts as the next one."""
+    original = Queue.append
+
+    def mutated(self: Queue, append: Any, log_time_us: int) -> Any:
+        session = self.sessions.get(append.session)
+        if session is not None and append.seq == session.last_seq:
+            append = append._replace(seq=session.last_seq + 1)
+        return original(self, append, log_time_us)
+
+    return mock.patch.object(Queue, "append", mutated)
+
+
+def a_gap_is_let_through() -> AbstractContextManager[object]:
+    """A sequence that is not the next is stored all the same."""
+    original = Queue.append
+
+    def mutated(self: Queue, append: Any, log_time_us: int) -> Any:
+        session = self.sessions.get(append.session)
+        last = session.last_seq if session is not None else 0
+        if append.seq > last + 1:
+            if session is None:
+                session = self.sessions[append.session] = Session()
+            append = append._replace(seq=last + 1)
+        return original(self, append, log_time_us)
+
+    return mock.patch.object(Queue, "append", mutated)
+
+
+def a_hole_is_not_filled() -> AbstractContextManager[object]:
+    """The new leader leaves instances open for which nobody reported a value."""
+    original = Replica._open_next
+
+    def mutated(self: Replica, led: Leadership, value: bytes, everywhere: bool) -> int:
+        if value_head(value)[0] is ValueKind.NOOP:
+            led.next_instance += 1
+            return led.next_instance - 1
+        return original(self, led, value, everywhere)
+
+    return mock.patch.object(Replica, "_open_next", mutated)
+
+
+def an_accept_of_a_stale_ballot_is_taken() -> AbstractContextManager[object]:
+    """The acceptor does not look at its promise."""
+    original = Replica._on_accept
+
+    def mutated(self: Replica, source: int, message: Accept) -> None:
+        promised = self.acceptor.promised
+        if message.ballot < promised and self.leadership is None:
+            held = self.acceptor.accepted.get(message.instance)
+            if held is None or held[0] < message.ballot:
+                self.acceptor.promised = message.ballot
+                self.acceptor.accept(message.instance, message.ballot, message.value, source)
+                self.acceptor.promised = promised
+                return
+        original(self, source, message)
+
+    return mock.patch.object(Replica, "_on_accept", mutated)
+
+
+def a_vote_counts_twice() -> AbstractContextManager[object]:
+    """A vote that the network delivers again is taken for another node's."""
+    original = Replica._count_vote
+
+    def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
+        entry = led.open.get(instance)
+        if entry is not None and node in entry.votes and node != self.me:
+            node = -node
+        original(self, led, instance, node)
+
+    return mock.patch.object(Replica, "_count_vote", mutated)
+
+
+def chosen_is_believed_without_the_ballot() -> AbstractContextManager[object]:
+    """A follower takes what it accepted in any ballot for the chosen value."""
+
+    def mutated(self: Acceptor, ballot: int, upto: int) -> bool:
+        while self.chosen < upto:
+            if self.chosen not in self.accepted:
+                return False
+            self.mark_chosen(self.chosen)
+        return True
+
+    return mock.patch.object(Acceptor, "follow", mutated)
+
+
+def log_time_follows_the_leaders_clock() -> AbstractContextManager[object]:
+    """One bad clock moves every stamp."""
+
+    def mutated(self: LogClock, now_us: int, max_age_us: int) -> int:
+        return max(0, now_us + max(offset for offset, _ in self._offsets_us.values()))
+
+    return mock.patch.object(LogClock, "median_us", mutated)
+
+
+def values_are_applied_out_of_order() -> AbstractContextManager[object]:
+    """Two values chosen at once are handed over in the wrong order."""
+    original = Replica.take
+
+    def mutated(self: Replica) -> Any:
+        effects = original(self)
+        if len(effects.chosen) > 1:
+            (first, a), (second, b), *rest = effects.chosen
+            effects.chosen = [(first, b), (second, a), *rest]
+        return effects
+
+    return mock.patch.object(Replica, "take", mutated)
+
+
+def a_read_is_not_confirmed() -> AbstractContextManager[object]:
+    """A leader that was replaced without knowing it answers from its old state."""
+    original = Replica._start_read_round
+
+    def mutated(self: Replica, led: Leadership) -> None:
+        majority, self.majority = self.majority, 1
+        try:
+            original(self, led)
+        finally:
+            self.majority = majority
+
+    return mock.patch.object(Replica, "_start_read_round", mutated)
+
+
+def an_append_is_answered_when_proposed() -> AbstractContextManager[object]:
+    """The answer does not wait for the log."""
+    original = RequestLine.proposed
+
+    def mutated(self: RequestLine, instance: int, commands: Any) -> None:
+        original(self, instance, commands)
+        for pending in commands:
+            pending.reply.appended(0, 1, 1)
+
+    return mock.patch.object(RequestLine, "proposed", mutated)
+
+
+def a_learned_value_replaces_nothing() -> AbstractContextManager[object]:
+    """A node that learns keeps the other value it had accepted."""
+    original = Acceptor.learn
+
+    def mutated(self: Acceptor, instance: int, value: bytes) -> None:
+        held = self.accepted.get(instance)
+        original(self, instance, value if held is None else held[1])
+
+    return mock.patch.object(Acceptor, "learn", mutated)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    acceptor_forgets_a_promise,
+    leader_commits_on_a_minority,
+    accepted_is_sent_before_the_sync,
+    promise_is_sent_before_the_sync,
+    phase_1_ignores_reported_values,
+    phase_1_picks_the_lower_ballot,
+    restart_forgets_accepts,
+    restart_forgets_the_promise,
+    restart_forgets_sessions,
+    a_repeat_is_stored_again,
+    a_gap_is_let_through,
+    a_hole_is_not_filled,
+    an_accept_of_a_stale_ballot_is_taken,
+    a_vote_counts_twice,
+    chosen_is_believed_without_the_ballot,
+    log_time_follows_the_leaders_clock,
+    values_are_applied_out_of_order,
+    a_read_is_not_confirmed,
+    an_append_is_answered_when_proposed,
+    a_learned_value_replaces_nothing,
+)

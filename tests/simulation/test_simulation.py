@@ -1,0 +1,73 @@
+"""A small set of seeded runs for every test run; CI runs 2,000 (`python -m tests.simulation`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.__main__ import findings
+from tests.simulation.cluster import fork_options
+from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.runner import Result, run, run_many, summarise
+
+RUNS = 120
+MUTATION_SEEDS = 600
+
+
+def test_a_set_of_runs() -> None:
+    """No violation, every run converges, and every required situation occurs."""
+    summary = summarise(run_many(range(RUNS), processes=2))
+    assert findings(summary) == []
+
+
+def test_a_seed_is_one_run() -> None:
+    assert run(11) == run(11)
+    assert run(11).trace != run(12).trace
+
+
+def test_the_order_of_hashing_changes_nothing() -> None:
+    """The same seeds, in processes that hash strings differently."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--runs", "1"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+        ).stdout.splitlines()[0]
+        for seed in (21, 22, 23)
+        for hash_seed in ("1", "2")
+    ]
+    assert outputs[0::2] == outputs[1::2]
+    assert len(set(outputs)) == 3
+    assert all("trace" in line for line in outputs)
+
+
+def test_options_are_drawn_from_the_seed_alone() -> None:
+    assert fork_options(5) == fork_options(5)
+    assert len({fork_options(seed) for seed in range(50)}) == 50
+
+
+def test_a_set_that_missed_a_situation_fails() -> None:
+    def result(coverage: tuple[str, ...]) -> Result:
+        hits = dict.fromkeys(coverage, 1)
+        return Result(0, None, "", 9000, 1, 1, 1, 0, hits)
+
+    whole = summarise([result(REQUIRED), result(())])
+    assert findings(whole) == []
+    for name in REQUIRED:
+        without = summarise([result(tuple(n for n in REQUIRED if n != name)), result(())])
+        assert findings(without) == [f"never reached: {name}"]
+    assert whole.missing(also_expected=True) == list(ALSO_EXPECTED)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_every_mutation_is_caught(mutation: Mutation) -> None:
+    with mutation():
+        for seed in range(MUTATION_SEEDS):
+            if run(seed).failure:
+                return
+    pytest.fail(f"{mutation.__name__}: {MUTATION_SEEDS} runs and nothing noticed")
