@@ -220,7 +220,7 @@ class Database:
     def _ended(self, operation: asyncio.Task[Any]) -> None:
         self._operations.discard(operation)
         if not operation.cancelled():
-            operation.exception()  # its caller may have gone; then nobody else asks
+            operation.exception()  # its caller may be gone; what it meant is lost with it
 
     async def _in_session(
         self, work: Callable[[AsyncSession], Awaitable[T]], attempt: _Attempt | None
