@@ -179,7 +179,7 @@ async def test_a_flush_whose_answer_is_lost_is_unknown_and_may_be_done(
     world: World, far: World, proxy: Proxy
 ) -> None:
     topic, _, cursor = await cursor_of(world)
-    await far.database.check()
+    await far.cursors.flush([settled(cursor, floor=1, read_to=4)])  # its statement is prepared
     proxy.answers.clear()
     with pytest.raises(OutcomeUnknown):
         await far.cursors.flush([settled(cursor, floor=4, read_to=4)], deadline_s=0.5)
