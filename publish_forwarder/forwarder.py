@@ -140,7 +140,10 @@ class PublishForwarder:
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
         parcel = self._parcel([message], size_bytes, key is not None, durability, share)
-        lane = routes.unkeyed(1, size_bytes) if key is None else routes.keyed(key)
+        if key is None:
+            lane = routes.unkeyed(1, size_bytes, share.held_messages)
+        else:
+            lane = routes.keyed(key)
         lane.add(parcel)
         return parcel
 
@@ -175,7 +178,8 @@ class PublishForwarder:
         parcels: list[tuple[Parcel, Sequence[int]]] = []
         for indices in runs:
             parcel = self._parcel_of(messages, sizes, indices, False, durability, share)
-            routes.unkeyed(len(indices), parcel.size_bytes).add(parcel)
+            lane = routes.unkeyed(len(indices), parcel.size_bytes, share.held_messages)
+            lane.add(parcel)
             parcels.append((parcel, indices))
         for partition, indices in keyed.items():
             parcel = self._parcel_of(messages, sizes, indices, True, durability, share)

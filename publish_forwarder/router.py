@@ -2,7 +2,11 @@
 
 A key's partition is `blake2b(key, 8 bytes) mod partitions`, for ever: other forwarders, restarts
 and later versions must agree on it. Messages with neither key stick to one partition until enough
-of them went there, so that batches are large; then the next one with a leader is taken.
+of them went there, then the next one with a leader is taken: what waits while an append is in
+flight goes in the next one, so few large appends are in flight rather than a small one per
+partition. (Measured at 256 single publishes outstanding, 4 partitions: turning after 256 messages
+costs half of what turning after 64 does at the store nodes.) While there is little to batch, a
+message takes an idle partition instead of waiting for an answer to others.
 """
 
 from __future__ import annotations
@@ -50,19 +54,25 @@ class TopicRoutes:
     def keyed(self, key: str) -> Lane:
         return self.lanes[partition_of(key, len(self.lanes))]
 
-    def unkeyed(self, messages: int, size_bytes: int) -> Lane:
-        """The lane that takes them; one that has no leader only where none has."""
-        if (
-            self._messages >= self._settings.sticky_messages
-            or self._bytes >= self._settings.sticky_bytes
-        ):
-            self._turn()
+    def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> Lane:
+        """The lane that takes them; one that has no leader only where none has.
+
+        `unanswered` is how many messages the tenant waits for: while they are few, an idle lane is
+        better than a full batch.
+        """
+        settings = self._settings
+        if self._messages >= settings.sticky_messages or self._bytes >= settings.sticky_bytes:
+            self._turn((self._at + 1) % len(self.lanes))
         lane = self.lanes[self._at]
         if lane.stalled or not self._has_leader(lane.group):
             other = self._open_lane(self._at)
             if other is not None:
-                self._turn(self.lanes.index(other))
-                lane = other
+                self._turn(other)
+                lane = self.lanes[other]
+        if unanswered <= settings.spread_messages and not lane.idle:
+            other = self._open_lane(self._at, idle=True)
+            if other is not None:
+                return self.lanes[other]
         self._messages += messages
         self._bytes += size_bytes
         return lane
@@ -71,22 +81,23 @@ class TopicRoutes:
         """Whether another lane took it; bounded, so that no parcel wanders for ever."""
         if parcel.reroutes >= 2 * len(self.lanes):
             return False
-        lane = self._open_lane(self.lanes.index(away_from))
-        if lane is None:
+        other = self._open_lane(self.lanes.index(away_from))
+        if other is None:
             return False
         parcel.reroutes += 1
-        lane.add(parcel)
+        self.lanes[other].add(parcel)
         return True
 
-    def _open_lane(self, away_from: int) -> Lane | None:
-        """The next lane whose group has a leader and that does not stall."""
+    def _open_lane(self, away_from: int, idle: bool = False) -> int | None:
+        """The next one whose group has a leader and that does not stall."""
         count = len(self.lanes)
         for step in range(1, count):
-            lane = self.lanes[(away_from + step) % count]
-            if not lane.stalled and self._has_leader(lane.group):
-                return lane
+            at = (away_from + step) % count
+            lane = self.lanes[at]
+            if not lane.stalled and (lane.idle or not idle) and self._has_leader(lane.group):
+                return at
         return None
 
-    def _turn(self, to: int | None = None) -> None:
-        self._at = (self._at + 1) % len(self.lanes) if to is None else to
+    def _turn(self, to: int) -> None:
+        self._at = to
         self._messages = self._bytes = 0

@@ -22,9 +22,11 @@ class PublishSettings:
     """The part of both limits one tenant may hold; beyond it: 429."""
     max_append_bytes: int = 1024 * 1024
     """Parcels are joined into one append up to this size; a larger parcel goes alone."""
-    sticky_messages: int = 64
-    sticky_bytes: int = 256 * 1024
+    sticky_messages: int = 256
+    sticky_bytes: int = 512 * 1024
     """Messages without a key go to one partition until either is reached, then to the next."""
+    spread_messages: int = 8
+    """With no more than this unanswered, a message takes an idle partition, if there is one."""
     stall_s: float = 0.25
     """An append unanswered for this long sends unkeyed messages to other partitions."""
     drain_s: float = 10.0

@@ -6,11 +6,13 @@ import pytest
 
 from publish_forwarder.router import TopicRoutes, partition_of, routing_key
 from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
 from tests.unit.publish_forwarder.publish_support import (
     TENANT,
     FakeCatalog,
     FakeStore,
     running,
+    settle,
     topic,
 )
 
@@ -39,18 +41,18 @@ async def routes_of(store: FakeStore, count: int, messages: int = 1) -> list[int
     """The partitions that `count` unkeyed parcels go to."""
     async with running(store) as forwarder:
         routes: TopicRoutes = await forwarder.routes_of(TENANT, "orders")
-        return [routes.unkeyed(messages, 100).partition for _ in range(count)]
+        return [routes.unkeyed(messages, 100, 1000).partition for _ in range(count)]
 
 
 async def test_unkeyed_messages_stick_to_a_partition_and_then_turn() -> None:
-    partitions = await routes_of(FakeStore(), 256)
-    runs = [set(partitions[at : at + 64]) for at in range(0, 256, 64)]
+    partitions = await routes_of(FakeStore(), 1024)
+    runs = [set(partitions[at : at + 256]) for at in range(0, 1024, 256)]
     assert all(len(run) == 1 for run in runs)
     assert set.union(*runs) == {0, 1, 2, 3}
 
 
 async def test_a_large_batch_takes_one_partition_each() -> None:
-    assert len(set(await routes_of(FakeStore(), 4, messages=64))) == 4
+    assert len(set(await routes_of(FakeStore(), 4, messages=256))) == 4
 
 
 async def test_partitions_without_a_leader_are_passed_over() -> None:
@@ -70,4 +72,26 @@ async def test_the_topic_of_one_partition() -> None:
     store.leaderless = {0}
     async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
         routes = await forwarder.routes_of(TENANT, "orders")
-        assert {routes.unkeyed(64, 1).partition for _ in range(5)} == {0}
+        assert {routes.unkeyed(64, 1, 1).partition for _ in range(5)} == {0}
+
+
+async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
+    store = FakeStore()
+    store.hold(0, 1, 2, 3)
+    async with running(store) as forwarder:
+        share = forwarder.budget.share(TENANT)
+        parcels = []
+        for _ in range(4):
+            routes = await forwarder.routes_of(TENANT, "orders")
+            message = Message(b"")
+            parcels.append(forwarder.publish_nowait(routes, share, message, Durability.QUORUM))
+            await settle()
+        assert [len(store.partition(number).sent) for number in range(4)] == [1, 1, 1, 1]
+        share.reserve(0, 100)
+        for _ in range(3):
+            forwarder.publish_nowait(routes, share, Message(b""), Durability.QUORUM)
+        assert sorted(len(lane.pending) for lane in routes.lanes) == [0, 0, 0, 3]
+        share.release(0, 100)
+        for number in range(4):
+            store.partition(number).release()
+        await settle()
