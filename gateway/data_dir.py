@@ -153,6 +153,12 @@ def choose_ports(host: str, wanted: int | None, kept: Ports | None) -> Ports:
     )
 
 
+def are_free(host: str, ports: Ports) -> bool:
+    """Whether nothing else listens on any of them."""
+    inner = (*ports.store, ports.postgres)
+    return is_free(host, ports.http) and all(is_free("127.0.0.1", port) for port in inner)
+
+
 def is_free(host: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -17,7 +17,7 @@ from typing import IO, Any
 from auth.development import dev_token, token_hash
 from gateway.banner import banner, client_env
 from gateway.child import Child
-from gateway.data_dir import DataDir, DataDirInUse, Ports, PortTaken, State, choose_ports
+from gateway.data_dir import DataDir, DataDirInUse, Ports, PortTaken, State, are_free, choose_ports
 from gateway.settings import UpSettings, format_addresses, inherited_environment
 from metadata.binaries import PostgresNotFound
 from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
@@ -25,6 +25,7 @@ from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 NODES = (1, 2, 3)
 GROUPS = 8
 START_TIMEOUT_S = 90.0
+START_ATTEMPTS = 3
 MAX_EARLY_DEATHS = 5
 SERVER_STOP_S = 20.0
 NODE_STOP_S = 10.0
@@ -56,6 +57,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._stop.set)
         try:
             state = self._data_dir.open()
+            say(f"Starting Packetboat in {self._data_dir.path} …")
             await self._run(state)
         except (
             DataDirInUse,
@@ -75,28 +77,40 @@ class Supervisor:
 
     async def _run(self, state: State) -> None:
         settings = self._settings
-        state.ports = choose_ports(settings.host, settings.port, state.ports)
-        self._data_dir.save(state)
         token = dev_token(self._data_dir.token_file)
-        say(f"Starting Packetboat in {self._data_dir.path} …")
-        for node in NODES:
-            self._keep(self._store_node(node, state, state.ports))
-        database_url = settings.database_url or await self._start_postgres(state.ports)
+        for attempt in range(1, START_ATTEMPTS + 1):
+            ports = state.ports = choose_ports(settings.host, settings.port, state.ports)
+            self._data_dir.save(state)
+            try:
+                await self._start(state, ports, token)
+                break
+            except (StartFailed, EmbeddedPostgresFailed) as error:
+                await self._stop_children()
+                # Another program may have taken a port between our look and our child's bind.
+                if attempt == START_ATTEMPTS or are_free(settings.host, ports):
+                    raise
+                note(f"a port was taken meanwhile; trying others ({str(error).splitlines()[0]})")
         if self._stop.is_set():
             return
-        environment = self._environment(state, state.ports) | {
-            "PACKETBOAT_DATABASE_URL": database_url
-        }
-        await self._migrate(environment)
-        server = self._server(environment | {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token)})
-        self._keep(server)
-        if not await self._until_ready(state.ports.http, server):
-            return
-        url = f"http://{_url_host(settings.host)}:{state.ports.http}"
+        url = f"http://{_url_host(settings.host)}:{ports.http}"
         self._data_dir.write_private("client.env", client_env(url, token).encode())
         say(banner(url, token, settings.data_dir))
         await self._stop.wait()
         say("Stopping …")
+
+    async def _start(self, state: State, ports: Ports, token: str) -> None:
+        """Returns when everything serves, or when told to stop meanwhile."""
+        settings = self._settings
+        for node in NODES:
+            self._keep(self._store_node(node, state, ports))
+        database_url = settings.database_url or await self._start_postgres(ports)
+        if self._stop.is_set():
+            return
+        environment = self._environment(state, ports) | {"PACKETBOAT_DATABASE_URL": database_url}
+        await self._migrate(environment)
+        server = self._server(environment | {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token)})
+        self._keep(server)
+        await self._until_ready(ports.http, server, token)
 
     async def _start_postgres(self, ports: Ports) -> str:
         postgres = EmbeddedPostgres(self._data_dir.postgres, port=ports.postgres)
@@ -164,14 +178,17 @@ class Supervisor:
         task = asyncio.ensure_future(work)
         self._keepers.add(task)
 
-    async def _until_ready(self, port: int, server: Child) -> bool:
-        """False when told to stop meanwhile. Raises StartFailed."""
+    async def _until_ready(self, port: int, server: Child, token: str) -> None:
+        """Returns when ready or told to stop. Raises StartFailed."""
         deadline_s = time.monotonic() + START_TIMEOUT_S
         reason = "no answer"
         while not self._stop.is_set():
-            status, reason = await _readiness(self._settings.host, port, reason)
+            status, reason = await _get(self._settings.host, port, "/readyz", token)
             if status == 200:
-                return True
+                # Only our own server knows our token; another one may sit on the port.
+                status, reason = await _get(self._settings.host, port, "/topics", token)
+            if status == 200:
+                return
             for child in self._children:
                 if child.starts > MAX_EARLY_DEATHS:
                     raise StartFailed(f"{child.name} dies at its start:\n{child.tail()}")
@@ -180,11 +197,13 @@ class Supervisor:
                     f"not ready after {START_TIMEOUT_S:.0f} s ({reason}):\n{server.tail()}"
                 )
             await asyncio.sleep(0.05)
-        return False
 
     async def _shut_down(self) -> None:
         """In order; what a second Ctrl-C changes nothing about, each step being bounded."""
         self._stop.set()
+        await self._stop_children()
+
+    async def _stop_children(self) -> None:
         servers = [child for child in self._children if child.name == "server"]
         for wave in (servers, [child for child in self._children if child not in servers]):
             await asyncio.gather(*(child.stop() for child in wave))
@@ -193,20 +212,27 @@ class Supervisor:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         if self._postgres is not None:
             await asyncio.to_thread(self._postgres.stop)
+        self._postgres = None
+        self._children.clear()
+        self._keepers.clear()
 
 
-async def _readiness(host: str, port: int, reason: str) -> tuple[int, str]:
-    """The status of /readyz, and its reason when it is not ready."""
+async def _get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
+    """The status, 0 for none, and the body or what went wrong."""
+    request = (
+        f"GET {path} HTTP/1.1\r\nHost: local\r\nAuthorization: Bearer {token}\r\n"
+        "Connection: close\r\n\r\n"
+    )
     try:
         async with asyncio.timeout(2.0):
             reader, writer = await asyncio.open_connection(_local(host), port)
             try:
-                writer.write(b"GET /readyz HTTP/1.1\r\nHost: local\r\nConnection: close\r\n\r\n")
+                writer.write(request.encode("ascii"))
                 answer = await reader.read()
             finally:
                 writer.close()
-    except (OSError, TimeoutError):
-        return 0, reason
+    except (OSError, TimeoutError) as error:
+        return 0, str(error) or "no answer in time"
     head, _, body = answer.partition(b"\r\n\r\n")
     parts = head.split(b" ", 2)
     status = int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0

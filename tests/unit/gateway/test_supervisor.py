@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from gateway import supervisor
+from gateway.banner import banner, client_env
+from gateway.child import Child
+from gateway.data_dir import choose_ports
+
+
+def test_the_banner_ends_with_two_lines_a_shell_can_eval() -> None:
+    text = banner("http://127.0.0.1:8080", "pbdev_x", Path(".packetboat"))
+    assert text.splitlines()[-2:] == [
+        "export PACKETBOAT_URL=http://127.0.0.1:8080",
+        "export PACKETBOAT_TOKEN=pbdev_x",
+    ]
+    assert client_env("u", "t") == "export PACKETBOAT_URL=u\nexport PACKETBOAT_TOKEN=t\n"
+
+
+async def test_a_child_that_dies_is_started_again_until_stopped(tmp_path: Path) -> None:
+    marker = tmp_path / "starts"
+    script = f"echo x >> {marker}; exit 3"
+    child = Child("short", ["bash", "-c", script], {"PATH": "/usr/bin:/bin"}, tmp_path / "log")
+    notes: list[str] = []
+    keeper = asyncio.ensure_future(child.keep_running(notes.append))
+    async with asyncio.timeout(10):
+        while child.starts < 3:
+            await asyncio.sleep(0.01)
+    await child.stop()
+    await asyncio.wait_for(keeper, 5)
+    assert child.last_exit == 3
+    assert re.fullmatch(r"short ended \(exit code 3\); starting it again", notes[0])
+    assert marker.read_text().count("x") >= 2
+
+
+async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    log = tmp_path / "log"
+    child = Child("stubborn", ["bash", "-c", script], {"PATH": "/usr/bin:/bin"}, log, stop_s=0.2)
+    await child.start()
+    async with asyncio.timeout(10):
+        while "ready" not in child.tail():
+            await asyncio.sleep(0.01)
+    await asyncio.wait_for(child.stop(), 5)
+    assert await child.wait() == -9
+
+
+async def test_a_foreign_server_on_the_port_is_not_taken_for_ours() -> None:
+    """It may be another installation, as ready as can be, that does not know our token."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        status = b"200 OK" if b"/readyz" in line else b"401 Unauthorized"
+        writer.write(b"HTTP/1.1 " + status + b"\r\n\r\nbody")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    get = supervisor._get
+    assert await get("127.0.0.1", port, "/readyz", "t") == (200, "body")
+    assert (await get("127.0.0.1", port, "/topics", "t"))[0] == 401
+    server.close()
+    await server.wait_closed()
+    assert (await get("127.0.0.1", port, "/readyz", "t"))[0] == 0
+
+
+def test_ports_taken_meanwhile_are_noticed() -> None:
+    from gateway.data_dir import are_free
+
+    ports = choose_ports("127.0.0.1", 0, None)
+    assert are_free("127.0.0.1", ports)
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", ports.postgres))
+        busy.listen()
+        assert not are_free("127.0.0.1", ports)
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")])
+def test_the_url_of_a_host(host: str, shown: str) -> None:
+    assert supervisor._url_host(host) == shown
