@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from benchmarks.processes import Processes, free_ports
 from gateway.settings import format_addresses
 from metadata.embedded import EmbeddedPostgres
 from store_nodes.client import StoreClient
+from tests.chaos.power_cut import freeze
 
 NODES = (1, 2, 3)
 GROUPS = 8
@@ -172,6 +173,11 @@ class ChaosCluster:
     def pause_node(self, node: int) -> None:
         """SIGSTOP: it holds its connections and says nothing."""
         self._nodes[node].send_signal(signal.SIGSTOP)
+
+    def freeze_nodes(self, nodes: Iterable[int]) -> None:
+        """Stop their processors, as a power failure does, before the power of their disks is cut:
+        a node that runs on can be told that a sync succeeded which did not (see power_cut)."""
+        freeze(*(self._nodes[node].pid for node in nodes))
 
     def resume_node(self, node: int) -> None:
         """SIGCONT."""

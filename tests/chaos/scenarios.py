@@ -114,6 +114,7 @@ class Torture:
         node = await self.leader_of(partition)
         start = time.monotonic()
         await asyncio.sleep(before_s)
+        self.cluster.freeze_nodes([node])
         disks.cut([node])
         self.cluster.kill_node(node)
         cut = time.monotonic()
@@ -128,6 +129,7 @@ class Torture:
         """Cut the power of all store nodes in one step, and start them while publishing goes on."""
         self.workload.start()
         await asyncio.sleep(load_s)
+        self.cluster.freeze_nodes(NODES)
         disks.cut()
         for node in NODES:
             self.cluster.kill_node(node)
