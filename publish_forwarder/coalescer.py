@@ -46,7 +46,7 @@ class Placed(NamedTuple):
     partition: int
     base_offset: int
     log_time_us: int
-    duplicate: bool
+    duplicate: bool = False
 
     def receipts_json(self, count: int) -> list[str]:
         return self.receipts.write(self.base_offset, count, self.log_time_us, self.duplicate)
@@ -217,15 +217,8 @@ class Lane:
         self._retry_s = RETRY_FIRST_S
         offset, metrics = receipt.base_offset, self._metrics
         for parcel in parcels:
-            parcel.settle(
-                Placed(
-                    self.receipts,
-                    self.partition,
-                    offset,
-                    receipt.log_time_us,
-                    receipt.duplicate,
-                )
-            )
+            # A receipt that an earlier transmission earned is no duplicate to the publisher.
+            parcel.settle(Placed(self.receipts, self.partition, offset, receipt.log_time_us))
             offset += len(parcel.messages)
         metrics.messages += offset - receipt.base_offset
         metrics.append_seconds.observe(now_s - self.sent_at_s)

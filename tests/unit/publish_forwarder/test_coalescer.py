@@ -8,6 +8,7 @@ from edge.problem import Problem
 from publish_forwarder.coalescer import Outcome, Placed
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.router import partition_of
+from store_nodes.client.appender import Receipt
 from store_nodes.errors import (
     DiskFull,
     NotLeader,
@@ -309,6 +310,18 @@ async def test_keyed_messages_stay_behind_a_stalled_append() -> None:
         for future in futures:
             assert isinstance(await future, Placed)
         assert [m.data for m in store.partition(HOME).log] == [b"0", b"1"]
+
+
+async def test_a_receipt_of_an_earlier_transmission_is_no_duplicate_to_the_publisher() -> None:
+    store = FakeStore()
+    store.hold(HOME)
+    async with running(store) as forwarder:
+        future = await publish(forwarder, b"x", KEY)
+        await settle()
+        store.partition(HOME).sent[0].future.set_result(Receipt(17, 1, True))
+        placed = await future
+        assert isinstance(placed, Placed)
+        assert (placed.base_offset, placed.duplicate) == (17, False)
 
 
 async def test_nothing_is_held_once_all_is_answered() -> None:
