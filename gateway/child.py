@@ -117,8 +117,9 @@ def die_with(parent: int) -> Callable[[], None]:
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Not by `Process.send_signal`: that reaps an ended child, and asyncio loses its exit code."""
     try:
-        process.send_signal(number)
+        os.kill(process.pid, number)
     except ProcessLookupError:
         return
 
