@@ -81,4 +81,5 @@ async def _run(settings: StoreNodeSettings) -> int:
     await peers.close()
     await commit.close()
     await flushing
+    started.wal.close()
     return 0
