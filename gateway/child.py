@@ -37,7 +37,6 @@ class Child:
     ) -> None:
         self.name = name
         self.starts = 0
-        self.last_exit: int | None = None
         self._command = command
         self._environment = environment
         self._log = log
@@ -74,12 +73,12 @@ class Child:
         while not self._stopping.is_set():
             began_s = time.monotonic()
             await self.start()
-            self.last_exit = await self.wait()
+            ended = await self.wait()
             if self._stopping.is_set():
                 return
             if time.monotonic() - began_s > STEADY_S:
                 pause_s = FIRST_PAUSE_S
-            note(f"{self.name} ended ({_ending(self.last_exit)}); starting it again")
+            note(f"{self.name} ended ({_ending(ended)}); starting it again")
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, MAX_PAUSE_S)
 

@@ -33,7 +33,6 @@ async def test_a_child_that_dies_is_started_again_until_stopped(tmp_path: Path) 
             await asyncio.sleep(0.01)
     await child.stop()
     await asyncio.wait_for(keeper, 5)
-    assert child.last_exit == 3
     assert re.fullmatch(r"short ended \(exit code 3\); starting it again", notes[0])
     assert marker.read_text().count("x") >= 2
 
