@@ -19,9 +19,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
+from edge.asgi import ClientGone
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
 from metadata.leases import RENEW_EVERY_S, Lease
@@ -175,32 +177,43 @@ class SubscribeForwarder:
             )
 
     async def pull(
-        self, hub: Hub, max_messages: int, max_bytes: int, wait_s: float
+        self,
+        hub: Hub,
+        max_messages: int,
+        max_bytes: int,
+        wait_s: float,
+        gone: asyncio.Future[None] | None = None,
     ) -> Delivery | None:
-        """Leased messages, at once or after a wait; None when there were none in time.
+        """Leased messages, after `pull_now` gave none; None when there were none in time.
 
-        Cancelling it leaves nothing leased. 503 when messages may be there but out of reach.
+        A wait ends when `gone` is done, with ClientGone. That and cancelling it leave nothing
+        leased. 503 when messages may be there but out of reach.
         """
-        self.require_lease()
-        if hub.closed is not None:
-            raise hub.closed
-        delivery = hub.pull_now(max_messages, max_bytes)
-        if delivery is None and not wait_s:
+        if not wait_s:
             await hub.refresh()
             delivery = hub.pull_now(max_messages, max_bytes)
-        if delivery is not None:
-            return delivery
+            if delivery is not None:
+                return delivery
         waiter = hub.join(max_messages, max_bytes, only_now=not wait_s)
+        waits: list[asyncio.Future[Any]] = [waiter.future]
+        if gone is not None:
+            waits.append(gone)
         try:
             hub.dispatch()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s or self.settings.fetch_timeout_s):
-                    await waiter.future
+            if not waiter.future.done():
+                await asyncio.wait(
+                    waits,
+                    timeout=wait_s or self.settings.fetch_timeout_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            if gone is not None and gone.done():
+                raise ClientGone
         except BaseException:
-            delivery = hub.leave(waiter)
-            if delivery is not None:
-                delivery.release()
-                hub.dispatch()
+            with suppress(Problem):
+                delivery = hub.leave(waiter)
+                if delivery is not None:
+                    delivery.release()
+                    hub.dispatch()
             raise
         delivery = hub.leave(waiter)
         if delivery is not None and delivery.count:

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from edge.problem import Problem, unavailable
 from metadata.types import Subscription
@@ -99,7 +98,7 @@ class Hub:
 
     def pull_now(self, max_messages: int, max_bytes: int) -> Delivery | None:
         """What is ready and in the cache, unless others wait in line."""
-        if self._waiting:
+        if self._waiting or self.closed is not None:
             return None
         return self._collect(max_messages, max_bytes)
 
@@ -121,15 +120,14 @@ class Hub:
         return waiter
 
     def leave(self, waiter: Waiter) -> Delivery | None:
-        """Out of the line; what it had got by then is the caller's, to send or to release."""
+        """Out of the line; what it had got by then is the caller's, to send or to release.
+
+        Raises the Problem with which the line ended.
+        """
         metrics.waiting.dec()
         future = waiter.future
-        if not future.done() or future.cancelled():
-            future.cancel()
-            with suppress(ValueError):
-                self._waiting.remove(waiter)
-            return None
-        if future.exception() is not None:
+        if not future.done():
+            self._waiting.remove(waiter)
             return None
         return future.result()
 
@@ -196,7 +194,7 @@ class Hub:
         taken: list[Taken] = []
         for index in range(len(readers)):
             reader = readers[(self._turn + index) % len(readers)]
-            if not self._may_hand_out(reader):
+            if reader.idle or not self._may_hand_out(reader):
                 continue
             part = reader.take(room, now_ms, now_us, deadline_ms)
             if part is not None:
@@ -212,7 +210,7 @@ class Hub:
         starved = False
         due_ms: int | None = None
         for reader in self.readers.values():
-            if not self._may_hand_out(reader):
+            if reader.idle or not self._may_hand_out(reader):
                 continue
             starved |= reader.starved() and reader.tail.failure is None
             reader_due = reader.leases.next_due_ms()

@@ -100,6 +100,13 @@ class Reader:
         return self.cursor.pending() + unread
 
     @property
+    def idle(self) -> bool:
+        """Nothing is readable at `scan`, and nothing is out: there is nothing to look at."""
+        tail = self.tail
+        at_end = tail.end is not None and self.scan >= tail.end and self.scan >= tail.first
+        return at_end and not self.leases.outstanding
+
+    @property
     def may_have_new(self) -> bool:
         """Whether something may be readable at `scan`."""
         return self.tail.end is None or self.scan < self.tail.end

@@ -7,14 +7,12 @@ client going away. Whatever was leased is handed back when the response could no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
 from edge import message_id
 from edge.asgi import (
-    ClientGone,
     Receive,
     Route,
     Scope,
@@ -85,14 +83,12 @@ class _Pulls:
         forwarder = self._forwarder
         topic = scope["path_params"].get("topic")
         hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"), topic)
-        limits = (request.max_messages, request.max_bytes)
         forwarder.require_lease()
-        delivery = hub.pull_now(*limits) if hub.closed is None else None
+        delivery = hub.pull_now(request.max_messages, request.max_bytes)
         if delivery is None:
-            if not body_read:
+            if request.wait_s and not body_read:
                 await read_body(scope, receive, _MAX_GET_BODY_BYTES)
-            pull = forwarder.pull(hub, *limits, request.wait_s)
-            delivery = await _unless_gone(pull, hub, receive)
+            delivery = await self._wait(hub, request, receive)
         if delivery is None:
             metrics.pulls.labels("empty").inc()
             await respond(send, 200, _EMPTY, headers=NO_STORE)
@@ -109,31 +105,16 @@ class _Pulls:
         metrics.pulls.labels("messages").inc()
         metrics.delivered.inc(delivery.count)
 
-
-async def _unless_gone(
-    pull: Coroutine[Any, Any, Delivery | None], hub: Hub, receive: Receive
-) -> Delivery | None:
-    """The pull's result; ClientGone, with nothing left leased, when the client leaves first."""
-    loop = asyncio.get_running_loop()
-    waiting, gone = loop.create_task(pull), loop.create_task(_disconnected(receive))
-    try:
-        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
-            raise ClientGone
-        return waiting.result()
-    except BaseException:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        delivery = None
-        if not waiting.cancelled() and waiting.exception() is None:
-            delivery = waiting.result()
-        if delivery is not None:
-            delivery.release()
-            hub.dispatch()
-        raise
-    finally:
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
+    async def _wait(self, hub: Hub, request: PullRequest, receive: Receive) -> Delivery | None:
+        limits = (request.max_messages, request.max_bytes, request.wait_s)
+        if not request.wait_s:
+            return await self._forwarder.pull(hub, *limits)
+        gone = asyncio.get_running_loop().create_task(_disconnected(receive))
+        try:
+            return await self._forwarder.pull(hub, *limits, gone)
+        finally:
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
 
 
 async def _disconnected(receive: Receive) -> None:
