@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
+SIM_RUNS ?= 2000
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -46,7 +47,7 @@ check: lint test ## What CI runs
 
 .PHONY: sim
 sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real core
-	$(BIN)/python -m pytest tests/simulation $(PYTEST_ARGS)
+	$(BIN)/python -m tests.simulation --runs $(SIM_RUNS)
 
 .PHONY: torture
 torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from store_nodes.errors import QueueNotFound
@@ -240,3 +240,18 @@ class Cluster:
 def fork_options(seed: int) -> Options:
     """The options a seed draws, to look at or to change one."""
     return draw(random.Random(f"{seed}/options"))
+
+
+def harsh_options(seed: int) -> Options:
+    """Those of a seed, with every kind of fault in them."""
+    drawn = fork_options(seed)
+    return replace(
+        drawn,
+        crash_every_us=drawn.crash_every_us or 300 * MS,
+        power_share=0.7,
+        partition_every_us=drawn.partition_every_us or 300 * MS,
+        flap_every_us=drawn.flap_every_us or 150 * MS,
+        clock_jump_every_us=drawn.clock_jump_every_us or 300 * MS,
+        checkpoint_every_us=drawn.checkpoint_every_us or 300 * MS,
+        read_every_us=5 * MS,
+    )

@@ -9,6 +9,8 @@ from hashlib import blake2b
 from typing import Any
 
 _TRACE_CHUNK = 4096
+POLL = "poll"
+"""Label of events in which a client looks whether there is something to do: not counted."""
 
 
 class Scheduler:
@@ -38,7 +40,8 @@ class Scheduler:
         while heap and heap[0][0] <= end_us:
             at, _, label, call, args = pop(heap)
             self.now = at
-            self.events += 1
+            if label is not POLL:
+                self.events += 1
             recent.append(at)
             recent.append(label)
             if len(recent) >= _TRACE_CHUNK:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.simulation.__main__ import findings
-from tests.simulation.cluster import fork_options
+from tests.simulation.cluster import fork_options, harsh_options
 from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.runner import Result, run, run_many, summarise
@@ -68,6 +68,6 @@ def test_a_set_that_missed_a_situation_fails() -> None:
 def test_every_mutation_is_caught(mutation: Mutation) -> None:
     with mutation():
         for seed in range(MUTATION_SEEDS):
-            if run(seed).failure:
+            if run(seed, harsh_options(seed)).failure:
                 return
     pytest.fail(f"{mutation.__name__}: {MUTATION_SEEDS} runs and nothing noticed")

@@ -16,6 +16,7 @@ from store_nodes import errors
 from store_nodes.wire import Durability
 from tests.simulation.clock import WALL_START_US
 from tests.simulation.options import MS
+from tests.simulation.scheduler import POLL
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 RETRY_US = 120 * MS
 BACKOFF_US = 10 * MS
+IDLE_US = 5 * MS
 
 
 class Reply:
@@ -81,7 +83,7 @@ class Appender:
         self._open: deque[Operation] = deque()
         self._resend_at = 0
         self.issuing = True
-        cluster.scheduler.after(self._rng.randrange(20 * MS), "client", self._step)
+        cluster.scheduler.after(self._rng.randrange(20 * MS), POLL, self._step)
 
     @property
     def idle(self) -> bool:
@@ -102,8 +104,9 @@ class Appender:
                 self._send_open()
         elif self.issuing and len(self._open) < options.window and not self._sealing:
             self._issue()
-        think = options.think_us
-        cluster.scheduler.after(think // 2 + self._rng.randrange(think), "client", self._step)
+        full = len(self._open) >= options.window or not self.issuing
+        think = max(options.think_us, IDLE_US) if full else options.think_us
+        cluster.scheduler.after(think // 2 + self._rng.randrange(think), POLL, self._step)
 
     @property
     def _sealing(self) -> bool:
@@ -224,7 +227,7 @@ class Administrator:
         self._sent_us = -RETRY_US
         self._next_us = 0
         self.issuing = True
-        cluster.scheduler.after(1, "admin", self._step)
+        cluster.scheduler.after(1, POLL, self._step)
 
     @property
     def idle(self) -> bool:
@@ -237,7 +240,7 @@ class Administrator:
         elif not self._work and options.admin_every_us and now >= self._next_us and self.issuing:
             self._next_us = now + options.admin_every_us
             self._plan()
-        self._cluster.scheduler.after(10 * MS, "admin", self._step)
+        self._cluster.scheduler.after(10 * MS, POLL, self._step)
 
     def _plan(self) -> None:
         queue = self._rng.choice(self._queues)
@@ -286,7 +289,7 @@ class Readers:
         self._asked: dict[int, tuple[bytes, int]] = {}
         self._count = 0
         if cluster.options.read_every_us:
-            cluster.scheduler.after(cluster.options.read_every_us, "reader", self._step)
+            cluster.scheduler.after(cluster.options.read_every_us, POLL, self._step)
 
     def _step(self) -> None:
         cluster = self._cluster
@@ -300,7 +303,7 @@ class Readers:
             self._count += 1
             self._asked[self._count] = (queue, cluster.oracle.acked_ends.get(queue, 0))
             node.start_read(self._count)
-        cluster.scheduler.after(cluster.options.read_every_us, "reader", self._step)
+        cluster.scheduler.after(cluster.options.read_every_us, POLL, self._step)
 
     def done(self, token: int, end_of: Callable[[bytes], int]) -> None:
         queue, at_least = self._asked.pop(token)
