@@ -7,6 +7,7 @@ What holds here:
   signal to the *thread* that started the server, so `spawn` belongs on a thread that lives as long;
 - it has a session of its own: Ctrl-C in a terminal reaches the supervisor alone, which drains
   first;
+- as root it runs as a lesser account (metadata/account.py);
 - it listens on loopback only and wants the generated password (scram; the wheel has no TLS);
 - fsync and full_page_writes stay on.
 """
@@ -26,12 +27,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from metadata import account as accounts
 from metadata import binaries
-from metadata.binaries import Account, Binaries
+from metadata.account import Account, clean_environment
+from metadata.binaries import Binaries
 
 SUPERUSER = "postgres"
 DATABASE = "packetboat"
 _PR_SET_PDEATHSIG = 1
+PREDECESSOR_TIMEOUT_S = 15.0
+"""How long a server that is shutting down on the same data is waited for."""
 _MAX_LOG_BYTES = 16 * 1024 * 1024
 _POLL_S = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -106,12 +111,14 @@ class EmbeddedPostgres:
         """Finds the programs and makes the data directory if there is none yet."""
         self._directory.mkdir(parents=True, exist_ok=True)
         with _locked(self._directory / "prepare.lock"):
-            self._home = self._find_home()
-            self._check_owner()
-            self._account = binaries.account_for(self.data)
-            self._binaries = binaries.find(self._account, self._data_version())
+            try:
+                self._choose()
+            except accounts.NoAccount as error:
+                raise binaries.PostgresNotFound(str(error)) from error
             if not self.data.exists():
                 self._make_data()
+            if self._home != self._directory:
+                _write_private(self._pointer, str(self._home))
 
     def spawn(self) -> None:
         """Starts the server; returns at once. Again after it has died, if you like."""
@@ -130,10 +137,9 @@ class EmbeddedPostgres:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=binaries.clean_environment(),
+                env=clean_environment(),
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),
-                **self._account.popen_arguments(),
+                **self._account.popen_arguments(_die_with(os.getpid())),
             )
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
@@ -165,34 +171,48 @@ class EmbeddedPostgres:
             break
         self._process = None
 
-    def _find_home(self) -> Path:
-        pointer = self._directory / "location"
-        if pointer.exists():
-            return Path(pointer.read_text().strip())
-        if (self._directory / "data").exists():
-            return self._directory
-        account = binaries.account_for(self._directory / "data")
-        if account.uid is None or binaries.can_enter(self._directory, account):
-            return self._directory
-        # Below /root, say: nobody else may enter, and opening it up is not ours to do.
-        home = binaries.STATE_DIRECTORY / secrets.token_hex(8)
-        binaries.make_passable(home.parent)
-        binaries.make_passable(home)
-        _write_private(pointer, str(home))
-        return home
+    @property
+    def _pointer(self) -> Path:
+        return self._directory / "location"
+
+    def _choose(self) -> None:
+        """Where the data is, whom it belongs to, and the programs for it."""
+        if self._pointer.exists():
+            self._home = Path(self._pointer.read_text().strip())
+            if not self.data.exists():
+                raise EmbeddedPostgresFailed(f"{self._pointer} names {self.data}, which is gone")
+        if self.data.exists():
+            self._check_owner()
+            self._account = accounts.owner_of(self.data)
+            self._binaries = binaries.find(self._data_version())
+            if not self._account.runs(self._binaries.postgres, "-V"):
+                self._binaries = binaries.copy_for(self._binaries, self._account)
+            return
+        self._binaries = binaries.find()
+        lesser = accounts.lesser()
+        if lesser is None:
+            return
+        enters = lesser.can_enter(self._directory)
+        self._account = lesser
+        if enters and lesser.runs(self._binaries.postgres, "-V"):
+            return
+        if accounts.namespaced(lesser).runs(self._binaries.postgres, "-V"):
+            self._account = accounts.namespaced(lesser)
+            return
+        self._binaries = binaries.copy_for(self._binaries, lesser)
+        if not enters:
+            self._home = binaries.STATE_DIRECTORY / secrets.token_hex(8)
+            binaries.make_passable(self._home)
 
     def _check_owner(self) -> None:
-        if self.data.exists() and os.geteuid() not in (0, self.data.stat().st_uid):
+        if os.geteuid() not in (0, self.data.stat().st_uid):
             raise EmbeddedPostgresFailed(
                 f"{self.data} belongs to uid {self.data.stat().st_uid}, and this is uid"
                 f" {os.geteuid()}: start as the user who made it, or choose another data directory"
             )
 
-    def _data_version(self) -> int | None:
-        try:
-            return int((self.data / "PG_VERSION").read_text())
-        except FileNotFoundError:
-            return None
+    def _data_version(self) -> int:
+        return int((self.data / "PG_VERSION").read_text())
 
     def _make_data(self) -> None:
         assert self._binaries is not None
@@ -231,7 +251,7 @@ class EmbeddedPostgres:
             stderr=subprocess.STDOUT,
             text=True,
             cwd="/",
-            env=binaries.clean_environment(),
+            env=clean_environment(),
             **self._account.popen_arguments(),
         )
         if done.returncode != 0:
@@ -253,7 +273,7 @@ class EmbeddedPostgres:
         Process ids repeat (in a container from the first on), and Postgres would refuse to start
         because of an unrelated process of the same user.
         """
-        deadline_s = time.monotonic() + 15.0
+        deadline_s = time.monotonic() + PREDECESSOR_TIMEOUT_S
         while lines := self._pid_file_lines():
             pid = int(lines[0])
             if not _is_postgres_in(pid, self.data):
