@@ -10,6 +10,11 @@ The rules, for every partition of the topic:
 5. messages of a key are in one partition, in the order they were sent (a publisher sends the next
    of a key once the last is answered);
 6. real-time order: what was sent after another was acknowledged has the greater offset.
+
+And of what a subscription's consumers saw:
+
+7. every message of the log was delivered, and nothing else was;
+8. an ack that was answered 200 holds: the message is not handed out by a pull sent after it.
 """
 
 from __future__ import annotations
@@ -54,6 +59,18 @@ class Stored:
     key: str | None
 
 
+@dataclass(slots=True)
+class Delivery:
+    """One message handed to a consumer; its pull was sent at `pulled_s`, and its ack was answered
+    200 at `acked_s`, if that is not 0."""
+
+    partition: int
+    offset: int
+    payload: str
+    pulled_s: float
+    acked_s: float = 0.0
+
+
 Logs = Mapping[int, Sequence[Stored]]
 """Of each partition, everything it holds, in the order read."""
 
@@ -70,6 +87,8 @@ class Verdict:
     unknown_but_stored: int = 0
     stored_in_two_partitions: int = 0
     """Unkeyed, re-routed after an unknown outcome: allowed, and told."""
+    deliveries: int = 0
+    """To consumers, repeated ones counted each time."""
 
     def require(self) -> None:
         """Raises AssertionError with the violations."""
@@ -104,6 +123,33 @@ def check(history: Sequence[Publish], logs: Logs) -> Verdict:
     _check_outcomes(history, logs, places, report, verdict)
     _check_keys(history, places, report)
     _check_real_time(history, report)
+    report.close()
+    return verdict
+
+
+def check_deliveries(deliveries: Sequence[Delivery], logs: Logs) -> Verdict:
+    """Hold what consumers were given against whole logs, once they have had time for all of it."""
+    verdict = Verdict(stored=sum(len(log) for log in logs.values()))
+    report = _Report(verdict)
+    payloads = {
+        (partition, stored.offset): stored.payload
+        for partition, log in logs.items()
+        for stored in log
+    }
+    acked: dict[tuple[int, int], float] = {}
+    for delivery in sorted(deliveries, key=lambda delivery: delivery.pulled_s):
+        at = (delivery.partition, delivery.offset)
+        if payloads.get(at) != delivery.payload:
+            report.broken("delivered", f"{delivery.payload!r} at {at}: there {payloads.get(at)!r}")
+        if acked.get(at, delivery.pulled_s) < delivery.pulled_s:
+            report.broken("ack", f"{delivery.payload!r} at {at} was given again after its ack")
+        if delivery.acked_s:
+            acked[at] = min(acked.get(at, delivery.acked_s), delivery.acked_s)
+    verdict.acked = len(acked)
+    for at in payloads.keys() - {(each.partition, each.offset) for each in deliveries}:
+        report.broken("undelivered", f"{payloads[at]!r} at {at}")
+    for at in payloads.keys() - acked.keys():
+        report.broken("unacked", f"{payloads[at]!r} at {at}")
     report.close()
     return verdict
 

@@ -16,13 +16,15 @@ import msgspec
 
 from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
+from tests.chaos.consumer import Consumer
 from tests.chaos.disks import NodeDisks
-from tests.chaos.history import Verdict, check
+from tests.chaos.history import Verdict, check, check_deliveries
 from tests.chaos.read_log import queues_of, read_topic
 from tests.chaos.senders import HttpSender, StoreSender
 from tests.chaos.workload import Workload, failed, resume_gap_s
 
 PARTITIONS = 4
+ACK_DEADLINE_S = 5
 Note = Callable[[str], None]
 
 
@@ -46,10 +48,16 @@ class Torture:
     """A topic on a cluster, its publishers, and their history."""
 
     def __init__(
-        self, cluster: ChaosCluster, workload: Workload, topic_uid: bytes, groups: list[int]
+        self,
+        cluster: ChaosCluster,
+        workload: Workload,
+        topic_uid: bytes,
+        groups: list[int],
+        consumer: Consumer | None = None,
     ) -> None:
         self.cluster = cluster
         self.workload = workload
+        self.consumer = consumer
         self._topic_uid = topic_uid
         self._groups = groups
         """Of the topic's partitions, in order."""
@@ -59,11 +67,10 @@ class Torture:
         cls, cluster: ChaosCluster, topic: str, *, per_second: float = 500.0, keys: int = 8
     ) -> Torture:
         """Make the topic and learn where its partitions are; nothing is published yet but one
-        message, the first of the history."""
-        body = json.dumps({"name": topic, "partitions": PARTITIONS}).encode()
-        status, answer = await cluster.call("POST", "/topics", body)
-        if status != 201:
-            raise ClusterFailed(f"POST /topics: {status} {answer!r}")
+        message, the first of the history. A subscription is consumed from here on."""
+        await _create(cluster, "/topics", {"name": topic, "partitions": PARTITIONS})
+        subscription = {"name": topic, "start": "earliest", "ack_deadline_seconds": ACK_DEADLINE_S}
+        await _create(cluster, f"/topics/{topic}/subscriptions", subscription)
         sender = HttpSender(cluster.http_port, cluster.token, topic)
         workload = Workload(sender, per_second=per_second, keys=keys)
         await workload.publish_one()
@@ -75,7 +82,9 @@ class Torture:
         finally:
             await client.close()
         groups = [group for _, (group, _) in sorted(queues.items())]
-        return cls(cluster, workload, sender.topic_uid, groups)
+        consumer = Consumer(cluster.http_port, cluster.token, topic)
+        consumer.start()
+        return cls(cluster, workload, sender.topic_uid, groups, consumer)
 
     @classmethod
     async def on_store(
@@ -220,7 +229,29 @@ class Torture:
         verdict = check(self.workload.history, logs)
         verdict.require()
         assert verdict.acked > 0
+        if self.consumer is not None:
+            await self.consumer.until_acked(verdict.stored)
+            delivered = check_deliveries(list(self.consumer.deliveries), logs)
+            verdict.deliveries = len(self.consumer.deliveries)
+            delivered.require()
         return verdict
+
+    async def __aenter__(self) -> Torture:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.workload.cancel()
+        if self.consumer is not None:
+            self.consumer.cancel()
+        await self.workload.stop()
+        if self.consumer is not None:
+            await self.consumer.stop()
+
+
+async def _create(cluster: ChaosCluster, path: str, what: dict[str, object]) -> None:
+    status, answer = await cluster.call("POST", path, json.dumps(what).encode())
+    if status != 201:
+        raise ClusterFailed(f"POST {path}: {status} {answer!r}")
 
 
 def _furthest(statuses: dict[int, dict[str, object]]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.history import Outcome, Publish, Stored, check
+from tests.chaos.history import Delivery, Outcome, Publish, Stored, check, check_deliveries
 
 ACKED = Outcome.ACKED
 
@@ -88,3 +88,26 @@ def test_an_earlier_offset_for_a_later_publish() -> None:
 def test_publishes_at_the_same_time_may_be_in_any_order() -> None:
     history = [acked("a", 0, (0, 1)), acked("b", 0.5, (0, 0))]
     assert broken(history, {0: log("b", "a")}) == ""
+
+
+def rules(*deliveries: Delivery) -> set[str]:
+    verdict = check_deliveries(deliveries, {0: log("a")})
+    return {violation.split(":")[0] for violation in verdict.violations}
+
+
+def test_a_delivery_may_be_repeated_until_its_ack_is_answered() -> None:
+    assert rules(Delivery(0, 0, "a", 1.0), Delivery(0, 0, "a", 2.0, 3.0)) == set()
+    assert rules(Delivery(0, 0, "a", 1.0, 5.0), Delivery(0, 0, "a", 2.0)) == set()
+
+
+def test_a_delivery_after_its_ack() -> None:
+    assert rules(Delivery(0, 0, "a", 1.0, 2.0), Delivery(0, 0, "a", 3.0)) == {"ack"}
+
+
+def test_a_message_never_delivered_or_never_acked() -> None:
+    assert rules() == {"undelivered", "unacked"}
+    assert rules(Delivery(0, 0, "a", 1.0)) == {"unacked"}
+
+
+def test_a_delivery_of_something_else() -> None:
+    assert rules(Delivery(0, 0, "b", 1.0, 2.0)) == {"delivered"}

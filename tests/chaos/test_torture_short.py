@@ -30,8 +30,10 @@ def root() -> Iterator[Path]:
 
 
 async def test_kills_and_a_hang_lose_nothing(root: Path) -> None:
-    async with ChaosCluster(root) as cluster:
-        torture = await Torture.over_http(cluster, "faults", per_second=PER_SECOND)
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "faults", per_second=PER_SECOND) as torture,
+    ):
         torture.workload.start()
         await torture.kill(0, window_s=3, before_s=0.5, down_s=0.5)
         await torture.hang(1, window_s=4, hang_s=3, before_s=0.2)
@@ -40,8 +42,10 @@ async def test_kills_and_a_hang_lose_nothing(root: Path) -> None:
 
 
 async def test_kill_9_of_everything_at_once_loses_nothing(root: Path) -> None:
-    async with ChaosCluster(root) as cluster:
-        torture = await Torture.over_http(cluster, "everything", per_second=PER_SECOND)
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "everything", per_second=PER_SECOND) as torture,
+    ):
         await torture.kill_everything(load_s=2)
         before = await torture.verify()
         torture.workload.start()
@@ -54,8 +58,10 @@ async def test_power_cuts_of_one_node_and_of_all_lose_nothing(root: Path) -> Non
     if reason is not None:
         pytest.skip(f"no power cuts here: {reason}")
     with NodeDisks(root) as disks:
-        async with ChaosCluster(root, disks.directories) as cluster:
-            torture = await Torture.over_http(cluster, "power", per_second=PER_SECOND)
+        async with (
+            ChaosCluster(root, disks.directories) as cluster,
+            await Torture.over_http(cluster, "power", per_second=PER_SECOND) as torture,
+        ):
             torture.workload.start()
             await torture.cut_power(0, disks, window_s=3, before_s=1)
             await torture.verify()

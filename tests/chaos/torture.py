@@ -61,7 +61,7 @@ class Judge:
             f"ok     history: {verdict.acked} acknowledged, {verdict.stored} stored, none lost, in"
             f" order, digests equal ({verdict.not_done} not done, {verdict.unknown} unknown of"
             f" which {verdict.unknown_but_stored} stored, {verdict.stored_in_two_partitions} in"
-            " two partitions)"
+            f" two partitions); {verdict.deliveries} deliveries, each message acked"
         )
 
     @staticmethod
@@ -71,8 +71,10 @@ class Judge:
 
 async def kills(options: argparse.Namespace, root: Path, judge: Judge) -> None:
     """One node SIGKILLed under 500 msg/s, and started again."""
-    async with ChaosCluster(root) as cluster:
-        torture = await Torture.over_http(cluster, "kills", per_second=options.rate)
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "kills", per_second=options.rate) as torture,
+    ):
         torture.workload.start()
         results: list[FaultResult] = []
         for number in range(options.kills):
@@ -87,8 +89,10 @@ async def kills(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 
 async def hangs(options: argparse.Namespace, root: Path, judge: Judge) -> None:
     """One node SIGSTOPped under load."""
-    async with ChaosCluster(root) as cluster:
-        torture = await Torture.over_http(cluster, "hangs", per_second=options.rate)
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "hangs", per_second=options.rate) as torture,
+    ):
         torture.workload.start()
         results: list[FaultResult] = []
         for number in range(options.hangs):
@@ -110,8 +114,10 @@ def _judge_gaps(what: str, results: Sequence[FaultResult], judge: Judge) -> None
 
 async def everything(options: argparse.Namespace, root: Path, judge: Judge) -> None:
     """All processes SIGKILLed at once, Postgres too."""
-    async with ChaosCluster(root) as cluster:
-        torture = await Torture.over_http(cluster, "everything", per_second=options.rate)
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "everything", per_second=options.rate) as torture,
+    ):
         for _ in range(options.rounds):
             began = time.monotonic()
             await torture.kill_everything(load_s=3)
@@ -129,8 +135,10 @@ async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
         judge.say(f"SKIPPED power cuts: {reason}")
         return
     with NodeDisks(root) as disks:
-        async with ChaosCluster(root, disks.directories) as cluster:
-            torture = await Torture.over_http(cluster, "power", per_second=options.rate)
+        async with (
+            ChaosCluster(root, disks.directories) as cluster,
+            await Torture.over_http(cluster, "power", per_second=options.rate) as torture,
+        ):
             torture.workload.start()
             for number in range(options.power_cuts):
                 judge.fault(

@@ -26,6 +26,7 @@ class Workload:
         self._numbers = itertools.count()
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
+        self._cancelled = False
 
     def start(self) -> None:
         """Publishing begins, also again after `stop`."""
@@ -38,7 +39,14 @@ class Workload:
         """Nothing more is sent; returns when everything sent is answered or given up."""
         self._stopping.set()
         while self._running:
-            await asyncio.gather(*self._running)
+            await asyncio.gather(*self._running, return_exceptions=self._cancelled)
+
+    def cancel(self) -> None:
+        """Give up what is out; `stop` then returns at once."""
+        self._cancelled = True
+        self._stopping.set()
+        for task in self._running:
+            task.cancel()
 
     async def publish_one(self, key: str | None = None) -> Publish:
         """One message that must be accepted; it is in the history too."""

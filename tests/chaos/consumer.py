@@ -1,0 +1,137 @@
+"""Two workers of one subscription: they pull, ack, and remember what they were given."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from benchmarks.http_client import Answer, Connection, connect, request
+from tests.chaos.history import Delivery
+from tests.chaos.senders import payload_of
+
+WORKERS = 2
+PULL = "max_messages=100&wait_seconds=2"
+ANSWER_TIMEOUT_S = 15.0
+PAUSE_S = 0.1
+
+
+class Pulled(msgspec.Struct):
+    """What is needed of a message."""
+
+    ack_id: str
+    partition: int
+    offset: int
+    data: str
+
+
+class Page(msgspec.Struct):
+    """The answer to a pull."""
+
+    messages: list[Pulled]
+
+
+class FailedAck(msgspec.Struct):
+    """An item of the answer to an ack: only failures are listed."""
+
+    index: int
+
+
+class Acked(msgspec.Struct):
+    """The answer to an ack."""
+
+    acked: int
+    results: list[FailedAck] = []
+
+
+_page = msgspec.json.Decoder(Page)
+_acked = msgspec.json.Decoder(Acked)
+
+
+class Consumer:
+    """Pulls and acks until stopped, through whatever happens to the servers."""
+
+    def __init__(self, port: int, token: str, subscription: str) -> None:
+        self.deliveries: list[Delivery] = []
+        self._port = port
+        self._token = token
+        self._path = f"/subscriptions/{subscription}"
+        self._stopping = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+        self._cancelled = False
+
+    def start(self) -> None:
+        """Pulling begins."""
+        self._workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
+
+    async def until_acked(self, count: int, timeout_s: float = 60.0) -> int:
+        """Until this many different messages are acked, or the time is over; how many are."""
+        deadline = time.monotonic() + timeout_s
+        while (done := self._acked_count()) < count and time.monotonic() < deadline:
+            await asyncio.sleep(0.2)
+        return done
+
+    async def stop(self) -> None:
+        """Returns when the last answers are in."""
+        self._stopping.set()
+        await asyncio.gather(*self._workers, return_exceptions=self._cancelled)
+
+    def cancel(self) -> None:
+        """Give up what is waited for; `stop` then returns at once."""
+        self._cancelled = True
+        for worker in self._workers:
+            worker.cancel()
+
+    def _acked_count(self) -> int:
+        return len(
+            {
+                (delivery.partition, delivery.offset)
+                for delivery in self.deliveries
+                if delivery.acked_s
+            }
+        )
+
+    async def _work(self) -> None:
+        connection: Connection | None = None
+        while not self._stopping.is_set():
+            try:
+                if connection is None or connection.closed:
+                    connection = await connect("127.0.0.1", self._port)
+                await self._pull(connection)
+            except (OSError, TimeoutError):
+                if connection is not None:
+                    connection.close()
+                connection = None
+                await asyncio.sleep(PAUSE_S)
+        if connection is not None:
+            connection.close()
+
+    async def _pull(self, connection: Connection) -> None:
+        sent_s = time.monotonic()
+        answer = await self._ask(connection, "GET", f"{self._path}/messages?{PULL}")
+        if answer.status != 200:
+            await asyncio.sleep(PAUSE_S)
+            return
+        messages = _page.decode(answer.body).messages
+        if not messages:
+            return
+        given = [
+            Delivery(message.partition, message.offset, payload_of(message.data.encode()), sent_s)
+            for message in messages
+        ]
+        self.deliveries += given
+        body = msgspec.json.encode({"ack_ids": [message.ack_id for message in messages]})
+        answer = await self._ask(connection, "POST", f"{self._path}/ack", body)
+        if answer.status == 200:
+            failed = {item.index for item in _acked.decode(answer.body).results}
+            now = time.monotonic()
+            for index, delivery in enumerate(given):
+                if index not in failed:
+                    delivery.acked_s = now
+
+    async def _ask(
+        self, connection: Connection, method: str, path: str, body: bytes = b""
+    ) -> Answer:
+        whole = request(method, path, self._token, body)
+        return await asyncio.wait_for(connection.send(whole), ANSWER_TIMEOUT_S)
