@@ -44,6 +44,10 @@ class Binaries:
     def initdb(self) -> Path:
         return self.directory / "initdb"
 
+    def run_as(self, account: Account) -> bool:
+        """Whether the account reaches them and all that they load."""
+        return account.runs(self.postgres, "-V") and account.runs(self.initdb, "-V")
+
 
 def find(major: int | None = None) -> Binaries:
     """The first programs that work; of version `major` where data of that version exists."""
@@ -97,20 +101,25 @@ def _version(postgres: Path) -> int | None:
 
 def copy_for(binaries: Binaries, account: Account) -> Binaries:
     """A copy that the account can run, made once; for root only."""
+    install = binaries.directory.parent
+    package = install.parent
     stamp = int(binaries.postgres.stat().st_mtime)
     copy = STATE_DIRECTORY / f"postgres-{binaries.major}-{stamp}"
     if not copy.is_dir():
         make_passable(STATE_DIRECTORY)
         partial = copy.with_name(f"{copy.name}.{os.getpid()}")
-        shutil.copytree(binaries.directory.parent, partial, symlinks=True)
+        shutil.copytree(install, partial / package.name / install.name, symlinks=True)
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.is_dir():  # what a wheel brings along, found by a relative path
+            shutil.copytree(libraries, partial / libraries.name, symlinks=True)
         try:
             partial.rename(copy)
         except OSError:
             shutil.rmtree(partial)
             if not copy.is_dir():
                 raise
-    copied = Binaries(copy / binaries.directory.name, binaries.major)
-    if not account.runs(copied.postgres, "-V"):
+    copied = Binaries(copy / package.name / install.name / binaries.directory.name, binaries.major)
+    if not copied.run_as(account):
         raise PostgresNotFound(f"uid {account.uid} can't run {copied.postgres}")
     return copied
 

@@ -185,7 +185,7 @@ class EmbeddedPostgres:
             self._check_owner()
             self._account = accounts.owner_of(self.data)
             self._binaries = binaries.find(self._data_version())
-            if not self._account.runs(self._binaries.postgres, "-V"):
+            if not self._binaries.run_as(self._account):
                 self._binaries = binaries.copy_for(self._binaries, self._account)
             return
         self._binaries = binaries.find()
@@ -194,9 +194,9 @@ class EmbeddedPostgres:
             return
         enters = lesser.can_enter(self._directory)
         self._account = lesser
-        if enters and lesser.runs(self._binaries.postgres, "-V"):
+        if enters and self._binaries.run_as(lesser):
             return
-        if accounts.namespaced(lesser).runs(self._binaries.postgres, "-V"):
+        if self._binaries.run_as(accounts.namespaced(lesser)):
             self._account = accounts.namespaced(lesser)
             return
         self._binaries = binaries.copy_for(self._binaries, lesser)
