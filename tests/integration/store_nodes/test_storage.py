@@ -15,7 +15,7 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
 from store_nodes.wire import Durability
 from tests.chaos.cluster import NODES, ChaosCluster
-from tests.chaos.power_cut import Ext4Image, why_not
+from tests.chaos.power_cut import Ext4Image, unavailable
 
 MIB = 1024 * 1024
 
@@ -139,21 +139,16 @@ async def test_a_damaged_node_stays_out_and_says_so(
 
 
 async def test_a_full_disk_is_refused_before_the_log_meets_it(tmp_path: Path) -> None:
-    reason = why_not()
-    if reason is not None:
+    if (reason := unavailable()) is not None:
         pytest.skip(f"no disk images here: {reason}")
-    image = Ext4Image(tmp_path / "image", tmp_path / "disk", size_bytes=900 * MIB)
-    try:
-        image.make()
-        directories = {node: image.mountpoint / f"node-{node}" for node in NODES}
+    with Ext4Image(tmp_path, size_mb=900) as disk:
+        directories = {node: disk.mount_point / f"node-{node}" for node in NODES}
         async with ChaosCluster(tmp_path / "cluster", directories, store_only=True) as cluster:
             client = cluster.store_client()
             await client.start()
             await client.wait_ready()
-            await fill(client, cluster, image.mountpoint)
+            await fill(client, cluster, disk.mount_point)
             await client.close()
-    finally:
-        image.close()
 
 
 async def fill(client: StoreClient, cluster: ChaosCluster, disk: Path) -> None:
