@@ -133,6 +133,7 @@ def load(settings: StoreNodeSettings) -> Started:
         try:
             _read_footers(started, recovery)
         except WalDamaged as error:
+            wal.report_damage(error.damage)
             damage.append(str(error))
         _restore_tail(started, loaded)
         _replay(started, recovery, start)
