@@ -51,6 +51,11 @@ def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     fatal(str(context.get("message")))
 
 
+def _on_flushing_done(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        fatal(f"group commit: {error!r}")
+
+
 async def _run(settings: StoreNodeSettings) -> int:
     started = load(settings)
     commit = GroupCommit(started.wal, on_fatal=lambda error: fatal(f"log: {error}"))
@@ -70,6 +75,7 @@ async def _run(settings: StoreNodeSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     flushing = asyncio.create_task(commit.run(), name="group-commit")
+    flushing.add_done_callback(_on_flushing_done)
     await server.start(*settings.listen)
     node.start()
     await peers.start()

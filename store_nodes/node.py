@@ -91,6 +91,7 @@ class Node:
         for group in self._groups.values():
             self.touch(group)
         self._ticker = asyncio.create_task(self._tick_forever(), name="store-node-ticks")
+        self._ticker.add_done_callback(self._on_task_done)
 
     async def stop(self) -> None:
         """Leave a checkpoint, so that the next start is quick."""
@@ -101,6 +102,10 @@ class Node:
             await self._checkpointing
         if self._groups:
             await self._write_checkpoint()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fatal(f"{task.get_name()}: {error!r}")
 
     async def _tick_forever(self) -> None:
         next_disk_check_s = 0.0
@@ -284,6 +289,7 @@ class Node:
             self._checkpointing = asyncio.create_task(
                 self._write_checkpoint(), name="store-node-checkpoint"
             )
+            self._checkpointing.add_done_callback(self._on_task_done)
 
     async def _write_checkpoint(self) -> None:
         self._checkpointed_bytes = self._commit.bytes
