@@ -175,7 +175,7 @@ class Hub:
                     "This forwarder does not hold its lease right now; nothing was handed out.",
                     _RETRY_AFTER_S,
                 )
-            if reader.tail.failure is not None and reader.backlog:
+            if reader.tail.failure is not None and reader.starved():
                 raise unavailable(
                     "store",
                     "Messages are waiting and the store nodes that hold them do not answer.",

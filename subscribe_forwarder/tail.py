@@ -268,6 +268,8 @@ class Tail:
         except StoreError as error:
             self.failure = error
         else:
+            if not isinstance(self.failure, BadBatch):
+                self.failure = None
             self.on_offsets(offsets.first, offsets.end)
         finally:
             self._refreshing = None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 
 import pytest
+from crc32c import crc32c
 
 from store_nodes.errors import Unavailable
+from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.unit.subscribe_forwarder.subscribe_support import FakeStore, world
+from subscribe_forwarder import cursor
+from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, FakeStore, world
 
 
 async def test_messages_arrive_in_order_with_their_ids() -> None:
@@ -199,6 +203,59 @@ async def test_a_store_that_does_not_answer_is_503_and_heals() -> None:
         await asyncio.sleep(0.05)
         w.store.failure = None
         assert len(await pull) == 1
+
+
+async def test_a_store_that_failed_for_a_moment_is_forgotten() -> None:
+    async with world() as w:
+        w.store.publish(b"x")
+        assert len(await w.pulled()) == 1
+        w.store.failure = Unavailable("no leader")
+        assert await w.pulled() == [], "nothing is known to wait"
+        w.store.failure = None
+        assert await w.pulled() == []
+        answer = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
+        assert answer.json()["partitions"][0]["failure"] is None
+
+
+async def test_an_unreadable_batch_holds_its_readers_and_says_so() -> None:
+    async with world() as w:
+        w.store.publish(b"x")
+        w.store.publish(b"y")
+        broken = w.store.queues[QueueId(TOPIC_UID, 0)].entries[1]
+        body = b"\x91\xc1"
+        head = struct.pack("<2sBBIQI", b"PB", 1, 0, 1, 0, len(body))
+        broken.batch = head + struct.pack("<I", crc32c(body, crc32c(head))) + body
+        assert [m["data"] for m in await w.pulled()] == ["x"]
+        assert await w.pulled() == []
+        answer = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
+        assert answer.json()["partitions"][0]["failure"] == "BadBatch"
+
+
+async def test_a_damaged_batch_is_fetched_again() -> None:
+    async with world() as w:
+        await asyncio.sleep(0.01)
+        w.store.publish(b"x")
+        entry = w.store.queues[QueueId(TOPIC_UID, 0)].entries[0]
+        good, entry.batch = entry.batch, entry.batch[:-1] + b"?"
+        assert (await w.pull()).status == 503
+        entry.batch = good
+        assert len(await w.pulled(wait_s=5)) == 1
+
+
+async def test_too_many_ranges_pause_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "MAX_RANGES", 3)
+    async with world() as w:
+        w.store.publish(*[b"%d" % i for i in range(12)])
+        messages = await w.pulled(9)
+        await w.ack(*messages[1::2])
+        assert await w.pulled() == []
+        answer = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
+        assert answer.json()["paused"] == "too_many_ranges"
+        await w.post("nack", {"ack_ids": [messages[0]["ack_id"], messages[2]["ack_id"]]})
+        again = await w.pulled()
+        assert [m["offset"] for m in again] == [0, 2]
+        await w.ack(*again)
+        assert [m["offset"] for m in await w.pulled()] == [9, 10, 11]
 
 
 async def test_too_many_outstanding_pause_new_messages() -> None:
