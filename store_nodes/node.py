@@ -76,7 +76,7 @@ class Node:
         self._groups = {
             group.id: group for group in started.groups(self, self._budget, self.now_us())
         }
-        self._last_position: Position | None = None
+        self._last_position = started.last_position
 
     # -- life ----------------------------------------------------------------------------------
 

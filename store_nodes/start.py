@@ -77,6 +77,8 @@ class Started:
     batches: BatchIndex
     found: dict[int, GroupStart]
     damage: str | None
+    last_position: Position | None = None
+    """Of the last record found."""
 
     def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
         """The groups of a node that may take part; none of a damaged one."""
@@ -219,6 +221,7 @@ def _replay(started: Started, recovery: Recovery, start: Position) -> None:
     covers is recognised by the machine's applied instance."""
     first = min(start.segment, recovery.segments[-1])
     for record, position in recovery.frames(first, 0):
+        started.last_position = position
         found = started.found.get(record.group)
         if found is not None:
             found.replay(record, position)
