@@ -87,6 +87,12 @@ class BadPageToken(MetadataError):
     code = "bad_page_token"
 
 
+class StatementRefused(MetadataError):
+    """Postgres answered with an error that trying again won't change: a fault of ours."""
+
+    code = "statement_refused"
+
+
 class UnsafeServer(MetadataError):
     """The server runs with fsync or full_page_writes off: an answered ack would not be durable."""
 

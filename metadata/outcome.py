@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncpg
 import sqlalchemy.exc
 
-from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown, UnsafeServer
+from metadata.errors import (
+    MetadataError,
+    MetadataUnavailable,
+    OutcomeUnknown,
+    StatementRefused,
+    UnsafeServer,
+)
 
 # The server answered, so nothing was done; it may work later.
 _LATER = (
@@ -47,6 +53,8 @@ def translate(error: Exception, *, sent: bool) -> Exception:
         if sent:
             return OutcomeUnknown(_text(cause))
         return MetadataUnavailable(_text(cause))
+    if isinstance(cause, asyncpg.PostgresError):
+        return StatementRefused(_text(cause))
     return error
 
 
