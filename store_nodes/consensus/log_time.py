@@ -19,6 +19,11 @@ class LogClock:
         if wall_us:
             self._offsets_us[node] = (wall_us - now_us, now_us)
 
+    @property
+    def ready(self) -> bool:
+        """Whether a majority has ever reported; later a report may be too old to count."""
+        return len(self._offsets_us) >= self._majority
+
     def median_us(self, now_us: int, max_age_us: int) -> int:
         """The lower median of the clocks heard within `max_age_us`; 0 where those are no majority:
         the leader's own clock alone says nothing."""

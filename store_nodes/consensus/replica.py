@@ -151,13 +151,15 @@ class Replica:
 
     @property
     def can_propose(self) -> bool:
-        """A leader with room in its window, not about to hand over."""
+        """A leader with room in its window, not about to hand over, that has heard the clocks of
+        a majority: a stamp made without them would date from before the last entry."""
         led = self.leadership
         return (
             led is not None
             and led.transfer_to is None
             and led.next_instance - self.acceptor.chosen < self.limits.open_instances
             and led.open_bytes < self.limits.open_bytes
+            and self._clock.ready
         )
 
     def take(self) -> Effects:
