@@ -179,9 +179,11 @@ class Appender:
             case errors.QueueSealed():
                 cluster.coverage.hit("append refused by a seal")
                 operation.sealed = not operation.done
-            case errors.SequenceGap():
+            case errors.SequenceGap(expected=expected):
                 cluster.coverage.hit("sequence gap refused")
                 self._resend_at = cluster.scheduler.now + BACKOFF_US
+                if expected == 1 < operation.seq and self._open and operation is self._open[0]:
+                    self._start_session()
             case errors.NotLeader(hint=hint) if not operation.done:
                 self._target = hint or 1 + self._rng.randrange(cluster.options.nodes)
                 self._resend_at = cluster.scheduler.now + BACKOFF_US
@@ -190,6 +192,12 @@ class Appender:
                     self._resend_at = cluster.scheduler.now + BACKOFF_US
             case _:
                 raise AssertionError(f"unexpected answer {what!r}")
+
+    def _start_session(self) -> None:
+        """The old one is forgotten, or its queue sealed. What is open in it stays unknown."""
+        self._session = self._rng.randbytes(c.SESSION_BYTES)
+        self._next_seq = 1
+        self._open.clear()
 
     def _finish(self, operation: Operation) -> None:
         operation.done = True
@@ -208,8 +216,7 @@ class Appender:
             self._resend_at = self._cluster.scheduler.now + BACKOFF_US
             return
         self._queue = successor
-        self._session = self._rng.randbytes(c.SESSION_BYTES)
-        self._next_seq = 1
+        self._start_session()
         self._open = deque(self._operation(one.batch, one.count) for one in rest)
         self._send_open()
 
