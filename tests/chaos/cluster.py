@@ -73,8 +73,7 @@ class ChaosCluster:
             await self._until_led()
             return
         self._postgres.prepare()
-        self._postgres.spawn()
-        self._postgres.wait_ready()
+        self.start_postgres()
         migrate = self._start("migrate", self._environment())
         if await asyncio.to_thread(migrate.wait) != 0:
             raise ClusterFailed(f"migrate: {self.tail('migrate')}")
@@ -188,6 +187,26 @@ class ChaosCluster:
         assert self._server is not None
         self._server.kill()
         self._server.wait()
+
+    def stop_server(self) -> int:
+        """SIGTERM; its exit status once it has drained."""
+        assert self._server is not None
+        self._server.terminate()
+        return self._server.wait(30)
+
+    def kill_postgres(self) -> None:
+        """SIGKILL to all of Postgres, and gone when this returns."""
+        assert self._postgres.pid is not None
+        for pid in tree([self._postgres.pid]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while self._postgres.poll() is None:
+            time.sleep(0.01)
+
+    def start_postgres(self) -> None:
+        """Start it again; returns when it takes connections."""
+        self._postgres.spawn()
+        self._postgres.wait_ready()
 
     def kill_everything(self) -> None:
         """SIGKILL to every process, Postgres too, before any of them can say a word."""

@@ -20,6 +20,7 @@ PAUSE_S = 0.1
 class Pulled(msgspec.Struct):
     """What is needed of a message."""
 
+    message_id: str
     ack_id: str
     partition: int
     offset: int
@@ -45,6 +46,19 @@ class Acked(msgspec.Struct):
     results: list[FailedAck] = []
 
 
+class State(msgspec.Struct):
+    """Of one message for one subscription."""
+
+    state: str
+
+
+class States(msgspec.Struct):
+    """Of one message for each subscription."""
+
+    subscriptions: dict[str, State]
+
+
+_states = msgspec.json.Decoder(States)
 _page = msgspec.json.Decoder(Page)
 _acked = msgspec.json.Decoder(Acked)
 
@@ -52,10 +66,12 @@ _acked = msgspec.json.Decoder(Acked)
 class Consumer:
     """Pulls and acks until stopped, through whatever happens to the servers."""
 
-    def __init__(self, port: int, token: str, subscription: str) -> None:
+    def __init__(self, port: int, token: str, topic: str, subscription: str) -> None:
         self.deliveries: list[Delivery] = []
         self._port = port
         self._token = token
+        self._topic = topic
+        self._subscription = subscription
         self._path = f"/subscriptions/{subscription}"
         self._stopping = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
@@ -65,12 +81,23 @@ class Consumer:
         """Pulling begins."""
         self._workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
 
-    async def until_acked(self, count: int, timeout_s: float = 60.0) -> int:
-        """Until this many different messages are acked, or the time is over; how many are."""
-        deadline = time.monotonic() + timeout_s
-        while (done := self._acked_count()) < count and time.monotonic() < deadline:
+    async def until_acked(self, count: int, *, quiet_s: float = 15.0) -> None:
+        """Until this many different messages are acked, or nothing was given for a while; then
+        asks what became of the acks whose answer was lost."""
+        seen, since = -1, time.monotonic()
+        while self._acked_count() < count and time.monotonic() - since < quiet_s:
+            if len(self.deliveries) != seen:
+                seen, since = len(self.deliveries), time.monotonic()
             await asyncio.sleep(0.2)
-        return done
+        acked = {(each.partition, each.offset) for each in self.deliveries if each.acked_s}
+        connection = await connect("127.0.0.1", self._port)
+        for delivery in self.deliveries:
+            if (delivery.partition, delivery.offset) not in acked:
+                path = f"/topics/{self._topic}/messages/{delivery.message_id}/ack"
+                answer = await self._ask(connection, "GET", path)
+                states = _states.decode(answer.body).subscriptions
+                delivery.found_acked = states[self._subscription].state == "acked"
+        connection.close()
 
     async def stop(self) -> None:
         """Returns when the last answers are in."""
@@ -117,7 +144,13 @@ class Consumer:
         if not messages:
             return
         given = [
-            Delivery(message.partition, message.offset, payload_of(message.data.encode()), sent_s)
+            Delivery(
+                message.partition,
+                message.offset,
+                payload_of(message.data.encode()),
+                sent_s,
+                message_id=message.message_id,
+            )
             for message in messages
         ]
         self.deliveries += given

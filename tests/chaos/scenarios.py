@@ -18,7 +18,7 @@ from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
 from tests.chaos.consumer import Consumer
 from tests.chaos.disks import NodeDisks
-from tests.chaos.history import Verdict, check, check_deliveries
+from tests.chaos.history import Publish, Verdict, check, check_deliveries
 from tests.chaos.read_log import queues_of, read_topic
 from tests.chaos.senders import HttpSender, StoreSender
 from tests.chaos.workload import Workload, failed, resume_gap_s
@@ -82,7 +82,7 @@ class Torture:
         finally:
             await client.close()
         groups = [group for _, (group, _) in sorted(queues.items())]
-        consumer = Consumer(cluster.http_port, cluster.token, topic)
+        consumer = Consumer(cluster.http_port, cluster.token, topic, subscription=topic)
         consumer.start()
         return cls(cluster, workload, sender.topic_uid, groups, consumer)
 
@@ -211,6 +211,32 @@ class Torture:
             f"node {node} did not catch up in {timeout_s:.0f} s: {last}\n"
             f"{self.cluster.tail(f'node-{node}')}"
         )
+
+    async def restart_server(self, *, load_s: float, kindly: bool) -> None:
+        """SIGKILL the server under load, or SIGTERM it, and start it again."""
+        self.workload.start()
+        await asyncio.sleep(load_s)
+        if kindly:
+            status = await asyncio.to_thread(self.cluster.stop_server)
+            assert status == 0, f"the server left with {status}\n{self.cluster.tail('serve')}"
+        else:
+            self.cluster.kill_server()
+        self.cluster.start_server()
+        await self.cluster.until_ready()
+        await asyncio.sleep(load_s)
+
+    async def lose_postgres(self, *, load_s: float, down_s: float) -> list[Publish]:
+        """SIGKILL Postgres under load and start it again; what was published meanwhile."""
+        self.workload.start()
+        await asyncio.sleep(load_s)
+        self.cluster.kill_postgres()
+        killed = time.monotonic()
+        await asyncio.sleep(down_s)
+        meanwhile = self.workload.between(killed, time.monotonic())
+        await self.workload.answered(meanwhile)
+        self.cluster.start_postgres()
+        await asyncio.sleep(load_s)
+        return meanwhile
 
     async def kill_everything(self, *, load_s: float) -> None:
         """SIGKILL to all processes under load, then start them again; publishing goes on after."""

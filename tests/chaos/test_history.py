@@ -107,6 +107,7 @@ def test_a_delivery_after_its_ack() -> None:
 def test_a_message_never_delivered_or_never_acked() -> None:
     assert rules() == {"undelivered", "unacked"}
     assert rules(Delivery(0, 0, "a", 1.0)) == {"unacked"}
+    assert rules(Delivery(0, 0, "a", 1.0, found_acked=True)) == set()
 
 
 def test_a_delivery_of_something_else() -> None:

@@ -14,6 +14,7 @@ from tests.chaos.cluster import ChaosCluster
 from tests.chaos.disks import NodeDisks
 from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import Torture
+from tests.chaos.workload import failed
 
 PER_SECOND = 150
 
@@ -38,6 +39,19 @@ async def test_kills_and_a_hang_lose_nothing(root: Path) -> None:
         await torture.kill(0, window_s=3, before_s=0.5, down_s=0.5)
         await torture.hang(1, window_s=4, hang_s=3, before_s=0.2)
         await torture.kill(2, window_s=2, before_s=0.2, down_s=0.2)
+        await torture.verify()
+
+
+async def test_without_postgres_and_over_a_restart_of_the_server_nothing_is_lost(
+    root: Path,
+) -> None:
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "server", per_second=PER_SECOND) as torture,
+    ):
+        assert not failed(await torture.lose_postgres(load_s=1, down_s=1))
+        await torture.verify()
+        await torture.restart_server(load_s=1, kindly=True)
         await torture.verify()
 
 

@@ -3,6 +3,8 @@ figures the product promises. Every scenario ends with the whole history held ag
 
     kills       SIGKILL of a partition's leader, again and again; the harness starts it again
     hangs       SIGSTOP of a partition's leader for five seconds
+    server      SIGKILL of the server, then SIGTERM: what was accepted is there, no ack is lost
+    postgres    SIGKILL of Postgres: publishing goes on, and all heals when it is back
     everything  SIGKILL of all processes at once, then a start of all
     power       power cut of one node's disk, then of all disks in one step (root, loop devices)
 """
@@ -30,6 +32,7 @@ from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Verdict
 from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
+from tests.chaos.workload import failed
 
 MAX_FAILED_MEDIAN = 5
 MAX_GAP_MEDIAN_S = 0.5
@@ -81,8 +84,8 @@ async def kills(options: argparse.Namespace, root: Path, judge: Judge) -> None:
             results.append(await torture.kill(number % PARTITIONS, window_s=options.window))
             judge.fault(number, results[-1])
         judge.history(await torture.verify())
-    failed = statistics.median(result.failed for result in results)
-    judge.expect("failed publishes per kill, median", failed, MAX_FAILED_MEDIAN)
+    failures = statistics.median(result.failed for result in results)
+    judge.expect("failed publishes per kill, median", failures, MAX_FAILED_MEDIAN)
     _judge_gaps("kill", results, judge)
     judge.expect("kill: keyed resume, median, s", _median_gap(results), MAX_GAP_MEDIAN_S)
 
@@ -110,6 +113,30 @@ def _judge_gaps(what: str, results: Sequence[FaultResult], judge: Judge) -> None
     judge.say(f"       {what}: keyed resume, median {_median_gap(results):.3f} s")
     longest = max(result.keyed_gap_s for result in results)
     judge.expect(f"{what}: keyed resume, max, s", longest, MAX_GAP_S)
+
+
+async def server(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """The server killed, and told to stop, under load."""
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "server", per_second=options.rate) as torture,
+    ):
+        for number in range(options.rounds):
+            await torture.restart_server(load_s=3, kindly=number % 2 == 1)
+            judge.history(await torture.verify())
+
+
+async def postgres(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """Postgres gone for ten seconds under load."""
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "postgres", per_second=options.rate) as torture,
+    ):
+        meanwhile = await torture.lose_postgres(load_s=3, down_s=10)
+        bad = failed(meanwhile)
+        judge.expect("failed publishes without Postgres", len(bad), 0)
+        judge.say(f"       of {len(meanwhile)}; {sorted({publish.reason for publish in bad})}")
+        judge.history(await torture.verify())
 
 
 async def everything(options: argparse.Namespace, root: Path, judge: Judge) -> None:
@@ -154,6 +181,8 @@ async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]]] = {
     "kills": kills,
     "hangs": hangs,
+    "server": server,
+    "postgres": postgres,
     "everything": everything,
     "power": power,
 }
