@@ -81,23 +81,35 @@ class Consumer:
         """Pulling begins."""
         self._workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
 
-    async def until_acked(self, count: int, *, quiet_s: float = 15.0) -> None:
-        """Until this many different messages are acked, or nothing was given for a while; then
-        asks what became of the acks whose answer was lost."""
-        seen, since = -1, time.monotonic()
-        while self._acked_count() < count and time.monotonic() - since < quiet_s:
-            if len(self.deliveries) != seen:
-                seen, since = len(self.deliveries), time.monotonic()
-            await asyncio.sleep(0.2)
-        acked = {(each.partition, each.offset) for each in self.deliveries if each.acked_s}
+    async def until_acked(self, count: int, timeout_s: float = 60.0) -> None:
+        """Until this many different messages are acked, or the time is over. Of acks whose answer
+        was lost, or was no 200, it asks what became of them."""
+        deadline = time.monotonic() + timeout_s
         connection = await connect("127.0.0.1", self._port)
-        for delivery in self.deliveries:
-            if (delivery.partition, delivery.offset) not in acked:
+        seen = -1
+        while len(self._settled()) < count and time.monotonic() < deadline:
+            if len(self.deliveries) == seen:  # nothing came for a second
+                await self._ask_for_unsettled(connection)
+            seen = len(self.deliveries)
+            await asyncio.sleep(1.0)
+        connection.close()
+
+    def _settled(self) -> set[tuple[int, int]]:
+        return {
+            (delivery.partition, delivery.offset)
+            for delivery in self.deliveries
+            if delivery.acked_s or delivery.found_acked
+        }
+
+    async def _ask_for_unsettled(self, connection: Connection) -> None:
+        settled = self._settled()
+        for delivery in list(self.deliveries):
+            if (delivery.partition, delivery.offset) not in settled:
                 path = f"/topics/{self._topic}/messages/{delivery.message_id}/ack"
                 answer = await self._ask(connection, "GET", path)
-                states = _states.decode(answer.body).subscriptions
-                delivery.found_acked = states[self._subscription].state == "acked"
-        connection.close()
+                if answer.status == 200:
+                    states = _states.decode(answer.body).subscriptions
+                    delivery.found_acked = states[self._subscription].state == "acked"
 
     async def stop(self) -> None:
         """Returns when the last answers are in."""
@@ -109,15 +121,6 @@ class Consumer:
         self._cancelled = True
         for worker in self._workers:
             worker.cancel()
-
-    def _acked_count(self) -> int:
-        return len(
-            {
-                (delivery.partition, delivery.offset)
-                for delivery in self.deliveries
-                if delivery.acked_s
-            }
-        )
 
     async def _work(self) -> None:
         connection: Connection | None = None

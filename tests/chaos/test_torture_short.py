@@ -42,7 +42,7 @@ async def test_kills_and_a_hang_lose_nothing(root: Path) -> None:
         await torture.verify()
 
 
-async def test_without_postgres_and_over_a_restart_of_the_server_nothing_is_lost(
+async def test_losing_postgres_and_restarting_the_server_lose_nothing(
     root: Path,
 ) -> None:
     async with (
