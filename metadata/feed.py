@@ -45,6 +45,12 @@ SET pruned_to = greatest(pruned_to, (SELECT max(version) FROM gone))
 FROM counter
 WHERE change_counter.id = counter.id AND EXISTS (SELECT FROM gone)
 """
+_CONNECTION_ERRORS = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # raised for some ways in which a server goes away
+)
 _log = structlog.get_logger("packetboat.feed")
 
 
@@ -100,7 +106,7 @@ class ChangeFeed:
                 await self._listen()
                 await self.catch_up()
                 await self._prune()
-            except (MetadataError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (MetadataError, *_CONNECTION_ERRORS) as error:
                 _log.debug("the change feed can't reach Postgres", error=str(error))
             except Exception:
                 # A listener's fault must not end the feed: the run of changes comes again.

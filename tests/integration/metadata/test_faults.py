@@ -121,7 +121,7 @@ async def test_all_heals_after_a_restart(shaky: World, own_server: EmbeddedPostg
         await shaky.topics.create(shaky.tenant_id, TopicSpec("new"), [0])
     with pytest.raises(MetadataUnavailable):
         await shaky.database.check()
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 5.0  # in fact at once; the rest is for a busy machine
     assert await shaky.catalog.topic(shaky.tenant_id, "orders") == topic
     own_server.start()
     await healed(lambda: shaky.database.check())
