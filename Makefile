@@ -41,6 +41,7 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry .
 
 .PHONY: check
 check: lint test ## What CI runs

@@ -294,5 +294,5 @@ def is_append(raw: bytes) -> bool:
 async def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
     """Wait for it, by looking."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.005)
