@@ -123,11 +123,11 @@ class Cluster:
                 return
         applied = [node.group.machine.applied for node in self.nodes.values()]
         leaders = [node.group.replica.leader for node in self.nodes.values()]
-        busy = [client for client in (*self.clients, self.admin) if not client.idle]
-        raise Violation(f"no convergence: applied {applied}, leaders {leaders}, busy {len(busy)}")
+        busy = sum(not client.idle for client in self.clients) + (not self.admin.idle)
+        raise Violation(f"no convergence: applied {applied}, leaders {leaders}, busy {busy}")
 
     def _converged(self) -> bool:
-        if not all(client.idle for client in (*self.clients, self.admin)):
+        if not self.admin.idle or not all(client.idle for client in self.clients):
             return False
         machines = [node.group.machine for node in self.nodes.values()]
         if any(machine.applied != self.oracle.instances for machine in machines):

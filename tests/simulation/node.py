@@ -20,7 +20,8 @@ from store_nodes.group import Group
 from store_nodes.machine.machine import Machine
 from store_nodes.requests import Budget, RequestLine
 from store_nodes.start import GroupStart, checkpoint_of
-from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Position, Record
+from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
+from store_nodes.wal.position import Position
 from tests.simulation.power_loss_files import PowerCut
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from tests.simulation.__main__ import findings
-from tests.simulation.cluster import fork_options, harsh_options
+from tests.simulation.cluster import Result, fork_options, harsh_options
 from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
 from tests.simulation.mutations import MUTATIONS, Mutation
-from tests.simulation.runner import Result, run, run_many, summarise
+from tests.simulation.runner import run, run_many, summarise
 
 RUNS = 120
 MUTATION_SEEDS = 600
