@@ -52,8 +52,10 @@ _log = structlog.get_logger("packetboat.http")
 class HttpServer:
     """Owns the listening socket and every connection."""
 
-    def __init__(self, app: Handler, config: Config) -> None:
+    def __init__(self, app: Handler, config: Config, *, plain: bool = True) -> None:
         self.app = app
+        self.plain = plain
+        """False: every connection is Hypercorn's from its first byte."""
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
@@ -104,7 +106,8 @@ class HttpServer:
         protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        reader.feed_data(received)
+        if received:
+            reader.feed_data(received)
         writer = asyncio.StreamWriter(transport, protocol, reader, self.loop)
         transport.resume_reading()
         self.own(self.loop.create_task(self._run_hypercorn(reader, writer)))
@@ -137,6 +140,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if not self._server.plain:
+            self._server.hand_over(self.transport, b"")
+            return
         client, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self._client = tuple(client[:2]) if isinstance(client, tuple) else None
         self._local = tuple(local[:2]) if isinstance(local, tuple) else None

@@ -19,7 +19,7 @@ from gateway import logs
 from gateway.app import create_app
 from gateway.dispatch import Dispatcher
 from gateway.http_server import HttpServer
-from gateway.settings import ServerSettings
+from gateway.settings import Listener, ServerSettings
 from gateway.wiring import Parts, open_parts
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -67,7 +67,8 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
             )
             sweeper = asyncio.ensure_future(app.sweep())
             try:
-                server = HttpServer(app, hypercorn_config())
+                plain = settings.http_listener is Listener.PLAIN
+                server = HttpServer(app, hypercorn_config(), plain=plain)
                 await server.start(listener)
                 await stop.wait()
                 await _drain(parts, app, settings.drain_s)

@@ -57,6 +57,19 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     await respond(send, 200, seen.encode() + body[:64])
 
 
+async def test_hypercorn_alone_serves_when_it_is_asked_to() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    served = HttpServer(application, hypercorn_config(), plain=False)
+    await served.start(listener)
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"POST /here HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    assert not served.connections
+    writer.close()
+    await served.close(0.5)
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[HttpServer, int]]:
     application.gone = 0  # type: ignore[attr-defined]
