@@ -16,8 +16,8 @@ class NodeDisks:
     """One ext4 image per store node, where `power_cut.unavailable` is None; leaving the context
     unmounts and removes them."""
 
-    def __init__(self, root: Path) -> None:
-        self._images = {node: Ext4Image(root / f"disk-{node}", IMAGE_MB) for node in NODES}
+    def __init__(self, root: Path, *, size_mb: int = IMAGE_MB) -> None:
+        self._images = {node: Ext4Image(root / f"disk-{node}", size_mb) for node in NODES}
         self.directories = {
             node: image.mount_point / "node" for node, image in self._images.items()
         }

@@ -58,7 +58,7 @@ class Torture:
         self.cluster = cluster
         self.workload = workload
         self.consumer = consumer
-        self._topic_uid = topic_uid
+        self.topic_uid = topic_uid
         self._groups = groups
         """Of the topic's partitions, in order."""
 
@@ -251,7 +251,7 @@ class Torture:
         Raises AssertionError when a rule is broken."""
         await self.workload.stop()
         await self.cluster.until_replicas_agree()
-        logs = await read_topic(self.cluster, self._topic_uid)
+        logs = await read_topic(self.cluster, self.topic_uid)
         verdict = check(self.workload.history, logs)
         verdict.require()
         assert verdict.acked > 0

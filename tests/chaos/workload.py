@@ -50,7 +50,7 @@ class Workload:
 
     async def publish_one(self, key: str | None = None) -> Publish:
         """One message that must be accepted; it is in the history too."""
-        publish = await self._publish(key)
+        publish = await self.publish(key)
         assert publish.outcome is Outcome.ACKED, publish
         return publish
 
@@ -80,15 +80,16 @@ class Workload:
             self._own(asyncio.create_task(self._unkeyed()))
 
     async def _unkeyed(self) -> None:
-        await self._publish(None)
+        await self.publish(None)
 
     async def _keyed(self, key: str) -> None:
         while not self._stopping.is_set():
-            publish = await self._publish(key)
+            publish = await self.publish(key)
             done = publish.outcome is Outcome.ACKED
             await asyncio.sleep(KEY_PAUSE_S if done else FAILED_PAUSE_S)
 
-    async def _publish(self, key: str | None) -> Publish:
+    async def publish(self, key: str | None = None) -> Publish:
+        """One message, whatever becomes of it; it is in the history."""
         publish = Publish(f"{next(self._numbers)}", key, time.monotonic())
         self.history.append(publish)
         await self._sender.send(publish)
