@@ -24,6 +24,8 @@ USED = (
     "content_type_conformance",
     "response_schema_conformance",
     "response_headers_conformance",
+    "unsupported_method",
+    "negative_data_rejection",
 )
 
 
