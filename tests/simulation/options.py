@@ -96,7 +96,7 @@ def draw(rng: random.Random) -> Options:
         nodes=nodes,
         group=rng.randrange(8),
         preferred=rng.choice([None, *range(1, nodes + 1)]),
-        safety_us=rng.choice([2, 3, 3, 4]) * SECOND,
+        safety_us=rng.choice([2, 3, 4, 4]) * SECOND,
         time_scale_percent=rng.choice([15, 25, 40]),
         tick_us=rng.choice([5, 10, 20]) * MS,
         tcp=tcp,
