@@ -82,7 +82,9 @@ for hook in (map_path_parameters, map_query, map_body):
 def test_every_answer_is_as_described(case: Any, served: Installation) -> None:
     case.headers = {**(case.headers or {}), "Authorization": f"Bearer {served.token}"}
     response = case.call(base_url=served.url, timeout=20)
-    case.validate_response(response, checks=[CHECKS.get_one(name) for name in USED])
+    # Other encodings of a batch are made up by the serializers above, and answer per item.
+    judged = USED if case.media_type in (None, "application/json") else USED[:-1]
+    case.validate_response(response, checks=[CHECKS.get_one(name) for name in judged])
 
 
 def test_operations_need_a_token(served: Installation) -> None:
