@@ -176,6 +176,7 @@ class Supervisor:
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
+        task.add_done_callback(_note_failure)
         self._keepers.add(task)
 
     async def _until_ready(self, port: int, server: Child, token: str) -> None:
@@ -215,6 +216,11 @@ class Supervisor:
         self._postgres = None
         self._children.clear()
         self._keepers.clear()
+
+
+def _note_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        note(f"the supervisor failed to keep a child running: {error!r}")
 
 
 async def _get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
