@@ -40,7 +40,7 @@ class Leadership:
     open: dict[int, OpenInstance] = field(default_factory=dict)
     open_bytes: int = 0
     heard_us: dict[int, int] = field(default_factory=dict)
-    peer_chosen: dict[int, int] = field(default_factory=dict)
+    peer_delivered: dict[int, int] = field(default_factory=dict)
     sequence: int = 0
     next_heartbeat_us: int = 0
     waiting_reads: list[int] = field(default_factory=list)

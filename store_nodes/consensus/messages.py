@@ -80,12 +80,13 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=8):
 
 
 class HeartbeatReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=9):
-    """Still yours. `wall_us` is my wall clock, for log time."""
+    """Still yours. `wall_us` is my wall clock, for log time; all below `delivered` is chosen and on
+    my disk."""
 
     ballot: Ballot
     sequence: int
     wall_us: int
-    chosen: int
+    delivered: int
     digest: DigestAt | None
 
 

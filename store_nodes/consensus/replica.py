@@ -322,7 +322,7 @@ class Replica:
                 message.ballot,
                 message.sequence,
                 self._wall_us(),
-                self.acceptor.chosen,
+                self.acceptor.delivered,
                 self._digests.own(),
             ),
         )
@@ -594,6 +594,12 @@ class Replica:
         elif len(led.open) > self.limits.watched_instances:
             del led.open[instance]
 
+    def _count_delivered(self, led: Leadership, node: int, delivered: int) -> None:
+        """A node that learned an instance has it as durably as one that voted for it."""
+        for instance in [i for i, entry in led.open.items() if entry.chosen and i < delivered]:
+            led.open[instance].votes.add(node)
+            self._check_everywhere(led, instance)
+
     def _heartbeat(self, led: Leadership) -> None:
         led.next_heartbeat_us = self._now_us + self.timing.heartbeat_us
         message = self._heartbeat_message(led)
@@ -609,12 +615,13 @@ class Replica:
         if led is None or message.ballot != led.ballot:
             return
         led.heard_us[source] = self._now_us
-        led.peer_chosen[source] = message.chosen
+        led.peer_delivered[source] = message.delivered
+        self._count_delivered(led, source, message.delivered)
         if message.digest is not None:
             self._compare_digests((message.digest,))
             if self.leadership is None:
                 return
-        if message.chosen > self.acceptor.chosen:
+        if message.delivered > self.acceptor.chosen:
             self._ask_to_learn(source)
         if led.read_round is not None and message.sequence >= led.read_round.sequence:
             led.read_round.confirmed.add(source)
@@ -668,7 +675,9 @@ class Replica:
         if to is None or to == self.me or self._now_us < led.next_transfer_us:
             return
         heard_us = led.heard_us.get(to, 0)
-        caught_up = led.peer_chosen.get(to, -1) >= self.acceptor.chosen - self.limits.open_instances
+        caught_up = (
+            led.peer_delivered.get(to, -1) >= self.acceptor.chosen - self.limits.open_instances
+        )
         if caught_up and self._now_us - heard_us < 2 * self.timing.heartbeat_us:
             self.transfer(self._now_us, to)
 

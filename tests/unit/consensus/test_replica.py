@@ -226,6 +226,19 @@ def test_everywhere_waits_for_every_connected_voter() -> None:
     assert Replicated(instance) in bench.events[1]
 
 
+def test_everywhere_counts_a_voter_that_learned_the_instance() -> None:
+    bench = Bench()
+    bench.elect(1)
+    bench.wire.clear()
+    instance = bench.propose(1, command(1), everywhere=True)
+    bench.deliver(without(3))
+    bench.deliver(without(3))
+    assert Replicated(instance) not in bench.events[1]
+    bench.run(400_000)
+    assert bench.learned(3)
+    assert Replicated(instance) in bench.events[1]
+
+
 def test_log_time_is_the_median_of_the_clocks() -> None:
     bench = Bench()
     bench.wall_skew_us = {1: 3_600_000_000}
