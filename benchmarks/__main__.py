@@ -33,6 +33,11 @@ def warn_of_memory_disk(directory: Path) -> None:
         console.print(f"WARNING: {directory} is on {kind}, where syncs cost nothing: set BENCH_DIR")
 
 
+def json_line(row: Row) -> str:
+    """NaN, which JSON does not know, becomes null."""
+    return json.dumps({name: None if value != value else value for name, value in row.items()})
+
+
 def start_all(settings: BenchSettings, directory: Path) -> list[System]:
     """Those that come up; a line for each that does not. Every one of the list is stopped by the
     caller, also the half started."""
@@ -72,7 +77,7 @@ def run_round(
                 errors = f"  {row['failed']} failed {row.get('errors')}" if row["failed"] else ""
                 console.print(f"  {each.name}, {name}: {row['rate']:,.0f}/s{errors}")
             rows.append(row)
-            output.write(json.dumps(row) + "\n")
+            output.write(json_line(row) + "\n")
             output.flush()
     return rows
 
@@ -112,9 +117,9 @@ def main() -> int:
             report.print_table(rows, console)
             report.print_cpu(rows, console)
             for result in report.print_targets(rows, console):
-                output.write(json.dumps(result) + "\n")
+                output.write(json_line(result) + "\n")
             for row in report.medians(rows):
-                output.write(json.dumps({"median": row}) + "\n")
+                output.write(json_line({"kind": "median"} | row) + "\n")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     console.print(

@@ -82,7 +82,7 @@ class Nats:
         await self._stream.publish("s.a", body)
 
     async def consume(self, on_body: OnBody) -> None:
-        from nats.js import api  # type: ignore[import-not-found]
+        from nats.js import api
 
         async def received(message: Any) -> None:
             on_body(message.data)

@@ -6,6 +6,7 @@ figures the product promises. Every scenario ends with the whole history held ag
     server      SIGKILL of the server, then SIGTERM: what was accepted is there, no ack is lost
     postgres    SIGKILL of Postgres: publishing goes on, and all heals when it is back
     everything  SIGKILL of all processes at once, then a start of all
+    storm       all of these at random moments, also several at once
     power       power cut of one node's disk, then of all disks in one step (root, loop devices)
 """
 
@@ -15,6 +16,7 @@ import argparse
 import asyncio
 import logging
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
@@ -32,6 +35,7 @@ from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Verdict
 from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
+from tests.chaos.storm import Storm
 from tests.chaos.workload import failed
 
 MAX_FAILED_MEDIAN = 5
@@ -178,6 +182,23 @@ async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
                 judge.history(await torture.verify())
 
 
+async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """Random faults on every node and the server, also at once."""
+    seed = options.seed if options.seed is not None else random.randrange(10**6)
+    judge.say(f"       --seed {seed}")
+    with ExitStack() as stack:
+        disks = stack.enter_context(NodeDisks(root)) if unavailable() is None else None
+        directories = disks.directories if disks is not None else None
+        async with (
+            ChaosCluster(root, directories) as cluster,
+            await Torture.over_http(cluster, "storm", per_second=options.rate) as torture,
+        ):
+            weather = Storm(torture, disks, seed)
+            await weather.run(options.storm)
+            judge.say(f"       {dict(weather.faults)}")
+            judge.history(await torture.verify())
+
+
 SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]]] = {
     "kills": kills,
     "hangs": hangs,
@@ -185,6 +206,7 @@ SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]
     "postgres": postgres,
     "everything": everything,
     "power": power,
+    "storm": storm,
 }
 
 
@@ -215,6 +237,8 @@ def main() -> int:
     parser.add_argument("--hangs", type=int, default=5)
     parser.add_argument("--power-cuts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3, help="of kills and cuts of everything")
+    parser.add_argument("--storm", type=float, default=60, help="seconds of random faults")
+    parser.add_argument("--seed", type=int, help="of the storm; random if not given")
     parser.add_argument("--directory", type=Path, help="where the data goes; not a memory disk")
     options = parser.parse_args()
     unknown = set(options.only.split(",")) - set(SCENARIOS)
