@@ -61,6 +61,7 @@ class Child:
                 env=self._environment,
                 start_new_session=True,
                 preexec_fn=die_with(os.getpid()),
+                umask=0o077,  # Messages and logs are their owner's.
             )
 
     async def wait(self) -> int:

@@ -73,7 +73,8 @@ class DataDir:
 
     def open(self) -> State:
         """Takes the lock and reads the state, or makes it. Raises DataDirInUse."""
-        (self.path / "logs").mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "logs").mkdir(mode=0o700, exist_ok=True)
         lock = (self.path / "lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -66,6 +66,8 @@ def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(fresh: Inst
     assert set(pull_all(installation, http, 20)) == set(ids)
     for name in ("dev-token", "client.env", "state.json"):
         assert stat.S_IMODE((installation.directory / name).stat().st_mode) == 0o600
+    for name in ("logs", "node-1"):
+        assert stat.S_IMODE((installation.directory / name).stat().st_mode) == 0o700
     assert installation.stop(signal.SIGTERM) == 0
     assert wait_until_gone(installation) == {}
 
