@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 import structlog
 
@@ -79,7 +80,7 @@ class Dispatcher:
                     scope[TENANT] = principal.tenant_id
                 await endpoint.handler(scope, exchange.receive, exchange.send)
         except ClientGone:
-            exchange.status = exchange.status or CLIENT_GONE
+            exchange.status = CLIENT_GONE
         except Exception as error:
             await self._answer_error(scope, exchange, error)
         except asyncio.CancelledError:
@@ -120,7 +121,8 @@ class Dispatcher:
         if exchange.gone:
             exchange.status = CLIENT_GONE
             return
-        await _send_problem(exchange, problem)
+        with suppress(ClientGone):
+            await _send_problem(exchange, problem)
 
     async def sweep(self) -> None:
         """Runs for the life of the application: ends requests whose body has stalled."""

@@ -27,7 +27,7 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.utils import wrap_app
 
-from edge.asgi import PROBLEM_JSON, Handler
+from edge.asgi import PROBLEM_JSON, ClientGone, Handler
 from edge.problem import Problem
 from gateway.http_request import Head, parse_head
 
@@ -300,7 +300,8 @@ class Request:
         try:
             await self._server.app(scope, self.receive, self.send)
         except Exception:
-            _log.exception("the application failed")
+            if not self._gone:
+                _log.exception("the application failed")
         if self._gone:
             return
         if self._head_bytes is None and not self._ended:
@@ -341,7 +342,8 @@ class Request:
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if self._gone:
-            return
+            # So that a pull can hand its messages to somebody who is there.
+            raise ClientGone
         if message["type"] == "http.response.start":
             if self._head_bytes is not None or self._ended:
                 raise RuntimeError("the response has begun already")

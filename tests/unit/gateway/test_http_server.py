@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from edge.asgi import Receive, Scope, Send, respond
+from edge.asgi import ClientGone, Receive, Scope, Send, respond
 from gateway import http_server
 from gateway.http_request import parse_head
 from gateway.http_server import HttpServer
@@ -167,6 +167,29 @@ async def test_a_client_that_leaves_is_noticed(server: tuple[HttpServer, int]) -
             break
         await asyncio.sleep(0.01)
     assert application.gone == 1  # type: ignore[attr-defined]
+
+
+async def test_an_answer_to_nobody_is_refused(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what was leased for it goes to somebody else at once."""
+    refused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        try:
+            await respond(send, 200, b"messages")
+        except ClientGone:
+            refused.set_result(True)
+            raise
+
+    monkeypatch.setattr(server[0], "app", late)
+    _, writer = await asyncio.open_connection("127.0.0.1", server[1])
+    writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    await asyncio.sleep(0.05)
+    writer.close()
+    assert await asyncio.wait_for(refused, 5)
 
 
 async def test_a_defect_is_a_500_and_half_an_answer_breaks_off(exchange: Exchange) -> None:
