@@ -7,6 +7,7 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_a_dead_child_is_started_again(fresh: Installation) -> None:
 
 def test_a_second_up_on_the_same_directory_is_refused(running: Installation) -> None:
     second = subprocess.run(
-        ["python", "-m", "gateway", "up", "--data-dir", str(running.directory)],
+        [sys.executable, "-m", "gateway", "up", "--data-dir", str(running.directory)],
         capture_output=True,
         text=True,
         timeout=60,
