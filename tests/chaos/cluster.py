@@ -73,7 +73,7 @@ class ChaosCluster:
             await self._until_led()
             return
         self._postgres.prepare()
-        self.start_postgres()
+        await self.start_postgres()
         migrate = self._start("migrate", self._environment())
         if await asyncio.to_thread(migrate.wait) != 0:
             raise ClusterFailed(f"migrate: {self.tail('migrate')}")
@@ -203,10 +203,10 @@ class ChaosCluster:
         while self._postgres.poll() is None:
             time.sleep(0.01)
 
-    def start_postgres(self) -> None:
+    async def start_postgres(self) -> None:
         """Start it again; returns when it takes connections."""
         self._postgres.spawn()
-        self._postgres.wait_ready()
+        await asyncio.to_thread(self._postgres.wait_ready)
 
     def kill_everything(self) -> None:
         """SIGKILL to every process, Postgres too, before any of them can say a word."""

@@ -234,7 +234,7 @@ class Torture:
         await asyncio.sleep(down_s)
         meanwhile = self.workload.between(killed, time.monotonic())
         await self.workload.answered(meanwhile)
-        self.cluster.start_postgres()
+        await self.cluster.start_postgres()
         await asyncio.sleep(load_s)
         return meanwhile
 

@@ -1,4 +1,4 @@
-"""Faults of every kind at random moments, on every node, also on several at once.
+"""Faults of every kind at random moments, on every process, also on several at once.
 
 The seed decides which faults and when; the processes' own timing is what it is, so a seed makes a
 failure likely to come back, not certain.
@@ -39,6 +39,7 @@ class Storm:
             for node in NODES:
                 group.create_task(self._on_node(node, random.Random(f"{self._seed}/{node}"), end))
             group.create_task(self._on_server(random.Random(f"{self._seed}/server"), end))
+            group.create_task(self._on_postgres(random.Random(f"{self._seed}/postgres"), end))
         await self._cluster.until_ready()
 
     async def _on_node(self, node: int, dice: random.Random, end: float) -> None:
@@ -74,3 +75,13 @@ class Storm:
             self._cluster.kill_server()
             await asyncio.sleep(dice.uniform(*DOWN_S))
             self._cluster.start_server()
+
+    async def _on_postgres(self, dice: random.Random, end: float) -> None:
+        while True:
+            await asyncio.sleep(dice.uniform(*SERVER_CALM_S))
+            if time.monotonic() > end:
+                return
+            self.faults["postgres kill"] += 1
+            self._cluster.kill_postgres()
+            await asyncio.sleep(dice.uniform(*DOWN_S))
+            await self._cluster.start_postgres()
