@@ -1,7 +1,7 @@
 """The outermost ASGI application: request id, authentication, errors, metrics, drain.
 
 Every request of the product passes here and nothing else is wrapped around a handler, so the cost
-of the edge is this one function (about 15 µs). Paths the router does not know (health, the API's
+of the edge is this one function. Paths the router does not know (health, the API's
 own description) go to the Starlette application behind it.
 """
 
