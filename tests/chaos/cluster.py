@@ -46,9 +46,11 @@ class ChaosCluster:
         node_dirs: Mapping[int, Path] | None = None,
         *,
         store_only: bool = False,
+        segment_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self.root = root
         self._store_only = store_only
+        self._segment_bytes = segment_bytes
         self.node_dirs = dict(node_dirs or {node: root / f"node-{node}" for node in NODES})
         self.token = f"pbdev_{secrets.token_hex(16)}"
         self.http_port, postgres_port, *store_ports = free_ports(5)
@@ -88,6 +90,7 @@ class ChaosCluster:
             "PACKETBOAT_STORE_NODE_ID": str(node),
             "PACKETBOAT_STORE_DIR": str(self.node_dirs[node]),
             "PACKETBOAT_STORE_DISK_RESERVE_BYTES": str(16 * 1024 * 1024),
+            "PACKETBOAT_STORE_SEGMENT_BYTES": str(self._segment_bytes),
         }
         self._nodes[node] = self._start("store-node", environment, log=f"node-{node}")
 
@@ -168,6 +171,12 @@ class ChaosCluster:
         """SIGKILL, and gone when this returns."""
         self._nodes[node].kill()
         self._nodes[node].wait()
+
+    async def stop_node(self, node: int) -> None:
+        """SIGTERM: it leaves a checkpoint; returns when it is gone."""
+        process = self._nodes[node]
+        process.terminate()
+        await asyncio.to_thread(process.wait, 30)
 
     def pause_node(self, node: int) -> None:
         """SIGSTOP: it holds its connections and says nothing."""

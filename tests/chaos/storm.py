@@ -43,9 +43,8 @@ class Storm:
         await self._cluster.until_ready()
 
     async def _on_node(self, node: int, dice: random.Random, end: float) -> None:
-        kinds = ["kill", "kill", "hang", "hang and kill"] + ["power cut"] * (
-            2 if self._disks else 0
-        )
+        kinds = ["kill", "kill", "hang", "hang and kill", "stop"]
+        kinds += ["power cut"] * (2 if self._disks else 0)
         while True:
             await asyncio.sleep(dice.uniform(*NODE_CALM_S))
             if time.monotonic() > end:
@@ -58,6 +57,8 @@ class Storm:
                 if kind == "hang":
                     self._cluster.resume_node(node)
                     continue
+            if kind == "stop":
+                await self._cluster.stop_node(node)
             if kind == "power cut" and self._disks is not None:
                 self._disks.cut([node])
             self._cluster.kill_node(node)

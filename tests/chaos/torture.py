@@ -41,6 +41,8 @@ from tests.chaos.workload import failed
 MAX_FAILED_MEDIAN = 5
 MAX_GAP_MEDIAN_S = 0.5
 MAX_GAP_S = 3.0
+STORM_SEGMENT_BYTES = 1024 * 1024
+"""Small, so that the log is sealed and rolled while it storms."""
 
 
 class Judge:
@@ -190,7 +192,7 @@ async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
         disks = stack.enter_context(NodeDisks(root)) if unavailable() is None else None
         directories = disks.directories if disks is not None else None
         async with (
-            ChaosCluster(root, directories) as cluster,
+            ChaosCluster(root, directories, segment_bytes=STORM_SEGMENT_BYTES) as cluster,
             await Torture.over_http(cluster, "storm", per_second=options.rate) as torture,
         ):
             weather = Storm(torture, disks, seed)
