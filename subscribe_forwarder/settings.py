@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from edge.environment import positive_numbers
 
 PREFIX = "PACKETBOAT_SUBSCRIBE_"
 
@@ -34,19 +36,4 @@ class SubscribeSettings:
 
 def load(environment: Mapping[str, str] = os.environ) -> SubscribeSettings:
     """Raises ValueError naming the variable."""
-    given: dict[str, int | float] = {}
-    defaults = SubscribeSettings()
-    for field in fields(SubscribeSettings):
-        variable = PREFIX + field.name.upper()
-        text = environment.get(variable)
-        if text is None:
-            continue
-        kind = type(getattr(defaults, field.name))
-        try:
-            value = kind(text)
-        except ValueError:
-            raise ValueError(f"{variable}={text!r} is not a number") from None
-        if not value > 0:
-            raise ValueError(f"{variable} must be above 0")
-        given[field.name] = value
-    return SubscribeSettings(**given)  # type: ignore[arg-type]
+    return positive_numbers(SubscribeSettings, PREFIX, environment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import socket
 import tempfile
@@ -26,9 +27,9 @@ def free_port() -> int:
         return port
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[EmbeddedPostgres]:
-    """One embedded server for the session (per worker under pytest-xdist)."""
+@contextlib.contextmanager
+def running_postgres() -> Iterator[EmbeddedPostgres]:
+    """A migrated embedded server on a free port; its data goes with it."""
     # Not pytest's own directories: nobody but their owner may enter those.
     directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
     directory.chmod(0o711)
@@ -40,6 +41,13 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
     finally:
         server.stop()
         shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """One embedded server for the session (per worker under pytest-xdist)."""
+    with running_postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

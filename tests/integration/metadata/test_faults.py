@@ -20,10 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from metadata.database import Database
 from metadata.embedded import EmbeddedPostgres
 from metadata.errors import MetadataUnavailable, OutcomeUnknown, UnsafeServer
-from metadata.migrate import upgrade
 from metadata.settings import DatabaseSettings
 from metadata.types import CursorState, SubscriptionSpec, Topic, TopicSpec
-from tests.conftest import free_port
+from tests.conftest import free_port, running_postgres
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.metadata.world import World, settled
 
@@ -33,16 +32,8 @@ QUICK = {"connect_timeout_s": 0.5, "deadline_s": 1.0}
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[EmbeddedPostgres]:
     """A server that tests may stop, kill and freeze."""
-    directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
-    directory.chmod(0o711)
-    server = EmbeddedPostgres(directory, port=free_port())
-    try:
-        server.start()
-        upgrade(server.url)
+    with running_postgres() as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(directory)
 
 
 @pytest.fixture
