@@ -20,7 +20,3 @@ def round_of(ballot: Ballot) -> int:
 
 def node_of(ballot: Ballot) -> int:
     return ballot & ((1 << NODE_BITS) - 1)
-
-
-def text(ballot: Ballot) -> str:
-    return "chosen" if ballot == CHOSEN else f"{round_of(ballot)}.{node_of(ballot)}"

@@ -172,7 +172,6 @@ class _Dialing:
     ) -> None:
         self._connection = connection
         self._identity = identity
-        self._role = role
         self._expected_node = expected_node
         self._handler = handler
         self._challenge: Challenge | None = None
