@@ -10,7 +10,10 @@ Value (one per instance), little-endian:
 
 Command:
 
-    kind u8 · flags u8 · reserved u16 · length u32 · body (length bytes)
+    kind u8 · flags u8 · window u16 · length u32 · body (length bytes)
+
+`window` is 0 but in an append or stage with dedup entries: how long their ids are remembered, in
+steps of 2 s, 0 for `DEDUP_WINDOW_S`. A value of kind membership holds exactly one `reconfigure`.
 
 An append is the hot path and has a fixed binary body, so that neither the node nor a reader ever
 re-encodes a batch; the body of every other command is a msgpack array of its fields in order.
@@ -41,6 +44,8 @@ MAX_META_BYTES = 1024
 MAX_TAG_BYTES = 64
 SESSION_BYTES = 16
 DEDUP_ENTRY = struct.Struct("<I16sQ")
+DEDUP_WINDOW_S = 600
+DEDUP_WINDOW_STEP_S = 2
 
 _VALUE = struct.Struct("<BBHQ")
 _COMMAND = struct.Struct("<BBHI")
@@ -122,6 +127,8 @@ class Append(NamedTuple):
     dedup: bytes
     batch_at: int
     batch_bytes: int
+    dedup_window_us: int = 0
+    """How long the ids of `dedup` are remembered; 0 without any."""
 
 
 class Stage(NamedTuple):
@@ -248,9 +255,21 @@ def encode_append(
     count: int,
     batch: bytes,
     dedup: bytes = b"",
+    *,
+    dedup_window_s: int = DEDUP_WINDOW_S,
 ) -> bytes:
     """A whole append command."""
-    return _encode_append(CommandKind.APPEND, queue, session, seq, deadline_us, count, batch, dedup)
+    return _encode_append(
+        CommandKind.APPEND,
+        queue,
+        session,
+        seq,
+        deadline_us,
+        count,
+        batch,
+        dedup,
+        window_s=dedup_window_s,
+    )
 
 
 def encode_stage(
@@ -262,11 +281,21 @@ def encode_stage(
     batch: bytes,
     extras: StageExtras,
     dedup: bytes = b"",
+    *,
+    dedup_window_s: int = DEDUP_WINDOW_S,
 ) -> bytes:
     """A whole stage command."""
-    more = _encoder.encode(extras)
     return _encode_append(
-        CommandKind.STAGE, queue, session, seq, deadline_us, count, batch, dedup, more
+        CommandKind.STAGE,
+        queue,
+        session,
+        seq,
+        deadline_us,
+        count,
+        batch,
+        dedup,
+        _encoder.encode(extras),
+        window_s=dedup_window_s,
     )
 
 
@@ -280,11 +309,14 @@ def _encode_append(
     batch: bytes,
     dedup: bytes,
     extras: bytes = b"",
+    *,
+    window_s: int,
 ) -> bytes:
     length = _APPEND.size + len(dedup) + len(extras) + len(batch)
+    window = -(-window_s // DEDUP_WINDOW_STEP_S) if dedup else 0
     return b"".join(
         (
-            _COMMAND.pack(kind, 0, 0, length),
+            _COMMAND.pack(kind, 0, window, length),
             _APPEND.pack(
                 queue, session, seq, deadline_us, count, len(dedup), len(extras), len(batch)
             ),
@@ -300,13 +332,13 @@ def check(raw: bytes) -> CommandKind:
     proposes; raises BadCommand. Cheap: an append's batch is not looked into."""
     if len(raw) < _COMMAND.size:
         raise BadCommand("shorter than a command header")
-    kind, _, _, length = _COMMAND.unpack_from(raw)
+    kind, _, window, length = _COMMAND.unpack_from(raw)
     if length != len(raw) - _COMMAND.size:
         raise BadCommand("length does not match")
     known = _KINDS.get(kind)
     if known is None:
         raise BadCommand(f"unknown command kind {kind}")
-    _check_names(_decode_body(known, raw, _COMMAND.size, length))
+    _check_names(_decode_body(known, raw, _COMMAND.size, length, window))
     return known
 
 
@@ -332,6 +364,17 @@ def encode_noop(log_time_us: int) -> bytes:
     return _VALUE.pack(VALUE_VERSION, ValueKind.NOOP, 0, log_time_us)
 
 
+def encode_membership(step: Reconfigure, log_time_us: int) -> bytes:
+    """A value of kind MEMBERSHIP."""
+    head = _VALUE.pack(VALUE_VERSION, ValueKind.MEMBERSHIP, 1, log_time_us)
+    return head + encode(step)
+
+
+def is_membership(value: bytes | memoryview) -> bool:
+    """Cheap: looks at one byte."""
+    return value[1] == ValueKind.MEMBERSHIP
+
+
 def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
     """(kind, count, log time µs) of a value; raises BadCommand."""
     if len(value) < _VALUE.size:
@@ -348,30 +391,32 @@ def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
 def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]:
     """The commands of a value, in order; `Append.batch_at` counts from the value's first byte."""
     kind, count, _ = value_head(value)
-    if kind is not ValueKind.COMMANDS:
+    if kind is ValueKind.NOOP:
         return []
     commands: list[tuple[CommandKind, Command]] = []
     at = _VALUE.size
     for _ in range(count):
         if len(value) - at < _COMMAND.size:
             raise BadCommand("cut within a command header")
-        number, _, _, length = _COMMAND.unpack_from(value, at)
+        number, _, window, length = _COMMAND.unpack_from(value, at)
         at += _COMMAND.size
         if length > len(value) - at:
             raise BadCommand("cut within a command")
         command_kind = _KINDS.get(number)
         if command_kind is None:
             raise BadCommand(f"unknown command kind {number}")
-        commands.append((command_kind, _decode_body(command_kind, value, at, length)))
+        commands.append((command_kind, _decode_body(command_kind, value, at, length, window)))
         at += length
     if at != len(value):
         raise BadCommand("bytes after the last command")
     return commands
 
 
-def _decode_body(kind: CommandKind, raw: bytes | memoryview, at: int, length: int) -> Command:
+def _decode_body(
+    kind: CommandKind, raw: bytes | memoryview, at: int, length: int, window: int
+) -> Command:
     if kind is CommandKind.APPEND or kind is CommandKind.STAGE:
-        return _decode_append(kind, raw, at, length)
+        return _decode_append(kind, raw, at, length, window)
     try:
         return _decoders[kind].decode(memoryview(raw)[at : at + length])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -379,7 +424,7 @@ def _decode_body(kind: CommandKind, raw: bytes | memoryview, at: int, length: in
 
 
 def _decode_append(
-    kind: CommandKind, raw: bytes | memoryview, at: int, length: int
+    kind: CommandKind, raw: bytes | memoryview, at: int, length: int, window: int
 ) -> Append | Stage:
     if length < _APPEND.size:
         raise BadCommand("shorter than an append header")
@@ -393,7 +438,12 @@ def _decode_append(
     dedup_at = at + _APPEND.size
     batch_at = dedup_at + dedup_bytes + extras_bytes
     dedup = bytes(raw[dedup_at : dedup_at + dedup_bytes]) if dedup_bytes else b""
-    append = Append(queue, session, seq, deadline_us, count, dedup, batch_at, batch_bytes)
+    window_us = 0
+    if dedup:
+        window_us = (window * DEDUP_WINDOW_STEP_S or DEDUP_WINDOW_S) * 1_000_000
+    append = Append(
+        queue, session, seq, deadline_us, count, dedup, batch_at, batch_bytes, window_us
+    )
     if kind is CommandKind.APPEND:
         return append
     extras_at = dedup_at + dedup_bytes

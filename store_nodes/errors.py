@@ -14,7 +14,9 @@
     │   ├── QueueSealed       the queue moved, grew or was deleted; carries offset and successors
     │   ├── QueueTruncated    the offset is below the queue's first; carries the first offset
     │   ├── DedupKnown        the batch holds known ids; carries index → first offset
-    │   └── NotSupported      the command belongs to a later version of this node
+    │   ├── NotSupported      the command belongs to a later version of this node
+    │   ├── Conflict          a counter or a membership is not at the version named; carries it
+    │   └── NotAllowed        a membership or placement rule forbids it; the text says which
     └── OutcomeUnknown        the command may or may not take effect
 
 A code is one byte on the wire and never changes its meaning.
@@ -22,7 +24,7 @@ A code is one byte on the wire and never changes its meaning.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class StoreError(Exception):
@@ -120,12 +122,24 @@ class QueueTruncated(NotDone):
         self.first_offset = first_offset
 
 
+class Known(NamedTuple):
+    """Where a message with a known id is: `position` is an offset of `queue`, or (`staged`) a stage
+    number of it. `same_body` is false when the id came with another body. `log_time_us` is 0 where
+    the message is truncated."""
+
+    position: int
+    staged: bool
+    same_body: bool
+    queue: bytes
+    log_time_us: int = 0
+
+
 class DedupKnown(NotDone):
-    """The batch holds ids seen before: `known` maps index in the batch → first position."""
+    """The batch holds ids seen before: `known` maps index in the batch → the first message."""
 
     code = 13
 
-    def __init__(self, known: dict[int, int]) -> None:
+    def __init__(self, known: dict[int, Known]) -> None:
         super().__init__(f"{len(known)} known ids")
         self.known = known
 
@@ -134,6 +148,22 @@ class NotSupported(NotDone):
     """The command is in the format but this version of the node does not carry it out."""
 
     code = 14
+
+
+class Conflict(NotDone):
+    """A counter or a membership is not what the command expected; `current` is what it is."""
+
+    code = 16
+
+    def __init__(self, current: int) -> None:
+        super().__init__(f"conflict: it is at {current}")
+        self.current = current
+
+
+class NotAllowed(NotDone):
+    """A rule of membership or placement forbids it; the text says which."""
+
+    code = 17
 
 
 class OutcomeUnknown(StoreError):

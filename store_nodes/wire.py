@@ -80,6 +80,10 @@ class QueueOffsets(_Head):
     end: int
     stage_end: int = 0
     sealed: bool = False
+    stored_bytes: int = 0
+    """Of its live batches on the node that answers."""
+    stage_changes: int = 0
+    """Grows with each reschedule: see `Staged.changes_after`."""
 
 
 class QueueInfo(_Head):
@@ -93,6 +97,17 @@ class QueueInfo(_Head):
     meta: bytes
     successors: tuple[tuple[int, bytes], ...] = ()
     stage_end: int = 0
+    stored_bytes: int = 0
+    staged: int = 0
+    """Messages staged and neither released nor discarded."""
+
+
+class NodeView(_Head):
+    """A member of the cluster, as the groups' logs say. `address` is host:port."""
+
+    node: int
+    address: str
+    labels: dict[str, str] = {}
 
 
 class EntryHead(_Head):
@@ -103,6 +118,15 @@ class EntryHead(_Head):
     log_time_us: int
     stage: int | None
     indices: tuple[int, ...] | None
+    batch_bytes: int
+
+
+class StagedHead(_Head):
+    """One staged batch of `StagedBatches`, its bytes the next `batch_bytes` of the body."""
+
+    base_stage: int
+    count: int
+    log_time_us: int
     batch_bytes: int
 
 
@@ -129,6 +153,10 @@ class Hello(_Head, tag=1):
     node: int
     incarnation: bytes
     nonce: bytes
+    boot: int = 0
+    """How often the node has started with this data directory; 0 from a client."""
+    tail: int = 0
+    """How far its log was synced at that start: segment << 32 | offset."""
 
 
 class Challenge(_Head, tag=2):
@@ -140,6 +168,8 @@ class Challenge(_Head, tag=2):
     incarnation: bytes
     nonce: bytes
     proof: bytes
+    boot: int = 0
+    tail: int = 0
 
 
 class Proof(_Head, tag=3):
@@ -149,9 +179,10 @@ class Proof(_Head, tag=3):
 
 
 class Welcome(_Head, tag=4):
-    """The connection is open; to a client, what this node knows of the leaders."""
+    """The connection is open; to a client, what this node knows of the leaders and members."""
 
     leaders: tuple[LeaderView, ...] = ()
+    nodes: tuple[NodeView, ...] = ()
 
 
 class Goodbye(_Head, tag=5):
@@ -174,9 +205,10 @@ class Pong(_Head, tag=7):
 
 
 class Leaders(_Head, tag=8):
-    """Pushed to every client when it changes."""
+    """Pushed to every client when it changes; `nodes` when those changed, else empty."""
 
     leaders: tuple[LeaderView, ...]
+    nodes: tuple[NodeView, ...] = ()
 
 
 class Peer(_Head, tag=9):
@@ -219,12 +251,14 @@ class Offsets(_Head, tag=18):
 
 
 class OffsetAt(_Head, tag=19):
-    """Answered `OffsetIs`: the first offset whose log time is at or after `time_us`, else end."""
+    """Answered `OffsetIs`: the first offset whose log time is at or after `time_us`, else end. With
+    `last_bytes`, instead the lowest offset from which at most that many bytes are stored."""
 
     id: int
     group: int
     queue: bytes
     time_us: int
+    last_bytes: int | None = None
 
 
 class Queues(_Head, tag=20):
@@ -264,13 +298,15 @@ class Cancel(_Head, tag=24):
 
 
 class Staged(_Head, tag=25):
-    """Answered `StagedAre`: at most `limit` staged messages with a number above `after`."""
+    """Answered `StagedAre`: at most `limit` staged messages with a number above `after` (−1: from
+    the first). With `changes_after`, instead those rescheduled since that count of changes."""
 
     id: int
     group: int
     queue: bytes
     after: int
     limit: int
+    changes_after: int | None = None
 
 
 class Locate(_Head, tag=26):
@@ -280,6 +316,27 @@ class Locate(_Head, tag=26):
     group: int
     queue: bytes
     stage_number: int
+
+
+class Snapshot(_Head, tag=27):
+    """Answered `SnapshotPart`: the machine of a group, from byte `offset` of snapshot `number` on
+    (0: a new one). A number is good until the node takes another for the same connection."""
+
+    id: int
+    group: int
+    number: int
+    offset: int
+
+
+class FetchStaged(_Head, tag=28):
+    """Answered `StagedBatches`: whole staged batches from the one holding `stage_number` on, also
+    released ones that are not truncated."""
+
+    id: int
+    group: int
+    queue: bytes
+    stage_number: int
+    max_bytes: int
 
 
 # Replies: 64 … 111.
@@ -303,7 +360,8 @@ class Appended(_Head, tag=65):
 
 class Finished(_Head, tag=66):
     """Another command took effect. `value`: seal → the end offset, truncate → the first offset,
-    compare_and_set → the counter, else 0."""
+    reschedule and discard → how many were staged and changed, compare_and_set → the counter,
+    reconfigure → the membership's version, else 0."""
 
     id: int
     value: int
@@ -311,7 +369,8 @@ class Finished(_Head, tag=66):
 
 
 class Released(_Head, tag=67):
-    """A release took effect: one offset per stage number, None where it was discarded."""
+    """A release took effect: one offset per stage number (of one released before, its offset), None
+    where it was discarded or truncated, −1 where it is not due yet and stays staged."""
 
     id: int
     offsets: tuple[int | None, ...]
@@ -375,10 +434,13 @@ class Failed(_Head, tag=74):
 
 
 class StagedAre(_Head, tag=75):
-    """Reply to `Staged`."""
+    """Reply to `Staged`. `changes` is the count it covers; `overrun`: some of what was asked for by
+    `changes_after` is forgotten, list all."""
 
     id: int
     staged: tuple[StagedInfo, ...]
+    changes: int = 0
+    overrun: bool = False
 
 
 class LocationIs(_Head, tag=76):
@@ -387,6 +449,24 @@ class LocationIs(_Head, tag=76):
     id: int
     state: str
     offset: int | None = None
+
+
+class SnapshotPart(_Head, tag=77):
+    """Body: bytes of the snapshot from the offset asked for. `applied`: the instances it covers;
+    `oldest`: the first instance the node can still send by itself."""
+
+    id: int
+    number: int
+    total_bytes: int
+    applied: int
+    oldest: int
+
+
+class StagedBatches(_Head, tag=78):
+    """Body: the batches of `entries`, one after the other."""
+
+    id: int
+    entries: tuple[StagedHead, ...]
 
 
 Handshake = Hello | Challenge | Proof | Welcome | Goodbye
@@ -402,6 +482,8 @@ Request = (
     | Cancel
     | Staged
     | Locate
+    | Snapshot
+    | FetchStaged
 )
 Reply = (
     Accepted
@@ -417,5 +499,7 @@ Reply = (
     | Failed
     | StagedAre
     | LocationIs
+    | SnapshotPart
+    | StagedBatches
 )
 Head = Handshake | Ping | Pong | Leaders | Peer | Request | Reply

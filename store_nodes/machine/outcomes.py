@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from store_nodes.errors import StoreError
@@ -51,6 +53,73 @@ class TruncateDone(msgspec.Struct, frozen=True, gc=False):
     kept: tuple[int, ...] = ()
 
 
+class StageDone(msgspec.Struct, frozen=True, gc=False):
+    """As AppendDone, with stage numbers `base_stage` … `base_stage + count - 1`."""
+
+    queue: bytes
+    base_stage: int
+    count: int
+    log_time_us: int
+    batch_at: int = 0
+    batch_bytes: int = 0
+    duplicate: bool = False
+
+
+class ReleasedRun(NamedTuple):
+    """Messages of one staged batch that got consecutive offsets from `base_offset` on: those at
+    `indices` of the batch that begins at stage number `stage_base`, in that order."""
+
+    base_offset: int
+    stage_base: int
+    indices: tuple[int, ...]
+
+
+class ReleaseDone(msgspec.Struct, frozen=True):
+    """`offsets`: see wire.Released. `runs`: what this command released, in offset order; empty
+    when all of it was released before."""
+
+    queue: bytes
+    offsets: tuple[int | None, ...]
+    runs: tuple[ReleasedRun, ...]
+    log_time_us: int
+
+
+class StagedChanged(msgspec.Struct, frozen=True, gc=False):
+    """A reschedule or discard: `changed` of the messages named were staged, and are changed."""
+
+    queue: bytes
+    changed: int
+
+
+class CounterSet(msgspec.Struct, frozen=True, gc=False):
+    """A counter of compare_and_set has this value."""
+
+    name: str
+    value: int
+    queue: bytes = b""
+
+
+class MembershipSet(msgspec.Struct, frozen=True, gc=False):
+    """A reconfigure took effect."""
+
+    version: int
+    queue: bytes = b""
+
+
+class LeaderWished(msgspec.Struct, frozen=True, gc=False):
+    """A transfer was recorded: `node` should lead, 0: whoever the balance says."""
+
+    node: int
+    queue: bytes = b""
+
+
+class CheckpointWanted(msgspec.Struct, frozen=True, gc=False):
+    """Every replica writes a checkpoint now."""
+
+    reason: str
+    queue: bytes = b""
+
+
 class Refused(msgspec.Struct, frozen=True):
     """The command changed no queue; `error` is what the client gets.
 
@@ -62,4 +131,18 @@ class Refused(msgspec.Struct, frozen=True):
     duplicate: bool = False
 
 
-Outcome = AppendDone | CreateDone | SealDone | DeleteDone | TruncateDone | Refused
+Outcome = (
+    AppendDone
+    | CreateDone
+    | SealDone
+    | DeleteDone
+    | TruncateDone
+    | StageDone
+    | ReleaseDone
+    | StagedChanged
+    | CounterSet
+    | MembershipSet
+    | LeaderWished
+    | CheckpointWanted
+    | Refused
+)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from store_nodes.errors import (
+    Conflict,
     DeadlinePassed,
     DedupKnown,
     DiskFull,
+    Known,
+    NotAllowed,
     NotDone,
     NotLeader,
     NotSupported,
@@ -36,10 +39,13 @@ _plain: dict[int, type[StoreError]] = {
         QueueNotFound,
         QueueExists,
         NotSupported,
+        NotAllowed,
         OutcomeUnknown,
     )
 }
 
+_STAGED = 1
+_OTHER_BODY = 2
 Detail = tuple[int | bytes | tuple[int | bytes, ...] | None, ...]
 
 
@@ -59,9 +65,18 @@ def _detail(error: StoreError) -> Detail:
         case QueueTruncated():
             return (error.first_offset,)
         case DedupKnown():
-            return tuple(error.known.items())
+            return tuple(
+                (index, known.position, _flags(known), known.queue, known.log_time_us)
+                for index, known in error.known.items()
+            )
+        case Conflict():
+            return (error.current,)
         case _:
             return ()
+
+
+def _flags(known: Known) -> int:
+    return _STAGED * known.staged | _OTHER_BODY * (not known.same_body)
 
 
 def decode(failed: Failed) -> StoreError:
@@ -78,6 +93,14 @@ def decode(failed: Failed) -> StoreError:
         case QueueTruncated.code:
             return QueueTruncated(cast(int, detail[0]))
         case DedupKnown.code:
-            return DedupKnown(dict(cast("tuple[tuple[int, int], ...]", detail)))
+            rows = cast("tuple[tuple[int, int, int, bytes, int], ...]", detail)
+            return DedupKnown(
+                {
+                    index: Known(at, bool(flags & _STAGED), not flags & _OTHER_BODY, queue, time_us)
+                    for index, at, flags, queue, time_us in rows
+                }
+            )
+        case Conflict.code:
+            return Conflict(cast(int, detail[0]))
         case code:
             return _plain.get(code, OutcomeUnknown)(failed.text)

@@ -90,9 +90,11 @@ def test_type_numbers_are_frozen():
         8: "Leaders", 9: "Peer",
         16: "Command", 17: "Fetch", 18: "Offsets", 19: "OffsetAt", 20: "Queues", 21: "Status",
         22: "Watch", 23: "WatchEdit", 24: "Cancel", 25: "Staged", 26: "Locate",
+        27: "Snapshot", 28: "FetchStaged",
         64: "Accepted", 65: "Appended", 66: "Finished", 67: "Released", 68: "Fetched",
         69: "OffsetsAre", 70: "OffsetIs", 71: "QueuesAre", 72: "StatusIs", 73: "Watched",
         74: "Failed", 75: "StagedAre", 76: "LocationIs",
+        77: "SnapshotPart", 78: "StagedBatches",
     }  # fmt: skip
 
 
@@ -122,7 +124,14 @@ ERRORS = [
     errors.QueueExists("q"),
     errors.QueueSealed(7, ((1, b"a"), (2, b"b"))),
     errors.QueueTruncated(9),
-    errors.DedupKnown({1: 5, 3: 6}),
+    errors.DedupKnown(
+        {
+            1: errors.Known(5, False, True, b"q", 7),
+            3: errors.Known(6, True, False, b"q", 0),
+        }
+    ),
+    errors.Conflict(4),
+    errors.NotAllowed("a"),
     errors.NotSupported("n"),
     errors.OutcomeUnknown("o"),
 ]

@@ -1,0 +1,117 @@
+"""Who belongs to a group: pure, replicated, changed one node at a time through the group's log.
+
+A membership value in instance i governs the instances after i. Any two memberships one step apart
+have intersecting majorities; that is why a step may change one node only, and why a leader takes
+the next step only when it has an instance chosen under the last one (consensus/replica.py).
+
+    (absent) → learner → voter → learner → … ; any → removed, and a removed id never comes back
+
+A learner receives everything and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+
+from store_nodes.commands import Reconfigure
+from store_nodes.errors import Conflict, NotAllowed
+
+LEARNER = "learner"
+VOTER = "voter"
+REMOVED = "removed"
+ZONE = "zone"
+"""The label that says where a node stands."""
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """One learner or voter. `address` is host:port."""
+
+    node: int
+    role: str
+    address: str
+    labels: dict[str, str] = {}
+
+
+class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """The members of one group, in node order; `removed` ids are never used again."""
+
+    version: int = 0
+    members: tuple[Member, ...] = ()
+    removed: tuple[int, ...] = ()
+
+    @classmethod
+    def first(cls, voters: Mapping[int, tuple[str, str]]) -> Membership:
+        """Version 0, which the settings of every first node must agree on: id → (address, zone)."""
+        return cls(
+            0,
+            tuple(
+                Member(node, VOTER, address, {ZONE: zone} if zone else {})
+                for node, (address, zone) in sorted(voters.items())
+            ),
+        )
+
+    @cached_property
+    def voters(self) -> tuple[int, ...]:
+        return tuple(member.node for member in self.members if member.role == VOTER)
+
+    @cached_property
+    def learners(self) -> tuple[int, ...]:
+        return tuple(member.node for member in self.members if member.role == LEARNER)
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def member(self, node: int) -> Member | None:
+        return next((member for member in self.members if member.node == node), None)
+
+    def after(self, step: Reconfigure) -> Membership:
+        """The next membership; raises Conflict (another version) or NotAllowed (a rule)."""
+        if step.version != self.version + 1:
+            raise Conflict(self.version)
+        held = self.member(step.node)
+        self._check(step, held)
+        others = [member for member in self.members if member.node != step.node]
+        removed = self.removed
+        if step.role == REMOVED:
+            removed = tuple(sorted({*removed, step.node}))
+        else:
+            address = step.address or (held.address if held else "")
+            labels = step.labels or (held.labels if held else {})
+            others.append(Member(step.node, step.role, address, labels))
+        return Membership(
+            step.version, tuple(sorted(others, key=lambda member: member.node)), removed
+        )
+
+    def _check(self, step: Reconfigure, held: Member | None) -> None:
+        if not 0 < step.node < 1 << 16:
+            raise NotAllowed("node ids are 1 to 65535")
+        if step.node in self.removed:
+            raise NotAllowed(f"node {step.node} was removed; its id is never used again")
+        if step.role not in (LEARNER, VOTER, REMOVED):
+            raise NotAllowed(f"no role {step.role!r}")
+        if step.role == VOTER and held is None:
+            raise NotAllowed(f"node {step.node} must be a learner first")
+        if step.role == LEARNER and held is None and not step.address:
+            raise NotAllowed("a new node needs an address")
+        if step.role == REMOVED and held is None:
+            raise NotAllowed(f"node {step.node} is no member")
+        if step.role != VOTER and self.voters == (step.node,):
+            raise NotAllowed("the last voter stays")
+
+    def crowded_zone(self) -> str | None:
+        """A zone that holds a majority of the voters although the members stand in three or more:
+        losing it would lose the quorum."""
+        zones = {member.labels.get(ZONE, "") for member in self.members} - {""}
+        if len(zones) < 3:
+            return None
+        for zone in sorted(zones):
+            inside = sum(
+                member.role == VOTER and member.labels.get(ZONE) == zone for member in self.members
+            )
+            if inside >= self.majority:
+                return zone
+        return None
