@@ -28,6 +28,7 @@ from metadata.models import (
 from metadata.paging import name_after, page_of
 from metadata.types import (
     ChangeKind,
+    OnLimit,
     Page,
     Partition,
     Retention,
@@ -65,6 +66,7 @@ class TopicRepository:
                 retention_mode=spec.retention.mode.value,
                 retention_seconds=spec.retention.seconds,
                 retention_bytes=spec.retention.bytes,
+                retention_on_limit=spec.retention.on_limit.value,
                 dedup_window_s=spec.dedup_window_s,
                 labels=dict(spec.labels),
                 version=version,
@@ -276,11 +278,16 @@ def _topic(row: TopicRow) -> Topic:
             if partition.sealed_at is None
         ),
         retention=Retention(
-            RetentionMode(row.retention_mode), row.retention_seconds, row.retention_bytes
+            RetentionMode(row.retention_mode),
+            row.retention_seconds,
+            row.retention_bytes,
+            OnLimit(row.retention_on_limit),
         ),
         dedup_window_s=row.dedup_window_s,
         labels=dict(row.labels),
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        full=row.full_reason,
+        full_detail=row.full_detail or "",
     )

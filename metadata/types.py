@@ -55,6 +55,14 @@ class RetentionMode(enum.Enum):
     RETAIN = "retain"
 
 
+class OnLimit(enum.Enum):
+    """At an age or byte limit that unacked messages or pins hold up. refuse: publishes are refused
+    (507) until there is room; expire_oldest: the oldest go, counted in each cursor's `expired`."""
+
+    REFUSE = "refuse"
+    EXPIRE_OLDEST = "expire_oldest"
+
+
 class SubscriptionType(enum.Enum):
     PULL = "pull"
     PUSH = "push"
@@ -83,6 +91,7 @@ class Retention:
     mode: RetentionMode = RetentionMode.CONSUME
     seconds: int | None = None
     bytes: int | None = None
+    on_limit: OnLimit = OnLimit.REFUSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,11 @@ class Topic:
     version: int
     created_at: datetime
     updated_at: datetime
+    full: str | None = None
+    """Why it takes no messages now, as a problem type: `topic-full` or `tenant-full`. Changes
+    without a new version: it is nothing a caller chose."""
+    full_detail: str = ""
+    """For people: which limit it is, and what makes room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from metadata.models.base import Base
 from metadata.models.changes import ChangeCounterRow, ChangeRow
+from metadata.models.due import DueProgressRow, DueRow, ForwardedRow
+from metadata.models.history import PinRow, SnapshotRow, TopicUsageRow
 from metadata.models.ownership import AssignmentRow, ForwarderRow, LockRow
 from metadata.models.subscriptions import CursorRow, DeliveryRow, SubscriptionRow
 from metadata.models.tenants import TenantRow
@@ -16,10 +18,16 @@ __all__ = [
     "ChangeRow",
     "CursorRow",
     "DeliveryRow",
+    "DueProgressRow",
+    "DueRow",
+    "ForwardedRow",
     "ForwarderRow",
     "LockRow",
     "PartitionRow",
+    "PinRow",
+    "SnapshotRow",
     "SubscriptionRow",
     "TenantRow",
     "TopicRow",
+    "TopicUsageRow",
 ]

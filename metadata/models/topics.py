@@ -32,6 +32,10 @@ class TopicRow(Base):
         Index("topics_unfinished", "updated_at", postgresql_where=text("state <> 'active'")),
         CheckConstraint("state IN ('creating', 'active', 'deleting')", name="topics_state"),
         CheckConstraint("retention_mode IN ('consume', 'retain')", name="topics_retention_mode"),
+        CheckConstraint(
+            "retention_on_limit IN ('refuse', 'expire_oldest')", name="topics_retention_on_limit"
+        ),
+        CheckConstraint("full_reason IN ('topic-full', 'tenant-full')", name="topics_full_reason"),
     )
 
     tenant_id: Mapped[KeyId]
@@ -41,6 +45,9 @@ class TopicRow(Base):
     retention_mode: Mapped[str] = mapped_column(Text)
     retention_seconds: Mapped[Big | None]
     retention_bytes: Mapped[Big | None]
+    retention_on_limit: Mapped[str] = mapped_column(Text, server_default="refuse")
+    full_reason: Mapped[str | None] = mapped_column(Text)
+    full_detail: Mapped[str | None] = mapped_column(Text)
     dedup_window_s: Mapped[int] = mapped_column(Integer)
     labels: Mapped[dict[str, str]] = mapped_column(JSONB)
     version: Mapped[Big]

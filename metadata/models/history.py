@@ -1,0 +1,85 @@
+"""What holds a topic's history, and what it holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import (
+    CheckConstraint,
+    DateTime,
+    ForeignKeyConstraint,
+    Integer,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from metadata.models.base import Base, Big, Id, KeyId, Time
+
+
+class TopicUsageRow(Base):
+    """topic_usage: what a topic stored when the scheduler last looked."""
+
+    __tablename__ = "topic_usage"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "topic_uid"],
+            ["topics.tenant_id", "topics.uid"],
+            name="topic_usage_topic",
+            ondelete="CASCADE",
+        ),
+        {"postgresql_with": {"fillfactor": "50"}},
+    )
+
+    tenant_id: Mapped[KeyId]
+    topic_uid: Mapped[KeyId]
+    stored_bytes: Mapped[Big]
+    staged: Mapped[Big]
+    measured_at: Mapped[Time]
+
+
+class SnapshotRow(Base):
+    """snapshots: a named point in a topic's history; its pins hold what comes after it."""
+
+    __tablename__ = "snapshots"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "topic_uid"],
+            ["topics.tenant_id", "topics.uid"],
+            name="snapshots_topic",
+            ondelete="CASCADE",
+        ),
+        UniqueConstraint("tenant_id", "name", name="snapshots_name"),
+    )
+
+    tenant_id: Mapped[KeyId]
+    uid: Mapped[KeyId]
+    topic_uid: Mapped[Id]
+    name: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[Time]
+
+
+class PinRow(Base):
+    """pins: nothing of a partition from `pinned_offset` on is trimmed while this row is here."""
+
+    __tablename__ = "pins"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "topic_uid"],
+            ["topics.tenant_id", "topics.uid"],
+            name="pins_topic",
+            ondelete="CASCADE",
+        ),
+        CheckConstraint("kind IN ('snapshot', 'export')", name="pins_kind"),
+    )
+
+    tenant_id: Mapped[KeyId]
+    topic_uid: Mapped[KeyId]
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    lane: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    holder: Mapped[KeyId]
+    kind: Mapped[str] = mapped_column(Text)
+    pinned_offset: Mapped[Big]
+    expires_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
