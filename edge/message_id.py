@@ -2,8 +2,9 @@
 
     base64url of: form u8 · topic uid 16 B · partition u32 · lane u8 · number u64 (40 characters)
 
-Form 1 numbers an offset; form 2 a stage number (a message published with a delay). The generation
-that holds an offset is not in the id: it is found from the partitions table.
+Form 1 numbers an offset. The generation that holds it is not in the id: it is found from the
+partitions table. Form 2 numbers a message published with a delay: generation (24 bits) and stage
+number (40 bits), for each generation of a partition is a queue that counts its own from 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _TAIL = struct.Struct(">BQ")
 ID_CHARS = 40
 FORM_OFFSET = 1
 FORM_STAGE = 2
+_STAGE_BITS = 40
 
 
 class BadMessageId(ValueError):
@@ -25,7 +27,7 @@ class BadMessageId(ValueError):
 
 
 class MessageId(NamedTuple):
-    """A decoded id; `number` is an offset or a stage number, as `form` says."""
+    """A decoded id; `number` is an offset, or what `stage_number` and `generation` are read from."""
 
     form: int
     topic_uid: bytes
@@ -33,8 +35,32 @@ class MessageId(NamedTuple):
     lane: int
     number: int
 
+    @property
+    def generation(self) -> int:
+        """Of a FORM_STAGE id: the generation of the partition whose queue staged the message."""
+        return self.number >> _STAGE_BITS
+
+    @property
+    def stage_number(self) -> int:
+        """Of a FORM_STAGE id: the number in that queue."""
+        return self.number & ((1 << _STAGE_BITS) - 1)
+
     def __str__(self) -> str:
         return prefix(self.topic_uid, self.partition, self.form) + suffix(self.number, self.lane)
+
+
+def staged(
+    topic_uid: bytes, partition: int, generation: int, stage_number: int, lane: int = 0
+) -> MessageId:
+    """The id of a message by where it was staged; it keeps it once it is released."""
+    number = staged_number(generation, stage_number)
+    return MessageId(FORM_STAGE, topic_uid, partition, lane, number)
+
+
+def staged_number(generation: int, stage_number: int) -> int:
+    """What `suffix` takes for an id of FORM_STAGE."""
+    assert 0 <= stage_number < 1 << _STAGE_BITS
+    return generation << _STAGE_BITS | stage_number
 
 
 def prefix(topic_uid: bytes, partition: int, form: int = FORM_OFFSET) -> str:

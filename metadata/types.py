@@ -106,6 +106,23 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedPartition:
+    """An older generation of a partition: its queue holds the offsets from `base` to `sealed_at`,
+    where the next generation begins. It is here for as long as anything of it may be wanted."""
+
+    number: int
+    group: int
+    lane: int
+    generation: int
+    base: int
+    sealed_at: int
+    sealed_time_us: int
+    """When, by Postgres' clock."""
+    of_partitions: int
+    """How many partitions the topic had then, by which keys were spread."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSpec:
     """What a caller chooses when it creates a topic."""
 
@@ -135,6 +152,8 @@ class Topic:
     without a new version: it is nothing a caller chose."""
     full_detail: str = ""
     """For people: which limit it is, and what makes room."""
+    sealed: tuple[SealedPartition, ...] = ()
+    """Older generations, by partition, lane and generation."""
 
 
 @dataclass(frozen=True, slots=True)

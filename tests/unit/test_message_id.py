@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.message_id import FORM_OFFSET, FORM_STAGE, BadMessageId, MessageId, parse, prefix, suffix
+from edge.message_id import (
+    FORM_OFFSET,
+    FORM_STAGE,
+    BadMessageId,
+    MessageId,
+    parse,
+    prefix,
+    staged,
+    staged_number,
+    suffix,
+)
 
 UID = bytes(range(16))
 GOLDEN = {
@@ -62,3 +72,12 @@ def test_other_text_is_refused_or_canonical(text: str) -> None:
 def test_not_ours(text: str) -> None:
     with pytest.raises(BadMessageId):
         parse(text)
+
+
+def test_a_staged_id_says_its_generation_and_number() -> None:
+    last = (1 << 40) - 1
+    made = staged(UID, 5, 3, last)
+    assert (made.form, made.partition, made.lane) == (FORM_STAGE, 5, 0)
+    assert (made.generation, made.stage_number) == (3, last)
+    assert parse(str(made)) == made != staged(UID, 5, 4, last)
+    assert str(made) == prefix(UID, 5, FORM_STAGE) + suffix(staged_number(3, last))
