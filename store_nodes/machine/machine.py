@@ -31,20 +31,40 @@ from store_nodes.commands import (
     decode_value,
     value_head,
 )
-from store_nodes.errors import NotSupported, QueueExists, QueueNotFound, TooLarge
+from store_nodes.errors import Known, NotSupported, QueueExists, QueueNotFound, TooLarge
 from store_nodes.machine import digest, snapshot
 from store_nodes.machine.outcomes import CreateDone, DeleteDone, Outcome, Refused
 from store_nodes.machine.queues import MAX_OFFSET, Queue, QueueInfo, QueueOffsets
 from store_nodes.machine.sessions import Session
+from store_nodes.machine.stages import StagedMessage
+from store_nodes.membership import Membership
+
+FIRST = Membership()
+"""Of a machine that is told nothing: no members."""
 
 
 class Machine:
     """The replicated state of one group."""
 
-    __slots__ = ("_expiries", "_queues", "_tombstones", "applied", "digest", "group", "log_time_us")
+    __slots__ = (
+        "_expiries",
+        "_queues",
+        "_tombstones",
+        "applied",
+        "counters",
+        "digest",
+        "group",
+        "log_time_us",
+        "membership",
+        "preferred_leader",
+    )
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, membership: Membership = FIRST) -> None:
         self.group = group
+        self.membership = membership
+        self.preferred_leader = 0
+        """The node that a transfer wished for; 0: whoever the balance says."""
+        self.counters: dict[str, int] = {}
         self.applied = 0
         """The next instance to apply."""
         self.log_time_us = 0
@@ -153,6 +173,34 @@ class Machine:
         """All queues but the deleted, in the order they were created."""
         return [QueueInfo(q.queue, q.base, q.meta, q.offsets) for q in self._queues.values()]
 
+    def staged(self, queue: bytes, after: int, limit: int) -> list[StagedMessage]:
+        """At most `limit` staged messages with a number above `after`, in order; raises
+        QueueNotFound."""
+        return []
+
+    def stage_changes_since(self, queue: bytes, changes: int) -> tuple[list[int] | None, int]:
+        """The numbers rescheduled since the count `changes` (None: no longer known, list all), and
+        the count now; raises QueueNotFound."""
+        return [], 0
+
+    def locate(self, queue: bytes, stage_number: int) -> tuple[str, int | None]:
+        """("staged" | "offset" | "discarded" | "truncated", its offset); raises QueueNotFound."""
+        return "truncated", None
+
+    def batch_of_stage(self, queue: bytes, stage_number: int) -> tuple[int, int] | None:
+        """(base, count) of the staged batch a message is of; None once nothing of it is live."""
+        return None
+
+    def staged_live(self, queue: bytes, base: int, count: int) -> bool:
+        """Whether a message of this staged batch is staged, or released and readable; False also
+        for a deleted queue."""
+        return False
+
+    def dedup_known(self, append: Append | bytes) -> dict[int, Known]:
+        """What an append or stage (also as a whole command) would be refused for: index in its
+        batch → the first message with that id. Empty where its sequence is applied already."""
+        return {}
+
     def is_deleted(self, queue: bytes) -> bool:
         return queue in self._tombstones
 
@@ -182,12 +230,13 @@ class Machine:
         return blake2b(self.state_snapshot(), digest_size=digest.DIGEST_BYTES).digest()
 
     @classmethod
-    def restore(cls, group: int, raw: bytes) -> Machine:
-        """The machine a snapshot was taken of; raises BadSnapshot."""
+    def restore(cls, group: int, raw: bytes, membership: Membership = FIRST) -> Machine:
+        """The machine a snapshot was taken of; raises BadSnapshot. `membership` is the bootstrap
+        one, for a snapshot of version 1, which holds none."""
         state = snapshot.decode(raw)
         if state.group != group:
             raise snapshot.BadSnapshot(f"of group {state.group}, not {group}")
-        machine = cls(group)
+        machine = cls(group, membership)
         machine.applied = state.applied
         machine.log_time_us = state.log_time_us
         machine.digest = state.digest

@@ -29,6 +29,8 @@ class QueueOffsets(NamedTuple):
     stage_end: int
     sealed: bool
     successors: tuple[tuple[int, bytes], ...]
+    stage_changes: int = 0
+    """How many messages were rescheduled so far: see `Machine.stage_changes_since`."""
 
 
 class QueueInfo(NamedTuple):
@@ -38,6 +40,8 @@ class QueueInfo(NamedTuple):
     base: int
     meta: bytes
     offsets: QueueOffsets
+    staged: int = 0
+    """Messages staged and neither released nor discarded."""
 
 
 class Queue:
