@@ -25,8 +25,15 @@ from typing import NamedTuple, Protocol
 
 from store_nodes.client.leaders import LogClock
 from store_nodes.client.link import NodeLink
-from store_nodes.commands import SESSION_BYTES, encode_append
+from store_nodes.commands import (
+    DEDUP_WINDOW_S,
+    SESSION_BYTES,
+    StageExtras,
+    encode_append,
+    encode_stage,
+)
 from store_nodes.errors import (
+    DedupKnown,
     NotDone,
     NotLeader,
     OutcomeUnknown,
@@ -48,7 +55,8 @@ PAST_DEADLINE_MARGIN_US = 1_000_000
 
 
 class Receipt(NamedTuple):
-    """Where the batch is. Of an append with durability leader or none: offset -1, time 0."""
+    """Where the batch is. Of an append with durability leader or none: offset -1, time 0. Of a
+    stage, `base_offset` is the base stage number."""
 
     base_offset: int
     log_time_us: int
@@ -89,8 +97,11 @@ class _Entry:
         "count",
         "deadline_s",
         "deadline_us",
+        "dedup",
+        "dedup_window_s",
         "durability",
         "early",
+        "extras",
         "future",
         "limbo",
         "pending",
@@ -108,9 +119,15 @@ class _Entry:
         durability: Durability,
         deadline_s: float,
         future: asyncio.Future[Receipt],
+        dedup: bytes,
+        dedup_window_s: int,
+        extras: StageExtras | None,
     ) -> None:
         self.batch = batch
         self.count = count
+        self.dedup = dedup
+        self.dedup_window_s = dedup_window_s
+        self.extras = extras
         self.durability = durability
         self.deadline_s = deadline_s
         self.deadline_us = 0
@@ -192,10 +209,23 @@ class Appender:
         *,
         durability: Durability = Durability.QUORUM,
         timeout_s: float = 5.0,
+        dedup: bytes = b"",
+        dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> Receipt:
         """Store a record batch of `count` messages; raises NotDone or OutcomeUnknown. Cancelling
-        it does not take back what was sent."""
-        return await self.append_nowait(batch, count, durability=durability, timeout_s=timeout_s)
+        it does not take back what was sent.
+
+        `dedup`: packed `commands.DEDUP_ENTRY` of the messages that have an id, remembered for
+        `dedup_window_s`; a batch with a known one is refused whole (DedupKnown).
+        """
+        return await self.append_nowait(
+            batch,
+            count,
+            durability=durability,
+            timeout_s=timeout_s,
+            dedup=dedup,
+            dedup_window_s=dedup_window_s,
+        )
 
     def append_nowait(
         self,
@@ -204,9 +234,60 @@ class Appender:
         *,
         durability: Durability = Durability.QUORUM,
         timeout_s: float = 5.0,
+        dedup: bytes = b"",
+        dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> asyncio.Future[Receipt]:
-        """The same without a task; appends take effect in the order of these calls. Raises
-        Overloaded at once when `MAX_WAITING` wait already."""
+        """The same without a task; appends and stages take effect in the order of these calls.
+        Raises Overloaded at once when `MAX_WAITING` wait already."""
+        return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, None)
+
+    async def stage(
+        self,
+        batch: bytes,
+        count: int,
+        extras: StageExtras,
+        *,
+        durability: Durability = Durability.QUORUM,
+        timeout_s: float = 5.0,
+        dedup: bytes = b"",
+        dedup_window_s: int = DEDUP_WINDOW_S,
+    ) -> Receipt:
+        """As `append`, for messages that get their offsets when they are released; the receipt has
+        the base stage number."""
+        return await self.stage_nowait(
+            batch,
+            count,
+            extras,
+            durability=durability,
+            timeout_s=timeout_s,
+            dedup=dedup,
+            dedup_window_s=dedup_window_s,
+        )
+
+    def stage_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        extras: StageExtras,
+        *,
+        durability: Durability = Durability.QUORUM,
+        timeout_s: float = 5.0,
+        dedup: bytes = b"",
+        dedup_window_s: int = DEDUP_WINDOW_S,
+    ) -> asyncio.Future[Receipt]:
+        """The same without a task."""
+        return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, extras)
+
+    def _enqueue(
+        self,
+        batch: bytes,
+        count: int,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+        extras: StageExtras | None,
+    ) -> asyncio.Future[Receipt]:
         if self._closed:
             raise Unavailable("the appender is closed")
         if len(self._waiting) >= MAX_WAITING:
@@ -215,7 +296,9 @@ class Appender:
             self._owner.busy(self)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         deadline_s = self._owner.now_s() + timeout_s
-        self._waiting.append(_Entry(batch, count, durability, deadline_s, future))
+        self._waiting.append(
+            _Entry(batch, count, durability, deadline_s, future, dedup, dedup_window_s, extras)
+        )
         self._pump()
         return future
 
@@ -292,17 +375,17 @@ class Appender:
             left_s = max(0.0, entry.deadline_s - self._owner.now_s())
             entry.deadline_us = self._clock.now_us() + int(left_s * 1e6)
         entry.seq = self._next_seq
-        entry.raw = encode_append(
-            self._queue_raw,
-            self._session,
-            entry.seq,
-            entry.deadline_us,
-            entry.count,
-            entry.batch,
-        )
+        entry.raw = self._encode(entry)
         entry.pending = 0
         entry.limbo = False
         self._next_seq += 1
+
+    def _encode(self, entry: _Entry) -> bytes:
+        place = (self._queue_raw, self._session, entry.seq, entry.deadline_us, entry.count)
+        window_s = entry.dedup_window_s
+        if entry.extras is None:
+            return encode_append(*place, entry.batch, entry.dedup, dedup_window_s=window_s)
+        return encode_stage(*place, entry.batch, entry.extras, entry.dedup, dedup_window_s=window_s)
 
     def _transmit(self, link: NodeLink, entry: _Entry) -> bool:
         left_ms = max(1, int((entry.deadline_s - self._owner.now_s()) * 1000))
@@ -374,8 +457,10 @@ class Appender:
             self._retry(sent)
             if sent.attempt == entry.attempt:
                 self._owner.refused_by(sent.link, self.group, error.hint)
-        elif isinstance(error, Unavailable | Overloaded):
+        elif isinstance(error, Unavailable | Overloaded) and not decided:
             self._retry(sent)
+        elif isinstance(error, DedupKnown) and not decided:
+            self._known(entry, error)
         elif decided:
             unused = isinstance(error, QueueSealed | QueueNotFound)
             if isinstance(error, QueueNotFound) and entry.maybe_applied:
@@ -387,6 +472,18 @@ class Appender:
             self._retry(sent)  # this transmission did nothing, but an earlier one may have
         else:
             self._settle(entry, error)
+            self._break(entry.seq)
+
+    def _known(self, entry: _Entry, error: DedupKnown) -> None:
+        """The leader knows ids of the batch and proposed nothing. An earlier transmission that may
+        be in the log can only be refused for the same reason, so this is the answer; whether it
+        used its sequence shows when the next one is sent (`_gap`)."""
+        self._settle(entry, error)
+        if entry.maybe_applied:
+            return
+        if entry is self._window[-1] and entry.seq == self._next_seq - 1:
+            self._next_seq = entry.seq
+        else:
             self._break(entry.seq)
 
     def _gap(self, sent: _Transmission, expected: int) -> None:

@@ -1,7 +1,9 @@
 """Calls that are not appends: asked of the leader, or of any replica, until the deadline.
 
-All of them may be repeated: reads, and commands that a second time change nothing more. So a
-command whose answer was lost is simply sent again, and only the deadline makes it unknown.
+Nearly all may be repeated: reads, and commands that a second time change nothing more. So a
+command whose answer was lost is simply sent again, and only the deadline makes it unknown. Those
+that name a version (compare_and_set, reconfigure) are repeated too, but a conflict after a lost
+answer may be with the command's own first transmission: that is unknown.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Protocol
 
 from store_nodes.client.link import NodeLink
 from store_nodes.errors import (
+    Conflict,
     NotLeader,
     OutcomeUnknown,
     Overloaded,
@@ -39,6 +42,9 @@ class CallOwner(Protocol):
 
     def replica_links(self, group: int) -> list[NodeLink]:
         """Open connections, the best to ask first."""
+
+    def node_link(self, node: int) -> NodeLink | None:
+        """The connection to this node, up or down; None of an unknown one."""
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
         """The node says that it does not lead."""
@@ -117,6 +123,8 @@ async def ask_leader(
                 maybe_done = True
             elif isinstance(trouble, NotLeader):
                 owner.refused_by(link, group, trouble.hint)
+            elif isinstance(trouble, Conflict) and maybe_done:
+                raise OutcomeUnknown(f"sent twice, and the second time: {trouble}") from None
             elif not isinstance(trouble, Unavailable | Overloaded) or failure.decided:
                 raise trouble from None
         except (Lost, TimeoutError):
@@ -208,3 +216,17 @@ async def ask_replicas(
             raise trouble
         await _within(change, min(wait_s, left_s))
         wait_s = min(RETRY_MOST_S, wait_s * 2)
+
+
+async def ask_node(owner: CallOwner, node: int, make_head: MakeHead, *, timeout_s: float) -> Answer:
+    """Ask this node and no other; raises what it refused, or Unavailable."""
+    link = owner.node_link(node)
+    if link is None or not link.up:
+        why = "unknown" if link is None else f"not reached: {link.last_failure}"
+        raise Unavailable(f"node {node} is {why}")
+    try:
+        return await ask(link, make_head, (), timeout_s)
+    except Failure as failure:
+        raise failure.error from None
+    except (Lost, TimeoutError):
+        raise Unavailable(f"node {node} did not answer") from None

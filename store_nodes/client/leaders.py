@@ -43,27 +43,40 @@ def monotonic_us() -> int:
 
 
 class LeaderTable:
-    """What the connected nodes claim."""
+    """What the connected nodes claim. A group that one of them names is known from then on."""
 
     def __init__(self, groups: Iterable[int], nodes: int) -> None:
-        self._claims: dict[int, dict[int, LeaderView]] = {group: {} for group in groups}
-        self._majority = nodes // 2 + 1
+        self.groups = tuple(sorted(groups))
+        self._claims: dict[int, dict[int, LeaderView]] = {group: {} for group in self.groups}
         self._leaders: dict[int, int | None] = dict.fromkeys(self._claims)
-        self.clocks = {group: LogClock() for group in self._claims}
+        self._clocks: dict[int, LogClock] = {}
+        self.expect_nodes(nodes)
+
+    def expect_nodes(self, nodes: int) -> None:
+        """How many nodes the cluster has."""
+        self._majority = nodes // 2 + 1
 
     def leader(self, group: int) -> int | None:
         """The node that leads, as far as is known."""
-        return self._leaders[group]
+        return self._leaders.get(group)
+
+    def clock(self, group: int) -> LogClock:
+        """The group's log time; the same object for ever."""
+        clock = self._clocks.get(group)
+        if clock is None:
+            clock = self._clocks[group] = LogClock()
+        return clock
 
     def claimed(self, node: int, views: Iterable[LeaderView]) -> list[int]:
         """`node` says so; the groups whose leader is now another."""
         changed = []
         for view in views:
-            claims = self._claims.get(view.group)
-            if claims is None:
-                continue
-            claims[node] = view
-            clock = self.clocks[view.group]
+            if view.group not in self._claims:
+                self._claims[view.group] = {}
+                self._leaders[view.group] = None
+                self.groups = tuple(sorted(self._claims))
+            self._claims[view.group][node] = view
+            clock = self.clock(view.group)
             if view.leader == node or not clock.known:
                 clock.read(view.log_time_us)
             changed += self._decide(view.group)
@@ -71,7 +84,7 @@ class LeaderTable:
 
     def refused(self, node: int, group: int, hint: int | None) -> list[int]:
         """`node` answered that it does not lead; believed until it claims otherwise."""
-        claims = self._claims[group]
+        claims = self._claims.setdefault(group, {})
         ballot = max((view.ballot for view in claims.values()), default=0)
         leader = hint if hint != node else None
         claims[node] = LeaderView(group, leader, ballot, 0)
@@ -87,7 +100,7 @@ class LeaderTable:
 
     def _decide(self, group: int) -> list[int]:
         leader = self._best(self._claims[group])
-        if leader == self._leaders[group]:
+        if leader == self._leaders.get(group):
             return []
         self._leaders[group] = leader
         return [group]

@@ -25,6 +25,7 @@ from store_nodes.wire import (
     Head,
     Leaders,
     LeaderView,
+    NodeView,
     Ping,
     Pong,
     Reply,
@@ -54,6 +55,9 @@ class LinkOwner(Protocol):
 
     def leaders_claimed(self, link: NodeLink, views: Iterable[LeaderView]) -> None:
         """The node told what it knows of the leaders."""
+
+    def members_told(self, link: NodeLink, views: Sequence[NodeView]) -> None:
+        """The node told the members of its groups; none: nothing new."""
 
     def responsiveness_changed(self, link: NodeLink) -> None:
         """`responsive` is another."""
@@ -167,6 +171,7 @@ class NodeLink:
         self.generation += 1
         self.responsive = True
         self.last_failure = ""
+        self._owner.members_told(self, welcome.nodes)
         self._owner.leaders_claimed(self, welcome.leaders)
         self._owner.link_up(self)
 
@@ -177,7 +182,10 @@ class NodeLink:
         kind = type(head)
         if kind in _REPLIES:
             self._reply(head, body)  # type: ignore[arg-type]
-        elif isinstance(head, Leaders | Pong):
+        elif isinstance(head, Leaders):
+            self._owner.members_told(self, head.nodes)
+            self._owner.leaders_claimed(self, head.leaders)
+        elif isinstance(head, Pong):
             self._owner.leaders_claimed(self, head.leaders)
         elif isinstance(head, Goodbye):
             self._abort(f"goodbye: {head.text}")

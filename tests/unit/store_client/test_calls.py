@@ -165,7 +165,7 @@ async def test_offset_at_is_by_log_time():
 
 
 async def test_queues_are_paged(monkeypatch):
-    monkeypatch.setattr("store_nodes.client.store_client.QUEUES_PER_PAGE", 2)
+    monkeypatch.setattr("store_nodes.client.reads.QUEUES_PER_PAGE", 2)
     queues = [QueueId(bytes(16), number) for number in range(5)]
     async with store_and_client(queues) as (_, client):
         found = await client.queues(GROUP)

@@ -1,0 +1,258 @@
+"""The connections of a store client: one to every node, and who leads which group.
+
+Nodes and groups that the settings do not name are learned from the nodes themselves: a connected
+node tells the members of its groups, so a cluster that grows needs no restart of its clients. The
+address in the settings wins over a learned one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar, cast
+
+import structlog
+
+from store_nodes.client.appender import Appender
+from store_nodes.client.leaders import LeaderTable, LogClock
+from store_nodes.client.link import NodeLink
+from store_nodes.client.watch import OnChange, Watch
+from store_nodes.errors import StoreError, Unavailable
+from store_nodes.transport.handshake import Address, Identity
+from store_nodes.wire import LeaderView, NodeView, Reply
+
+SWEEP_EVERY_S = 0.025
+TICK_EVERY_S = 0.1
+
+_Kind = TypeVar("_Kind")
+_log = structlog.get_logger("store_nodes.client")
+
+
+class Connections:
+    """Everything of a client but its calls. Use it on one event loop."""
+
+    def __init__(
+        self,
+        addresses: Mapping[int, Address],
+        *,
+        groups: Sequence[int],
+        secret: bytes,
+        cluster_uid: bytes = b"",
+        tls: ssl.SSLContext | None = None,
+        own_node: int | None = None,
+    ) -> None:
+        self.lost_after_accept = 0
+        """Appends of durability leader or none that were answered early and then failed."""
+        self._identity = Identity(secret=secret, cluster_uid=cluster_uid)
+        self._tls = tls
+        self._own_node = own_node
+        self._seeds = {node: at for node, at in addresses.items() if node != own_node}
+        self._links = {node: self._new_link(node, at) for node, at in self._seeds.items()}
+        self._members: dict[int, tuple[NodeView, ...]] = {}
+        """What each connected node said of the members."""
+        self._table = LeaderTable(groups, len(self._links))
+        self._busy: set[Appender] = set()
+        self._watches: set[Watch] = set()
+        self._changes: dict[int, asyncio.Event] = {group: asyncio.Event() for group in groups}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Dial every node, now and whenever one is lost; returns without waiting for any."""
+        self._loop = asyncio.get_running_loop()
+        for link in self._links.values():
+            link.start()
+        self._sweeper = self._loop.create_task(self._sweep())
+
+    async def close(self) -> None:
+        """Appends under way end as unknown or not done; watches fall silent."""
+        for appender in list(self._busy):
+            appender.close()
+        for watch in list(self._watches):
+            watch.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))
+
+    async def wait_ready(self, timeout_s: float = 30.0) -> None:
+        """Until every group has a leader that we are connected to; raises Unavailable."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                for group in self.groups:
+                    while not self.has_leader(group):
+                        await self.next_change(group).wait()
+        except TimeoutError:
+            missing = [group for group in self.groups if not self.has_leader(group)]
+            failures = {link.node: link.last_failure for link in self._links.values()}
+            raise Unavailable(f"no leader in groups {missing}; nodes: {failures}") from None
+
+    # What is known.
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Every group known now, ascending; more of them may appear while the client lives."""
+        return self._table.groups
+
+    @property
+    def nodes(self) -> dict[int, NodeView]:
+        """The nodes known now: members as the nodes say, and those of the settings."""
+        told = {view.node: view for views in self._members.values() for view in views}
+        for node, (host, port) in self._seeds.items():
+            told.setdefault(node, NodeView(node, f"{host}:{port}"))
+        return dict(sorted(told.items()))
+
+    def has_leader(self, group: int) -> bool:
+        """A publish to the group would be sent at once, to a node that speaks."""
+        link = self.leader_link(group)
+        return link is not None and link.responsive
+
+    def leader(self, group: int) -> int | None:
+        """The node that leads, as far as is known."""
+        return self._table.leader(group)
+
+    def log_time_us(self, group: int) -> int:
+        """The group's log time now, as estimated from its leader's readings."""
+        return self._table.clock(group).now_us()
+
+    def watch(self, group: int, on_change: OnChange) -> Watch:
+        """A stream of changes of the queues added to it; see `Watch`."""
+        watch = Watch(self, group, on_change)
+        self._watches.add(watch)
+        watch.kick()
+        return watch
+
+    # What links, appenders, watches and calls ask of their owner.
+
+    def leader_link(self, group: int) -> NodeLink | None:
+        """The connection to the group's leader, if both are known and up."""
+        node = self._table.leader(group)
+        link = self._links.get(node) if node is not None else None
+        return link if link is not None and link.up else None
+
+    def replica_links(self, group: int) -> list[NodeLink]:
+        """Open connections, the best to ask first."""
+        leader = self.leader_link(group)
+        up = [link for link in self._links.values() if link.up]
+        return sorted(up, key=lambda link: (not link.responsive, link is not leader))
+
+    def node_link(self, node: int) -> NodeLink | None:
+        """The connection to this node, up or down; None of an unknown one."""
+        return self._links.get(node)
+
+    def clock(self, group: int) -> LogClock:
+        """The group's log time."""
+        return self._table.clock(group)
+
+    def now_s(self) -> float:
+        """The loop's clock."""
+        return cast(asyncio.AbstractEventLoop, self._loop).time()
+
+    def busy(self, appender: Appender) -> None:
+        """It has appends under way."""
+        self._busy.add(appender)
+
+    def drop_watch(self, watch: Watch) -> None:
+        """It is closed."""
+        self._watches.discard(watch)
+
+    def next_change(self, group: int) -> asyncio.Event:
+        """Set once the group's leader, or the connection to it, is another than now."""
+        return self._changes.setdefault(group, asyncio.Event())
+
+    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
+        """The node says that it does not lead."""
+        self._changed(self._table.refused(link.node, group, hint))
+
+    def link_up(self, link: NodeLink) -> None:
+        """Requests can be sent to it."""
+        self._changed([g for g in self.groups if self._table.leader(g) == link.node])
+
+    def link_down(self, link: NodeLink) -> None:
+        """Its connection is lost."""
+        led = [g for g in self.groups if self._table.leader(g) == link.node]
+        self._members.pop(link.node, None)
+        self._changed({*led, *self._table.disconnected(link.node)})
+
+    def leaders_claimed(self, link: NodeLink, views: Iterable[LeaderView]) -> None:
+        """A node told what it knows of the leaders."""
+        self._changed(self._table.claimed(link.node, views))
+
+    def members_told(self, link: NodeLink, views: Sequence[NodeView]) -> None:
+        """A node told the members of its groups; none: nothing new."""
+        if not views:
+            return
+        self._members[link.node] = tuple(views)
+        known = self.nodes
+        for node, view in known.items():
+            if node not in self._links and node != self._own_node:
+                self._learn(node, view.address)
+        for node in [node for node in self._links if node not in known]:
+            if not self._links[node].up:
+                self._forget(node)
+        self._table.expect_nodes(len(self._links))
+
+    def responsiveness_changed(self, link: NodeLink) -> None:
+        """It fell silent, or speaks again."""
+        self._changed([g for g in self.groups if self._table.leader(g) == link.node])
+
+    # Inside.
+
+    def _new_link(self, node: int, address: Address) -> NodeLink:
+        return NodeLink(node, address, self._identity, self, tls=self._tls)
+
+    def _learn(self, node: int, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            return
+        _log.info("store node learned", node=node, address=address)
+        self._links[node] = self._new_link(node, (host, int(port)))
+        if self._loop is not None:
+            self._links[node].start()
+
+    def _forget(self, node: int) -> None:
+        """A node that was learned, is no member any more, and is down."""
+        _log.info("store node forgotten", node=node)
+        closing = asyncio.ensure_future(self._links.pop(node).close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _changed(self, groups: Iterable[int]) -> None:
+        for group in groups:
+            event = self._changes.get(group)
+            self._changes[group] = asyncio.Event()
+            if event is not None:
+                event.set()
+            for appender in [a for a in self._busy if a.group == group]:
+                appender.kick()
+            for watch in [w for w in self._watches if w.group == group]:
+                watch.kick()
+
+    async def _sweep(self) -> None:
+        """Deadlines, retries and pings, a few dozen times a second."""
+        loop = asyncio.get_running_loop()
+        ticked_s = loop.time()
+        while True:
+            before_s = loop.time()
+            await asyncio.sleep(SWEEP_EVERY_S)
+            now_s = loop.time()
+            own_pause_s = max(0.0, now_s - before_s - 4 * SWEEP_EVERY_S)
+            for appender in list(self._busy):
+                appender.sweep(now_s)
+                if appender.idle:
+                    self._busy.discard(appender)
+            if now_s - ticked_s >= TICK_EVERY_S or own_pause_s:
+                ticked_s = now_s
+                for link in list(self._links.values()):
+                    link.tick(now_s, own_pause_s)
+                for watch in list(self._watches):
+                    watch.kick()
+
+
+def expect(reply: Reply, kind: type[_Kind]) -> _Kind:
+    """The reply, if it is of the kind that answers the request; raises StoreError."""
+    if not isinstance(reply, kind):
+        raise StoreError(f"the node answered {type(reply).__name__}, not {kind.__name__}")
+    return reply

@@ -1,0 +1,355 @@
+"""The reads of a client: of the leader, of any replica, or of one node by name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+
+from store_nodes.client import calls
+from store_nodes.client.connections import Connections, expect
+from store_nodes.client.link import NodeLink
+from store_nodes.errors import Conflict, Unavailable
+from store_nodes.queue_id import QueueId
+from store_nodes.wire import (
+    Fetch,
+    Fetched,
+    FetchStaged,
+    Locate,
+    LocationIs,
+    OffsetAt,
+    OffsetIs,
+    Offsets,
+    OffsetsAre,
+    QueueInfo,
+    QueueOffsets,
+    Queues,
+    QueuesAre,
+    Reply,
+    Snapshot,
+    SnapshotPart,
+    Staged,
+    StagedAre,
+    StagedBatches,
+    StagedInfo,
+    Status,
+)
+
+MAX_FETCHES_AT_ONCE = 32
+QUEUES_PER_PAGE = 1000
+
+
+class Entry(NamedTuple):
+    """One stored batch, whole. `stage` is None for appended messages, else the stage number of the
+    batch's first; `indices` says which of the batch were released at this offset, None: all.
+    `batch` is a view into the answer."""
+
+    base_offset: int
+    log_time_us: int
+    stage: int | None
+    indices: tuple[int, ...] | None
+    batch: memoryview
+
+
+class FetchedEntries(NamedTuple):
+    """`entries` may start before the offset asked for; it is empty at `readable_end`."""
+
+    entries: list[Entry]
+    first_offset: int
+    readable_end: int
+
+
+class StagedEntry(NamedTuple):
+    """One staged batch, whole: its messages have stage numbers from `base_stage` on."""
+
+    base_stage: int
+    messages: int
+    log_time_us: int
+    batch: memoryview
+
+
+class StagedPage(NamedTuple):
+    """Staged messages, by number. `changes` is the count of reschedules the answer covers;
+    `overrun`: the node has forgotten some of those asked for, list all instead."""
+
+    staged: tuple[StagedInfo, ...]
+    changes: int
+    overrun: bool
+
+
+class Location(NamedTuple):
+    """What became of a staged message: "staged", "offset" (with it), "discarded", "truncated"."""
+
+    state: str
+    offset: int | None
+
+
+class SnapshotImage(NamedTuple):
+    """A group's machine as one node has it. `applied`: the instances it covers; `oldest`: the
+    first instance that node can still send by itself."""
+
+    raw: bytes
+    applied: int
+    oldest: int
+
+
+class ReadCalls(Connections):
+    """Reads by name. `node`: ask that one and no other, which then answers as far as it is."""
+
+    _fetching: asyncio.Semaphore
+
+    async def fetch(
+        self,
+        group: int,
+        queue: QueueId,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_end: int | None = None,
+        node: int | None = None,
+        timeout_s: float = 5.0,
+    ) -> FetchedEntries:
+        """Whole batches from the one holding `offset` on, of the leader or any other replica.
+        `min_end`: the readable end that the caller knows of; a replica that is not as far is
+        passed over for another, if there is one. Raises QueueTruncated, QueueNotFound."""
+        raw = queue.pack()
+
+        def good(reply: Reply) -> bool:
+            found = expect(reply, Fetched)
+            return bool(found.entries) or min_end is None or found.readable_end >= min_end
+
+        def head(request_id: int, _: int) -> Fetch:
+            return Fetch(request_id, group, raw, offset, max_bytes)
+
+        async with self._fetching:
+            if node is not None:
+                reply, body = await calls.ask_node(self, node, head, timeout_s=timeout_s)
+            else:
+                reply, body = await calls.ask_replicas(self, group, head, good, timeout_s=timeout_s)
+        fetched = expect(reply, Fetched)
+        return FetchedEntries(_slice(fetched, body), fetched.first_offset, fetched.readable_end)
+
+    async def fetch_staged(
+        self,
+        group: int,
+        queue: QueueId,
+        stage_number: int,
+        max_bytes: int,
+        *,
+        node: int | None = None,
+        timeout_s: float = 5.0,
+    ) -> list[StagedEntry]:
+        """Whole staged batches from the one holding `stage_number` on, in order, also of released
+        messages that are not truncated; none after the last."""
+        raw = queue.pack()
+
+        def head(request_id: int, _: int) -> FetchStaged:
+            return FetchStaged(request_id, group, raw, stage_number, max_bytes)
+
+        async with self._fetching:
+            if node is not None:
+                reply, body = await calls.ask_node(self, node, head, timeout_s=timeout_s)
+            else:
+                reply, body = await calls.ask_replicas(
+                    self,
+                    group,
+                    head,
+                    lambda reply: bool(expect(reply, StagedBatches).entries),
+                    timeout_s=timeout_s,
+                )
+        return _slice_staged(expect(reply, StagedBatches), body)
+
+    async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5.0) -> QueueOffsets:
+        """The latest, confirmed by a majority after the call began."""
+        raw = queue.pack()
+        reply, _ = await calls.ask_leader(
+            self,
+            group,
+            lambda request_id, left_ms: Offsets(request_id, group, raw, True, left_ms),
+            timeout_s=timeout_s,
+        )
+        return expect(reply, OffsetsAre).offsets
+
+    async def offset_at(
+        self, group: int, queue: QueueId, time_us: int, *, timeout_s: float = 5.0
+    ) -> int:
+        """The first offset whose log time is at or after `time_us`, else the end."""
+        return await self._offset_of(group, queue, time_us, None, timeout_s)
+
+    async def offset_back(
+        self, group: int, queue: QueueId, last_bytes: int, *, timeout_s: float = 5.0
+    ) -> int:
+        """The lowest offset from which on at most `last_bytes` are stored (kept ones below the
+        first do not count); the end where the last batch alone is larger."""
+        return await self._offset_of(group, queue, 0, last_bytes, timeout_s)
+
+    async def _offset_of(
+        self, group: int, queue: QueueId, time_us: int, last_bytes: int | None, timeout_s: float
+    ) -> int:
+        raw = queue.pack()
+        reply, _ = await calls.ask_replicas(
+            self,
+            group,
+            lambda request_id, _: OffsetAt(request_id, group, raw, time_us, last_bytes),
+            lambda _: True,
+            timeout_s=timeout_s,
+        )
+        return expect(reply, OffsetIs).offset
+
+    async def queues(
+        self, group: int, *, node: int | None = None, timeout_s: float = 5.0
+    ) -> list[QueueInfo]:
+        """Every queue of the group, in id order, as its leader has it."""
+        found: list[QueueInfo] = []
+        after = b""
+        while True:
+
+            def head(request_id: int, _: int, after: bytes = after) -> Queues:
+                return Queues(request_id, group, after, QUEUES_PER_PAGE)
+
+            if node is not None:
+                reply, _ = await calls.ask_node(self, node, head, timeout_s=timeout_s)
+            else:
+                reply, _ = await calls.ask_leader(self, group, head, timeout_s=timeout_s)
+            page = expect(reply, QueuesAre).queues
+            found += page
+            if len(page) < QUEUES_PER_PAGE:
+                return found
+            after = page[-1].queue
+
+    async def staged(
+        self,
+        group: int,
+        queue: QueueId,
+        after: int = -1,
+        limit: int = 1000,
+        *,
+        timeout_s: float = 5.0,
+    ) -> StagedPage:
+        """Messages neither released nor discarded, as the leader has them: at most `limit`, with
+        numbers above `after`. Fewer than `limit` are the last."""
+        return await self._staged(group, queue, after, limit, None, timeout_s)
+
+    async def staged_changes(
+        self, group: int, queue: QueueId, changes: int, *, timeout_s: float = 5.0
+    ) -> StagedPage:
+        """Those of the messages rescheduled since the count `changes` that are still staged."""
+        return await self._staged(group, queue, -1, 0, changes, timeout_s)
+
+    async def _staged(
+        self,
+        group: int,
+        queue: QueueId,
+        after: int,
+        limit: int,
+        changes: int | None,
+        timeout_s: float,
+    ) -> StagedPage:
+        raw = queue.pack()
+        reply, _ = await calls.ask_leader(
+            self,
+            group,
+            lambda request_id, _: Staged(request_id, group, raw, after, limit, changes),
+            timeout_s=timeout_s,
+        )
+        found = expect(reply, StagedAre)
+        return StagedPage(found.staged, found.changes, found.overrun)
+
+    async def locate(
+        self, group: int, queue: QueueId, stage_number: int, *, timeout_s: float = 5.0
+    ) -> Location:
+        """What became of a staged message, as the leader knows."""
+        raw = queue.pack()
+        reply, _ = await calls.ask_leader(
+            self,
+            group,
+            lambda request_id, _: Locate(request_id, group, raw, stage_number),
+            timeout_s=timeout_s,
+        )
+        found = expect(reply, LocationIs)
+        return Location(found.state, found.offset)
+
+    async def snapshot(
+        self, group: int, node: int | None = None, *, timeout_s: float = 60.0
+    ) -> SnapshotImage:
+        """The machine of a group, whole, from one node (None: the leader); raises Unavailable
+        where that node is lost on the way."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._snapshot(group, node)
+        except TimeoutError:
+            raise Unavailable(f"no snapshot of group {group} in {timeout_s:g} s") from None
+
+    async def _snapshot(self, group: int, node: int | None) -> SnapshotImage:
+        chosen = self.leader(group) if node is None else node
+        if chosen is None:
+            raise Unavailable(f"group {group} has no leader that we know of")
+        parts: list[bytes] = []
+        number, got_bytes = 0, 0
+        while True:
+
+            def head(
+                request_id: int, _: int, number: int = number, at: int = got_bytes
+            ) -> Snapshot:
+                return Snapshot(request_id, group, number, at)
+
+            try:
+                reply, body = await calls.ask_node(self, chosen, head, timeout_s=30.0)
+            except Conflict:
+                raise Unavailable("the snapshot was replaced by another") from None
+            part = expect(reply, SnapshotPart)
+            parts.append(body)
+            number, got_bytes = part.number, got_bytes + len(body)
+            if got_bytes >= part.total_bytes:
+                return SnapshotImage(b"".join(parts), part.applied, part.oldest)
+            if not body:
+                raise Unavailable("a part of the snapshot was empty")
+
+    async def status(self, *, timeout_s: float = 2.0) -> dict[int, dict[str, object]]:
+        """What each node says of itself; of one that says nothing, `{"error": why}`."""
+        links = list(self._links.values())
+        answers = await asyncio.gather(*(self._status_of(link, timeout_s) for link in links))
+        return {link.node: answer for link, answer in zip(links, answers, strict=True)}
+
+    async def node_status(self, node: int, *, timeout_s: float = 2.0) -> dict[str, object]:
+        """What this node says of itself; raises Unavailable."""
+        _, body = await calls.ask_node(
+            self, node, lambda request_id, _: Status(request_id), timeout_s=timeout_s
+        )
+        return msgspec.msgpack.decode(body, type=dict[str, object])
+
+    async def _status_of(self, link: NodeLink, timeout_s: float) -> dict[str, object]:
+        if not link.up:
+            return {"error": link.last_failure}
+        try:
+            _, body = await calls.ask(link, lambda request_id, _: Status(request_id), (), timeout_s)
+        except calls.Failure as failure:
+            return {"error": str(failure.error)}
+        except (calls.Lost, TimeoutError):
+            return {"error": "no answer"}
+        return msgspec.msgpack.decode(body, type=dict[str, object])
+
+
+def _slice(fetched: Fetched, body: bytes) -> list[Entry]:
+    view = memoryview(body)
+    entries = []
+    at = 0
+    for head in fetched.entries:
+        end = at + head.batch_bytes
+        entries.append(
+            Entry(head.base_offset, head.log_time_us, head.stage, head.indices, view[at:end])
+        )
+        at = end
+    return entries
+
+
+def _slice_staged(found: StagedBatches, body: bytes) -> list[StagedEntry]:
+    view = memoryview(body)
+    entries = []
+    at = 0
+    for head in found.entries:
+        end = at + head.batch_bytes
+        entries.append(StagedEntry(head.base_stage, head.count, head.log_time_us, view[at:end]))
+        at = end
+    return entries
