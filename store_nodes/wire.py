@@ -24,13 +24,15 @@ import enum
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 OLDEST_PROTOCOL_VERSION = 1
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
 MAX_HANDSHAKE_FRAME_BYTES = 4096
 """Before the other side has proved the secret it can make us hold no more than this."""
 NONCE_BYTES = 32
+REFUSED = 1
+"""`Goodbye.code`: the node must not come back under this id with this data directory."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -157,6 +159,8 @@ class Hello(_Head, tag=1):
     """How often the node has started with this data directory; 0 from a client."""
     tail: int = 0
     """How far its log was synced at that start: segment << 32 | offset."""
+    run: bytes = b""
+    """Drawn at each start: two starts with one `boot` are of two copies of a directory."""
 
 
 class Challenge(_Head, tag=2):
@@ -170,6 +174,7 @@ class Challenge(_Head, tag=2):
     proof: bytes
     boot: int = 0
     tail: int = 0
+    run: bytes = b""
 
 
 class Proof(_Head, tag=3):
@@ -186,15 +191,19 @@ class Welcome(_Head, tag=4):
 
 
 class Goodbye(_Head, tag=5):
-    """The connection ends, and why; nothing sent before and unanswered was refused by this."""
+    """The connection ends, and why; nothing sent before and unanswered was refused by this. With
+    code `REFUSED`, between peers, trying again is of no use: the text says what is."""
 
     text: str
+    code: int = 0
 
 
 class Ping(_Head, tag=6):
-    """Answered at once with `Pong`: a node whose event loop hangs is found by its silence."""
+    """Answered at once with `Pong`: a node whose event loop hangs is found by its silence. Between
+    peers `tail` says how far the sender's log is synced, in the form of `Hello.tail`."""
 
     id: int
+    tail: int = 0
 
 
 class Pong(_Head, tag=7):

@@ -157,10 +157,10 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._done:
             self._transport.resume_reading()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, code: int = 0) -> None:
         """Say goodbye, send what is queued, close. The handler hears `closed` at once."""
         if not self._done:
-            self.send(Goodbye(reason))
+            self.send(Goodbye(reason, code))
             self._flush()
             if self._transport is not None:
                 self._transport.close()

@@ -7,7 +7,8 @@
                             ←       Welcome
 
 The transcript is the Hello and the Challenge without its proof, so a proof fits one pair of
-nonces, one pair of identities and one direction: it can be neither replayed nor reflected. The
+nonces, one pair of identities and one direction: it can be neither replayed nor reflected. When
+either side speaks version 1 it covers the fields of version 1 alone (no boot, tail and run). The
 secret authenticates; privacy and protection against a man in the middle come from TLS with client
 certificates, where contexts are given.
 """
@@ -29,6 +30,7 @@ from store_nodes.wire import (
     NONCE_BYTES,
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
+    REFUSED,
     Challenge,
     Goodbye,
     Head,
@@ -39,11 +41,28 @@ from store_nodes.wire import (
 )
 
 HANDSHAKE_TIMEOUT_S = 2.0
+_FIELDS_OF_VERSION_1: dict[type[Head], int] = {Hello: 7, Challenge: 6}
 Address = tuple[str, int]
 
 
 class HandshakeFailed(ConnectionError):
     """The other side is not who we want to speak to, or does not want to speak to us."""
+
+
+class IdentityRefused(HandshakeFailed):
+    """A peer that proved the secret says that this node must not come back as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node is not let in. `lasting`: it must not come back as it is, and should stop."""
+
+    text: str
+    lasting: bool = False
+
+    @property
+    def code(self) -> int:
+        return REFUSED if self.lasting else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +74,25 @@ class Identity:
     cluster_uid: bytes = b""
     node: int = 0
     incarnation: bytes = b""
+    boot: int = 0
+    tail: int = 0
+    run: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Who the other side proved to be."""
+    """Who the other side proved to be. `boot` is 0 of one that speaks version 1."""
 
     role: Role
     cluster_uid: bytes
     node: int
     incarnation: bytes
+    boot: int = 0
+    tail: int = 0
+    run: bytes = b""
+
+
+Admit = Callable[[Remote], Refusal | None]
 
 
 class DialedHandler(FrameHandler, Protocol):
@@ -76,8 +104,21 @@ class DialedHandler(FrameHandler, Protocol):
 
 def _prove(secret: bytes, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
     bare = msgspec.structs.replace(challenge, proof=b"")
-    transcript = msgspec.msgpack.encode((hello, bare))
+    transcript = msgspec.msgpack.encode(
+        (hello, bare) if challenge.version > 1 else (_of_version_1(hello), _of_version_1(bare))
+    )
     return hmac.digest(secret, b"packetboat " + side + b" " + transcript, "sha256")
+
+
+def _of_version_1(head: Hello | Challenge) -> list[object]:
+    """What a head of version 1 was encoded from: its tag and the fields it had."""
+    fields = msgspec.structs.astuple(head)
+    return [head.__struct_config__.tag, *fields[: _FIELDS_OF_VERSION_1[type(head)]]]
+
+
+def _remote(role: Role, head: Hello | Challenge, version: int) -> Remote:
+    fresh = (head.boot, head.tail, head.run) if version > 1 else (0, 0, b"")
+    return Remote(role, head.cluster_uid, head.node, head.incarnation, *fresh)
 
 
 class Listening:
@@ -88,7 +129,7 @@ class Listening:
         self,
         connection: FrameConnection,
         identity: Identity,
-        admit: Callable[[Remote], str | None],
+        admit: Admit,
         opened: Callable[[FrameConnection, Remote], None],
         closed: Callable[[], None],
     ) -> None:
@@ -131,6 +172,9 @@ class Listening:
                 incarnation=mine.incarnation,
                 nonce=os.urandom(NONCE_BYTES),
                 proof=b"",
+                boot=mine.boot,
+                tail=mine.tail,
+                run=mine.run,
             )
             challenge.proof = _prove(mine.secret, b"listener", hello, challenge)
             self._challenge = challenge
@@ -141,10 +185,10 @@ class Listening:
         if not hmac.compare_digest(expected, proof.proof):
             self._connection.close("the secrets differ")
             return
-        remote = Remote(Role(hello.role), hello.cluster_uid, hello.node, hello.incarnation)
+        remote = _remote(Role(hello.role), hello, challenge.version)
         refusal = self._admit(remote)
         if refusal is not None:
-            self._connection.close(refusal)
+            self._connection.close(refusal.text, refusal.code)
             return
         self._timer.cancel()
         self._connection.trust()
@@ -169,9 +213,11 @@ class _Dialing:
         role: Role,
         expected_node: int,
         handler: DialedHandler,
+        admit: Admit | None,
     ) -> None:
         self._connection = connection
         self._identity = identity
+        self._admit = admit
         self._expected_node = expected_node
         self._handler = handler
         self._challenge: Challenge | None = None
@@ -184,6 +230,9 @@ class _Dialing:
             node=identity.node,
             incarnation=identity.incarnation,
             nonce=os.urandom(NONCE_BYTES),
+            boot=identity.boot,
+            tail=identity.tail,
+            run=identity.run,
         )
         connection.send(self._hello)
 
@@ -192,14 +241,16 @@ class _Dialing:
             self._on_challenge(head)
         elif isinstance(head, Welcome) and self._challenge is not None:
             challenge = self._challenge
-            remote = Remote(Role.PEER, challenge.cluster_uid, challenge.node, challenge.incarnation)
+            remote = _remote(Role.PEER, challenge, challenge.version)
             self._connection.trust()
             self._connection.handler = self._handler
             if not self.done.done():
                 self.done.set_result(None)
             self._handler.opened(self._connection, remote, head)
         elif isinstance(head, Goodbye):
-            self._fail(f"refused: {head.text}")
+            # Only a listener that has proved itself can tell this node to stop.
+            lasting = head.code == REFUSED and self._challenge is not None
+            self._fail(f"refused: {head.text}", IdentityRefused if lasting else HandshakeFailed)
         else:
             self._fail("not a handshake")
 
@@ -217,10 +268,15 @@ class _Dialing:
         else:
             self._challenge = challenge
             self._connection.send(Proof(_prove(mine.secret, b"dialer", self._hello, challenge)))
+            remote = _remote(Role.PEER, challenge, challenge.version)
+            refusal = self._admit(remote) if self._admit is not None else None
+            if refusal is not None:
+                # After the proof: the listener believes it only from one that knows the secret.
+                self._connection.close(refusal.text, refusal.code)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, kind: type[HandshakeFailed] = HandshakeFailed) -> None:
         if not self.done.done():
-            self.done.set_exception(HandshakeFailed(reason))
+            self.done.set_exception(kind(reason))
         self._connection.abort(reason)
 
     def closed(self, reason: str) -> None:
@@ -238,16 +294,17 @@ async def dial(
     expected_node: int,
     handler: DialedHandler,
     *,
+    admit: Admit | None = None,
     tls: ssl.SSLContext | None = None,
     timeout_s: float = HANDSHAKE_TIMEOUT_S,
 ) -> FrameConnection:
     """A welcomed connection, `handler.opened` called; raises OSError (HandshakeFailed is one) or
-    TimeoutError."""
+    TimeoutError. `admit` may refuse the listener for what it proved to be."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(timeout_s):
         _, connection = await loop.create_connection(FrameConnection, *address, ssl=tls)
         try:
-            handshake = _Dialing(connection, identity, role, expected_node, handler)
+            handshake = _Dialing(connection, identity, role, expected_node, handler, admit)
             connection.handler = handshake
             await handshake.done
         except BaseException:

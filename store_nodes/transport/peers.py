@@ -1,4 +1,4 @@
-"""The connections between the voters: one per pair, dialed by the lower node id.
+"""The connections between the members: one per pair, dialed by the lower node id.
 
 Messages are opaque here, unordered across groups, and may be lost: when a connection is down or
 its buffer is full `send` says so and forgets the message, for the consensus repeats what matters.
@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
 
 from store_nodes.transport.connection import FrameConnection
-from store_nodes.transport.handshake import Address, Backoff, Identity, Remote, dial
-from store_nodes.wire import Buffer, Goodbye, Head, Peer, Ping, Pong, Role, Welcome
+from store_nodes.transport.handshake import (
+    Address,
+    Admit,
+    Backoff,
+    Identity,
+    IdentityRefused,
+    Refusal,
+    Remote,
+    dial,
+)
+from store_nodes.wire import REFUSED, Buffer, Goodbye, Head, Peer, Ping, Pong, Role, Welcome
 
 PING_EVERY_S = 1.0
 SILENCE_S = 5.0
@@ -38,6 +47,12 @@ class PeerEvents(Protocol):
         """Its connection closed; messages under way are lost. `on_connected` comes when it is
         back."""
 
+    def on_tail(self, node: int, tail: int) -> None:
+        """How far its log is synced, about once a second (wire.Ping)."""
+
+    def on_refused(self, node: int, text: str) -> None:
+        """`node` says that this one must not come back as it is, and what to do."""
+
 
 class PeerNetwork:
     """All connections of this node to its peers."""
@@ -48,32 +63,52 @@ class PeerNetwork:
         addresses: Mapping[int, Address],
         events: PeerEvents,
         *,
+        meet: Admit = lambda remote: None,
+        own_tail: Callable[[], int] = lambda: 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        """`meet` decides on a peer that has proved who it is; `own_tail` is what to tell."""
         self._identity = identity
         self._addresses = {node: at for node, at in addresses.items() if node != identity.node}
+        self._removed: frozenset[int] = frozenset()
         self._events = events
+        self._meet = meet
+        self._own_tail = own_tail
         self._tls = tls
         self._links: dict[int, _PeerLink] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._dialing: dict[int, asyncio.Task[None]] = {}
+        self._watching: asyncio.Task[None] | None = None
         self.dropped = 0
         """Messages not sent because the connection was down or its buffer full."""
 
     async def start(self) -> None:
         """Dial the peers that are ours to dial, and go on doing so whenever one is lost."""
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(self._keep_dialing(node))
-            for node in self._addresses
-            if node > self._identity.node
-        ]
-        self._tasks.append(loop.create_task(self._watch_silence()))
+        self._watching = asyncio.get_running_loop().create_task(self._watch_silence())
+        for node in self._addresses:
+            self._dial(node)
+
+    def change(self, addresses: Mapping[int, Address], removed: frozenset[int]) -> None:
+        """The members are these now. A connection with one that is no more is closed; one whose
+        address is another is dialed there when it is next lost."""
+        self._removed = removed
+        self._addresses = {n: at for n, at in addresses.items() if n != self._identity.node}
+        for node in [n for n in self._dialing if n not in self._addresses]:
+            self._dialing.pop(node).cancel()
+        for node, link in list(self._links.items()):
+            if node not in self._addresses:
+                refusal = self._not_a_member(node)
+                link.connection.close(refusal.text, refusal.code)
+        if self._watching is not None:
+            for node in self._addresses:
+                self._dial(node)
 
     async def close(self) -> None:
         """Close every connection; `on_lost` is called for each."""
-        for task in self._tasks:
+        tasks = [*self._dialing.values(), *([self._watching] if self._watching else [])]
+        self._dialing, self._watching = {}, None
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for link in list(self._links.values()):
             link.connection.close("the node is stopping")
 
@@ -94,13 +129,18 @@ class PeerNetwork:
         link = self._links.get(node)
         return link.remote.incarnation if link is not None else None
 
-    def admit(self, remote: Remote) -> str | None:
+    def admit(self, remote: Remote) -> Refusal | None:
         """For StoreServer: a refusal, or None."""
         if remote.node not in self._addresses:
-            return f"node {remote.node} is not a peer"
+            return self._not_a_member(remote.node)
         if remote.node > self._identity.node:
-            return "the lower node id dials"
-        return None
+            return Refusal("the lower node id dials")
+        return self._meet(remote)
+
+    def _not_a_member(self, node: int) -> Refusal:
+        if node in self._removed:
+            return Refusal(f"node {node} was removed; its id is never used again", lasting=True)
+        return Refusal(f"node {node} is not a peer")
 
     def adopt(self, connection: FrameConnection, remote: Remote) -> None:
         """For StoreServer: a peer's connection, welcomed. It replaces an older one of that peer,
@@ -129,14 +169,35 @@ class PeerNetwork:
         """A message came in."""
         self._events.on_message(node, group, payload)
 
+    def tail(self, node: int, tail: int) -> None:
+        """It told how far its log is synced."""
+        self._events.on_tail(node, tail)
+
+    def refused(self, node: int, text: str) -> None:
+        """It wants this node not to come back."""
+        self._events.on_refused(node, text)
+
+    def _dial(self, node: int) -> None:
+        if node > self._identity.node and node not in self._dialing:
+            loop = asyncio.get_running_loop()
+            self._dialing[node] = loop.create_task(self._keep_dialing(node))
+
     async def _keep_dialing(self, node: int) -> None:
         backoff = Backoff()
         while True:
             dialed = _Dialed(self, node)
             try:
                 connection = await dial(
-                    self._addresses[node], self._identity, Role.PEER, node, dialed, tls=self._tls
+                    self._addresses[node],
+                    self._identity,
+                    Role.PEER,
+                    node,
+                    dialed,
+                    admit=self._meet,
+                    tls=self._tls,
                 )
+            except IdentityRefused as error:
+                self._events.on_refused(node, str(error))
             except (OSError, TimeoutError) as error:
                 _log.debug("peer not reached", peer=node, reason=str(error))
             else:
@@ -151,11 +212,12 @@ class PeerNetwork:
             await asyncio.sleep(PING_EVERY_S)
             # When this process itself was stopped, its peers are not to blame for the silence.
             own_pause_s = max(0.0, loop.time() - slept_at - 2 * PING_EVERY_S)
+            own_tail = self._own_tail()
             for link in list(self._links.values()):
                 if loop.time() - link.connection.last_frame_s - own_pause_s > SILENCE_S:
                     link.connection.abort("silent")
                 else:
-                    link.connection.send(Ping(0))
+                    link.connection.send(Ping(0, own_tail))
 
 
 class _PeerLink:
@@ -171,7 +233,11 @@ class _PeerLink:
             self._network.message(self.remote.node, head.group, body)
         elif isinstance(head, Ping):
             self.connection.send(Pong(head.id))
+            if head.tail:
+                self._network.tail(self.remote.node, head.tail)
         elif isinstance(head, Goodbye):
+            if head.code == REFUSED:
+                self._network.refused(self.remote.node, head.text)
             self.connection.abort(f"goodbye: {head.text}")
         elif not isinstance(head, Pong):
             self.connection.close(f"unexpected {type(head).__name__}")

@@ -17,7 +17,7 @@ import structlog
 from store_nodes.errors import NotSupported, StoreError
 from store_nodes.transport import failures
 from store_nodes.transport.connection import FrameConnection
-from store_nodes.transport.handshake import Identity, Listening, Remote
+from store_nodes.transport.handshake import Admit, Identity, Listening, Refusal, Remote
 from store_nodes.transport.service import FetchResult, NodeService, WatchHandle
 from store_nodes.wire import (
     Accepted,
@@ -64,7 +64,6 @@ _log = structlog.get_logger("store_nodes.server")
 _durabilities = {int(level): level for level in Durability}
 
 AdoptPeer = Callable[[FrameConnection, Remote], None]
-AdmitPeer = Callable[[Remote], str | None]
 
 
 class StoreServer:
@@ -75,7 +74,7 @@ class StoreServer:
         service: NodeService,
         identity: Identity,
         *,
-        admit_peer: AdmitPeer | None = None,
+        admit_peer: Admit | None = None,
         adopt_peer: AdoptPeer | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -130,13 +129,13 @@ class StoreServer:
         self._connections.add(connection)
         return connection
 
-    def _admit(self, remote: Remote) -> str | None:
+    def _admit(self, remote: Remote) -> Refusal | None:
         if remote.role is Role.CLIENT:
             return None
         if self._admit_peer is None or self._adopt_peer is None:
-            return "peers are not served here"
+            return Refusal("peers are not served here")
         if remote.cluster_uid != self._identity.cluster_uid:
-            return "a peer must name its cluster"
+            return Refusal("a peer must name its cluster")
         return self._admit_peer(remote)
 
     def _opened(self, connection: FrameConnection, remote: Remote) -> None:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import shutil
 import ssl
 import subprocess
 
+import msgspec
 import pytest
 
 from store_nodes import wire
 from store_nodes.client import StoreClient
 from store_nodes.errors import Unavailable
 from store_nodes.transport import connection as connections
+from store_nodes.transport import handshake
 from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.frames import encode_frame
-from store_nodes.transport.handshake import HandshakeFailed, Identity, dial
+from store_nodes.transport.handshake import (
+    HandshakeFailed,
+    Identity,
+    IdentityRefused,
+    Refusal,
+    Remote,
+    dial,
+)
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
 from tests.unit.store_client.store_client_support import (
@@ -223,8 +233,12 @@ class Node:
 
     def __init__(self, node: int) -> None:
         self.node = node
-        self.identity = Identity(SECRET, CLUSTER, node, b"inc%d" % node)
+        self.identity = Identity(SECRET, CLUSTER, node, b"inc%d" % node, node, 7, b"run%d" % node)
         self.heard: list[tuple[int, int, bytes]] = []
+        self.tails: dict[int, int] = {}
+        self.refusals: list[tuple[int, str]] = []
+        self.met: list[Remote] = []
+        self.refuses: Refusal | None = None
         self.events: list[tuple[str, int]] = []
         self.port = 0
 
@@ -238,12 +252,24 @@ class Node:
         self.port = await self.server.start("127.0.0.1", self.port)
 
     async def join(self, nodes: dict[int, tuple[str, int]]) -> None:
-        self.network = PeerNetwork(self.identity, nodes, self)
+        self.network = PeerNetwork(
+            self.identity, nodes, self, meet=self.meet, own_tail=lambda: 100 + self.node
+        )
         await self.network.start()
 
     async def leave(self) -> None:
         await self.network.close()
         await self.server.close()
+
+    def meet(self, remote: Remote) -> Refusal | None:
+        self.met.append(remote)
+        return self.refuses
+
+    def on_tail(self, node: int, tail: int) -> None:
+        self.tails[node] = tail
+
+    def on_refused(self, node: int, text: str) -> None:
+        self.refusals.append((node, text))
 
     def on_message(self, node: int, group: int, payload: bytes) -> None:
         self.heard.append((node, group, payload))
@@ -311,6 +337,87 @@ async def test_only_the_peers_that_should_dial_are_admitted(nodes, node):
     stranger = Identity(SECRET, CLUSTER, node)
     with pytest.raises(HandshakeFailed):
         await dial(("127.0.0.1", nodes[2].port), stranger, wire.Role.PEER, 2, Collector())
+
+
+async def test_peers_tell_who_they_are_and_how_far_their_log_is(nodes, monkeypatch):
+    assert sorted(nodes[2].met, key=lambda remote: remote.node) == [
+        Remote(wire.Role.PEER, CLUSTER, 1, b"inc1", 1, 7, b"run1"),
+        Remote(wire.Role.PEER, CLUSTER, 3, b"inc3", 3, 7, b"run3"),
+    ]
+    await until(lambda: nodes[2].tails == {1: 101, 3: 103}, 3.0)
+
+
+@pytest.mark.parametrize("refusing", [1, 2], ids=["the dialer refuses", "the listener refuses"])
+async def test_a_refused_node_is_told_by_whoever_dialed(nodes, refusing):
+    refused = 3 - refusing
+    nodes[refusing].refuses = Refusal("an older copy", lasting=True)
+    nodes[1].network._links[2].connection.abort("as if the network had failed")
+    await until(lambda: nodes[refused].refusals != [])
+    node, text = nodes[refused].refusals[0]
+    assert node == refusing
+    assert "an older copy" in text
+    assert nodes[refusing].refusals == []
+    assert refused not in nodes[refusing].network.connected()
+
+
+async def test_a_stranger_cannot_tell_a_node_to_stop(nodes):
+    """Goodbyes are believed from those who have proved the secret."""
+
+    class Stranger(asyncio.Protocol):
+        def connection_made(self, transport) -> None:
+            goodbye = wire.Goodbye("stop", wire.REFUSED)
+            transport.write(b"".join(bytes(part) for part in encode_frame(goodbye)))
+
+    server = await asyncio.get_running_loop().create_server(Stranger, "127.0.0.1", 0)
+    at = ("127.0.0.1", server.sockets[0].getsockname()[1])
+    with pytest.raises(HandshakeFailed) as caught:
+        await dial(at, nodes[1].identity, wire.Role.PEER, 2, Collector())
+    assert not isinstance(caught.value, IdentityRefused)
+    server.close()
+
+
+async def test_a_removed_node_is_told_so_and_a_new_one_is_dialed(nodes):
+    late = Node(4)
+    await late.listen()
+    addresses = {number: ("127.0.0.1", node.port) for number, node in nodes.items()}
+    addresses[4] = ("127.0.0.1", late.port)
+    await late.join(addresses)
+    del addresses[3]
+    for number in (1, 2):
+        nodes[number].network.change(addresses, frozenset({3}))
+    await until(lambda: {1, 2} <= set(late.network.connected()), 3.0)
+    await until(lambda: 3 not in nodes[1].network.connected())
+    assert any("removed" in text for _, text in nodes[3].refusals)
+    assert nodes[1].network.connected() == {2, 4}
+    await late.leave()
+
+
+async def test_a_peer_of_version_1_is_understood(nodes, monkeypatch):
+    """A version-1 dialer sends and proves the fields of version 1 alone."""
+    monkeypatch.setattr("store_nodes.transport.handshake.PROTOCOL_VERSION", 1)
+    identity = Identity(SECRET, CLUSTER, 1, b"inc1")
+    connection = await dial(("127.0.0.1", nodes[2].port), identity, wire.Role.PEER, 2, Collector())
+    assert nodes[2].met[-1] == Remote(wire.Role.PEER, CLUSTER, 1, b"inc1")
+    connection.abort("done")
+
+
+def test_the_proofs_of_both_versions_are_frozen():
+    """Version 1: what the first release computed over the heads it knew."""
+    hello = wire.Hello(1, 1, b"uid", 2, 3, b"inc", b"n" * 32, 9, 9, b"run")
+    challenge = wire.Challenge(1, b"uid", 4, b"inc4", b"m" * 32, b"ignored", 8, 8, b"run4")
+    old = msgspec.msgpack.encode(
+        [[1, 1, 1, b"uid", 2, 3, b"inc", b"n" * 32], [2, 1, b"uid", 4, b"inc4", b"m" * 32, b""]]
+    )
+    expected = hmac.digest(SECRET, b"packetboat dialer " + old, "sha256")
+    assert handshake._prove(SECRET, b"dialer", hello, challenge) == expected
+    newer = msgspec.structs.replace(challenge, version=2)
+    assert handshake._prove(SECRET, b"dialer", hello, newer).hex() == (
+        "ffd5c8d79e570e3596d70eaf5404ec306cc0f03208b99069c248e86a45a72c66"
+    )
+    other = msgspec.structs.replace(newer, boot=7)
+    assert handshake._prove(SECRET, b"dialer", hello, other) != handshake._prove(
+        SECRET, b"dialer", hello, newer
+    )
 
 
 async def test_silent_peer_is_lost(nodes, monkeypatch):

@@ -98,16 +98,30 @@ def test_type_numbers_are_frozen():
     }  # fmt: skip
 
 
+HELLO_1 = "98010101c4037569640203c403696e63c4046e6e6e6e"
+HELLO_2 = "9b010201c4037569640203c403696e63c4046e6e6e6e" + "05cf0000000100000002c40172"
+
+
 def test_a_frame_of_a_known_hello_is_frozen():
-    hello = wire.Hello(1, 1, b"uid", 2, 3, b"inc", b"n" * 4)
-    assert (
-        msgspec.msgpack.encode(hello).hex() == "98010101c40375696402" + "03c403696e63c4046e6e6e6e"
-    )
+    hello = wire.Hello(2, 1, b"uid", 2, 3, b"inc", b"n" * 4, 5, 1 << 32 | 2, b"r")
+    assert msgspec.msgpack.encode(hello).hex() == HELLO_2
+    assert msgspec.msgpack.decode(bytes.fromhex(HELLO_2), type=wire.Hello) == hello
+
+
+def test_a_hello_of_version_1_is_read():
+    hello = msgspec.msgpack.decode(bytes.fromhex(HELLO_1), type=wire.Hello)
+    assert hello == wire.Hello(1, 1, b"uid", 2, 3, b"inc", b"n" * 4, 0, 0, b"")
+
+
+def test_a_frame_of_a_known_challenge_is_frozen():
+    challenge = wire.Challenge(2, b"uid", 3, b"inc", b"n", b"p", 5, 6, b"r")
+    golden = "9a0202c40375696403c403696e63c4016ec401700506c40172"
+    assert msgspec.msgpack.encode(challenge).hex() == golden
 
 
 def test_fields_of_a_later_version_are_ignored():
-    later = msgspec.msgpack.encode([6, 77, "new field"])
-    assert msgspec.msgpack.decode(later, type=wire.Ping) == wire.Ping(77)
+    later = msgspec.msgpack.encode([6, 77, 5, "new field"])
+    assert msgspec.msgpack.decode(later, type=wire.Ping) == wire.Ping(77, 5)
 
 
 ERRORS = [
