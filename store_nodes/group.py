@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from store_nodes import commands
-from store_nodes.batch_index import BatchIndex
 from store_nodes.commands import IMPLEMENTED, BadCommand, CommandKind
 from store_nodes.consensus import messages
 from store_nodes.consensus.effects import (
@@ -42,10 +41,11 @@ from store_nodes.errors import (
     Overloaded,
     TooLarge,
 )
-from store_nodes.instance_index import InstanceIndex
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, DeleteDone, Outcome, TruncateDone
 from store_nodes.requests import PendingCommand, RequestLine
+from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.transport.service import CommandReply
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position

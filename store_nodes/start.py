@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from store_nodes.batch_index import BatchEntry, BatchIndex, pack_entries, unpack_entries
 from store_nodes.checkpoint.files import OsFiles
 from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore, Loaded
@@ -24,11 +23,11 @@ from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
 from store_nodes.group import Group, Shell
-from store_nodes.instance_index import InstanceIndex
 from store_nodes.machine.machine import Machine
 from store_nodes.requests import Budget, RequestLine
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.wal import footer
+from store_nodes.storage.batch_index import BatchIndex, pack_entries, unpack_entries
+from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
@@ -171,7 +170,7 @@ def checkpoint_of(
         ),
         wal_segment=at.segment,
         wal_offset=at.offset - HEADER_BYTES,
-        tail=pack_entries(BatchEntry(*entry[:5]) for entry in wal.unfootered_batches()),
+        tail=pack_entries(wal.unfootered_batches()),
     )
 
 
@@ -200,7 +199,7 @@ def _read_footers(started: Started, recovery: Recovery) -> None:
     """Index every sealed segment; raises WalDamaged."""
     for segment in recovery.segments[:-1]:
         index = started.wal.footer(segment)
-        started.batches.extend(BatchEntry(*entry[:5]) for entry in index.batches())
+        started.batches.extend(index.batches())
         for entry in index.frames():
             if entry.kind in (FrameKind.ACCEPT, FrameKind.LEARN):
                 started.found[entry.group].instances.put(entry.instance, entry.position)
@@ -211,9 +210,11 @@ def _restore_tail(started: Started, loaded: Loaded | None) -> None:
     if loaded is None:
         return
     missing = [
-        entry for entry in unpack_entries(loaded.checkpoint.tail) if started.batches.add(*entry)
+        entry
+        for entry in unpack_entries(loaded.checkpoint.tail)
+        if started.batches.add_entry(entry)
     ]
-    started.wal.note_batches(footer.BatchEntry(*entry) for entry in missing)
+    started.wal.note_batches(missing)
 
 
 def _replay(started: Started, recovery: Recovery, start: Position) -> None:

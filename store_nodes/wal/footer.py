@@ -35,6 +35,8 @@ _EXTRA = struct.Struct("<I")
 _TRAILER = struct.Struct("<IIII")
 _TRAILER_MAGIC = 0x45574250
 _NO_EXTRA = 0xFFFFFFFF
+APPENDED, STAGED, RELEASED = 0, 1, 2
+"""Flags of a batch: `base_offset` is an offset, a stage number, an offset."""
 FOOTER_HEAD_BYTES = _FOOTER.size
 BATCH_BYTES = _BATCH.size
 TRAILER_BYTES = _TRAILER.size

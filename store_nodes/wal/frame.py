@@ -49,6 +49,7 @@ class FrameKind(enum.IntEnum):
     CHOSEN = 5
     FOOTER = 6
     SYNC_MARK = 7
+    BATCH = 16
 
 
 class Record(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from store_nodes.batch_index import BatchIndex
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.commands import ValueKind, value_head
 from store_nodes.consensus.acceptor import Recovered
@@ -20,6 +19,7 @@ from store_nodes.group import Group
 from store_nodes.machine.machine import Machine
 from store_nodes.requests import Budget, RequestLine
 from store_nodes.start import GroupStart, checkpoint_of
+from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.position import Position
 from tests.simulation.power_loss_files import PowerCut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_nodes.instance_index import InstanceIndex
+from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.position import Position
 
 

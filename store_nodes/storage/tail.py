@@ -1,0 +1,97 @@
+"""Index rows in memory: the batches of one queue that no attached segment lists yet."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from store_nodes.storage.rows import Row
+from store_nodes.wal.footer import APPENDED
+from store_nodes.wal.position import Position
+
+_COLUMNS = (
+    ("bases", "Q"),
+    ("counts", "I"),
+    ("times", "Q"),
+    ("segments", "I"),
+    ("at", "I"),
+    ("lengths", "I"),
+)
+
+
+class Tail:
+    """Rows ascending by base, disjoint; 32 packed bytes each. `odd` holds flags and extra of the
+    rows that are not plain appends or stages, by base."""
+
+    __slots__ = ("at", "bases", "counts", "lengths", "odd", "segments", "times")
+
+    def __init__(self) -> None:
+        self.bases = array("Q")
+        self.counts = array("I")
+        self.times = array("Q")
+        self.segments = array("I")
+        self.at = array("I")
+        self.lengths = array("I")
+        self.odd: dict[int, tuple[int, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+    @property
+    def end(self) -> int:
+        """The number after the last row's."""
+        return self.bases[-1] + self.counts[-1] if self.bases else 0
+
+    def append(self, base: int, count: int, time_us: int, position: Position) -> None:
+        """Behind all others; the caller has checked that."""
+        self.bases.append(base)
+        self.counts.append(count)
+        self.times.append(time_us)
+        self.segments.append(position.segment)
+        self.at.append(position.offset)
+        self.lengths.append(position.length)
+
+    def insert(self, base: int, count: int, time_us: int, position: Position) -> bool:
+        """Anywhere; False if a row there holds some of it."""
+        index = bisect_right(self.bases, base)
+        if index and self.bases[index - 1] + self.counts[index - 1] > base:
+            return False
+        if index < len(self.bases) and self.bases[index] < base + count:
+            return False
+        self.bases.insert(index, base)
+        self.counts.insert(index, count)
+        self.times.insert(index, time_us)
+        self.segments.insert(index, position.segment)
+        self.at.insert(index, position.offset)
+        self.lengths.insert(index, position.length)
+        return True
+
+    def row(self, index: int) -> Row:
+        base = self.bases[index]
+        flags, extra = self.odd.get(base, (APPENDED, b""))
+        at = Position(self.segments[index], self.at[index], self.lengths[index])
+        return Row(base, self.counts[index], self.times[index], at, flags, extra)
+
+    def find(self, number: int) -> int:
+        """Index of the first row that ends above `number`."""
+        index = bisect_right(self.bases, number)
+        if index and self.bases[index - 1] + self.counts[index - 1] > number:
+            return index - 1
+        return index
+
+    def find_time(self, time_us: int, start: int = 0) -> int:
+        """Index of the first row from `start` on that is not older."""
+        return bisect_left(self.times, time_us, start)
+
+    def rows(self, start: int = 0) -> Iterator[Row]:
+        for index in range(start, len(self.bases)):
+            yield self.row(index)
+
+    def remove(self, start: int, stop: int) -> None:
+        """Rows at indexes [start, stop)."""
+        if self.odd:
+            for base in self.bases[start:stop]:
+                self.odd.pop(base, None)
+        for name, _ in _COLUMNS:
+            del getattr(self, name)[start:stop]
