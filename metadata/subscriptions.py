@@ -41,7 +41,8 @@ class SubscriptionRepository:
         spec: SubscriptionSpec,
         floors: Mapping[int, int],
     ) -> Subscription:
-        """With a cursor per partition, from `floors[partition]` on (not below what was trimmed).
+        """With a cursor per partition, from `floors[partition]` on (0 where it is new, and not
+        below what was trimmed).
 
         NotFound when the topic isn't active any more, Conflict when the name is taken
         (`existing` is the subscription that has it).
@@ -217,7 +218,7 @@ async def _new_cursors(
     epochs = {partition: (era, n) for partition, era, n in assignments}
     starts: dict[tuple[int, int], int] = {}
     for partition, lane, trimmed_to in trimmed:
-        start = starts.get((partition, lane), floors[partition])
+        start = starts.get((partition, lane), floors.get(partition, 0))
         starts[partition, lane] = max(start, trimmed_to)
     return [
         CursorRow(

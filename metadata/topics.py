@@ -33,6 +33,7 @@ from metadata.types import (
     Partition,
     Retention,
     RetentionMode,
+    SealedPartition,
     Topic,
     TopicSpec,
     TopicState,
@@ -55,9 +56,9 @@ class TopicRepository:
 
         async def work(session: AsyncSession) -> Topic:
             version = await changes.next_version(session)
-            existing = await _named(session, tenant_id, spec.name)
+            existing = await named(session, tenant_id, spec.name)
             if existing is not None:
-                raise Conflict("topic", spec.name, "exists already", _topic(existing))
+                raise Conflict("topic", spec.name, "exists already", topic_of(existing))
             row = TopicRow(
                 tenant_id=tenant_id,
                 uid=new_uid(),
@@ -71,14 +72,14 @@ class TopicRepository:
                 labels=dict(spec.labels),
                 version=version,
             )
-            row.partitions = [_new_partition(row, n, group) for n, group in enumerate(placements)]
+            row.partitions = [new_partition(row, n, group) for n, group in enumerate(placements)]
             session.add(row)
             await session.flush()
-            session.add_all(_new_assignment(row, number) for number in range(len(placements)))
+            session.add_all(new_assignment(row, number) for number in range(len(placements)))
             await _record(session, version, row)
             await session.flush()
             await session.refresh(row)
-            return _topic(row)
+            return topic_of(row)
 
         return await self._database.write(work)
 
@@ -91,8 +92,8 @@ class TopicRepository:
             if row is None or row.state == _DELETING:
                 raise NotFound("topic", uid.hex())
             if row.state == TopicState.ACTIVE.value:
-                return _topic(row)
-            return await _turn(session, version, row, TopicState.ACTIVE)
+                return topic_of(row)
+            return await turn(session, version, row, TopicState.ACTIVE)
 
         return await self._database.write(work)
 
@@ -100,10 +101,10 @@ class TopicRepository:
         """The topic of that name that is creating or active; NotFound."""
 
         async def work(session: AsyncSession) -> Topic:
-            row = await _named(session, tenant_id, name)
+            row = await named(session, tenant_id, name)
             if row is None:
                 raise NotFound("topic", name)
-            return _topic(row)
+            return topic_of(row)
 
         return await self._database.read(work)
 
@@ -114,7 +115,7 @@ class TopicRepository:
             row = await session.get(TopicRow, (tenant_id, uid))
             if row is None:
                 raise NotFound("topic", uid.hex())
-            return _topic(row)
+            return topic_of(row)
 
         return await self._database.read(work)
 
@@ -132,7 +133,7 @@ class TopicRepository:
 
         async def work(session: AsyncSession) -> Page[Topic]:
             rows = await session.scalars(statement)
-            return page_of([_topic(row) for row in rows], page_size)
+            return page_of([topic_of(row) for row in rows], page_size)
 
         return await self._database.read(work)
 
@@ -147,13 +148,13 @@ class TopicRepository:
 
         async def work(session: AsyncSession) -> Topic:
             version = await changes.next_version(session)
-            row = await _named(session, tenant_id, name)
+            row = await named(session, tenant_id, name)
             if row is None:
                 raise NotFound("topic", name)
             if if_version is not None and row.version != if_version:
-                raise Conflict("topic", name, f"is at version {row.version}", _topic(row))
+                raise Conflict("topic", name, f"is at version {row.version}", topic_of(row))
             await _drop_readers(session, row)
-            return await _turn(session, version, row, TopicState.DELETING)
+            return await turn(session, version, row, TopicState.DELETING)
 
         return await self._database.write(work)
 
@@ -182,12 +183,13 @@ class TopicRepository:
         )
 
         async def work(session: AsyncSession) -> list[Topic]:
-            return [_topic(row) for row in await session.scalars(statement)]
+            return [topic_of(row) for row in await session.scalars(statement)]
 
         return await self._database.read(work)
 
 
-async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow | None:
+async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow | None:
+    """The topic that has the name now."""
     return await session.scalar(
         select(TopicRow).where(
             TopicRow.tenant_id == tenant_id, TopicRow.name == name, TopicRow.state != _DELETING
@@ -225,14 +227,15 @@ async def _drop_readers(session: AsyncSession, topic: TopicRow) -> None:
         )
 
 
-async def _turn(session: AsyncSession, version: int, row: TopicRow, state: TopicState) -> Topic:
+async def turn(session: AsyncSession, version: int, row: TopicRow, state: TopicState) -> Topic:
+    """A new version of the topic, told to the feed."""
     row.state = state.value
     row.version = version
     row.updated_at = func.now()
     await _record(session, version, row)
     await session.flush()
     await session.refresh(row)
-    return _topic(row)
+    return topic_of(row)
 
 
 async def _record(session: AsyncSession, version: int, row: TopicRow) -> None:
@@ -241,26 +244,29 @@ async def _record(session: AsyncSession, version: int, row: TopicRow) -> None:
     )
 
 
-def _new_partition(topic: TopicRow, number: int, group: int) -> PartitionRow:
+def new_partition(topic: TopicRow, number: int, group: int, generation: int = 0) -> PartitionRow:
+    """A generation from offset 0 on, of which nothing is trimmed."""
     return PartitionRow(
         tenant_id=topic.tenant_id,
         topic_uid=topic.uid,
         partition=number,
         lane=0,
-        generation=0,
+        generation=generation,
         group_number=group,
         base=0,
         trimmed_to=0,
     )
 
 
-def _new_assignment(topic: TopicRow, number: int) -> AssignmentRow:
+def new_assignment(topic: TopicRow, number: int) -> AssignmentRow:
+    """Of a new partition: nobody's, and no epoch yet."""
     return AssignmentRow(
         tenant_id=topic.tenant_id, topic_uid=topic.uid, partition=number, epoch_era=0, epoch_n=0
     )
 
 
-def _topic(row: TopicRow) -> Topic:
+def topic_of(row: TopicRow) -> Topic:
+    """The row and its partitions as a value."""
     return Topic(
         tenant_id=row.tenant_id,
         uid=row.uid,
@@ -290,4 +296,18 @@ def _topic(row: TopicRow) -> Topic:
         updated_at=row.updated_at,
         full=row.full_reason,
         full_detail=row.full_detail or "",
+        sealed=tuple(
+            SealedPartition(
+                number=partition.partition,
+                group=partition.group_number,
+                lane=partition.lane,
+                generation=partition.generation,
+                base=partition.base,
+                sealed_at=partition.sealed_at,
+                sealed_time_us=partition.sealed_time_us or 0,
+                of_partitions=partition.of_partitions or 0,
+            )
+            for partition in row.partitions
+            if partition.sealed_at is not None
+        ),
     )

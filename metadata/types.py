@@ -156,6 +156,27 @@ class Topic:
     """Older generations, by partition, lane and generation."""
 
 
+class PlacementKind(enum.Enum):
+    """move: one partition goes to another group; grow: the topic gets more partitions, and every
+    key is spread over all of them from then on."""
+
+    MOVE = "move"
+    GROW = "grow"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A move or growth that is not finished. `sealing` are the generations to be ended, `opening`
+    those that follow; where one continues a partition its `base` is not known before the seal, and
+    0 here."""
+
+    uid: bytes
+    kind: PlacementKind
+    topic: Topic
+    sealing: tuple[Partition, ...]
+    opening: tuple[Partition, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Back-off between attempts: exponential with full jitter; no limit of attempts when None."""

@@ -9,7 +9,7 @@ from metadata.models.history import PinRow, SnapshotRow, TopicUsageRow
 from metadata.models.ownership import AssignmentRow, ForwarderRow, LockRow
 from metadata.models.subscriptions import CursorRow, DeliveryRow, SubscriptionRow
 from metadata.models.tenants import TenantRow
-from metadata.models.topics import PartitionRow, TopicRow
+from metadata.models.topics import PartitionRow, PlacementRow, TopicRow
 
 __all__ = [
     "AssignmentRow",
@@ -25,6 +25,7 @@ __all__ = [
     "LockRow",
     "PartitionRow",
     "PinRow",
+    "PlacementRow",
     "SnapshotRow",
     "SubscriptionRow",
     "TenantRow",

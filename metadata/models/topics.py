@@ -11,10 +11,10 @@ from sqlalchemy import (
     Text,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from metadata.models.base import Base, Big, KeyId, Time
+from metadata.models.base import Base, Big, Id, KeyId, Time
 
 
 class TopicRow(Base):
@@ -62,7 +62,10 @@ class TopicRow(Base):
 
 
 class PartitionRow(Base):
-    """partitions: one queue each; a sealed generation stays for as long as its messages do."""
+    """partitions: one queue each; a sealed generation stays for as long as its messages do.
+
+    `trimmed_to` is the partition's, the same in the rows of all its generations.
+    """
 
     __tablename__ = "partitions"
     __table_args__ = (
@@ -71,6 +74,11 @@ class PartitionRow(Base):
             ["topics.tenant_id", "topics.uid"],
             name="partitions_topic",
             ondelete="CASCADE",
+        ),
+        CheckConstraint(
+            "(sealed_at IS NULL) = (sealed_time_us IS NULL)"
+            " AND (sealed_at IS NULL) = (of_partitions IS NULL)",
+            name="partitions_sealed",
         ),
     )
 
@@ -83,3 +91,34 @@ class PartitionRow(Base):
     base: Mapped[Big]
     sealed_at: Mapped[Big | None]
     trimmed_to: Mapped[Big]
+    sealed_time_us: Mapped[Big | None]
+    of_partitions: Mapped[int | None] = mapped_column(Integer)
+
+
+class PlacementRow(Base):
+    """placements: the intent to move one partition, or to give the topic more, until it is done.
+
+    One at a time for each topic, and only its end makes a new generation: so the queues that it
+    opens can be named from the partitions as they are.
+    """
+
+    __tablename__ = "placements"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "topic_uid"],
+            ["topics.tenant_id", "topics.uid"],
+            name="placements_topic",
+            ondelete="CASCADE",
+        ),
+        CheckConstraint("kind IN ('move', 'grow')", name="placements_kind"),
+        CheckConstraint("(kind = 'move') = (partition IS NOT NULL)", name="placements_partition"),
+    )
+
+    tenant_id: Mapped[KeyId]
+    topic_uid: Mapped[KeyId]
+    uid: Mapped[Id]
+    kind: Mapped[str] = mapped_column(Text)
+    partition: Mapped[int | None] = mapped_column(Integer)
+    partitions: Mapped[int] = mapped_column(Integer)
+    groups: Mapped[list[int]] = mapped_column(ARRAY(Integer))
+    created_at: Mapped[Time]
