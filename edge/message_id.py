@@ -27,7 +27,7 @@ class BadMessageId(ValueError):
 
 
 class MessageId(NamedTuple):
-    """A decoded id; `number` is an offset, or what `stage_number` and `generation` are read from."""
+    """A decoded id; `number` is an offset, or a generation and its stage number in one."""
 
     form: int
     topic_uid: bytes
