@@ -24,6 +24,9 @@ VOTER = "voter"
 REMOVED = "removed"
 ZONE = "zone"
 """The label that says where a node stands."""
+REPAIR = "repair"
+"""The label of a voter demoted to repair its log: the token it asked with. It becomes a voter again
+by itself (consensus/reconfiguring.py)."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
@@ -69,7 +72,8 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return next((member for member in self.members if member.node == node), None)
 
     def after(self, step: Reconfigure) -> Membership:
-        """The next membership; raises Conflict (another version) or NotAllowed (a rule)."""
+        """The next membership; raises Conflict (another version) or NotAllowed (a rule). Labels of
+        the step replace those held, if there are any; one with an empty value goes."""
         if step.version != self.version + 1:
             raise Conflict(self.version)
         held = self.member(step.node)
@@ -81,6 +85,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
         else:
             address = step.address or (held.address if held else "")
             labels = step.labels or (held.labels if held else {})
+            labels = {name: value for name, value in labels.items() if value}
             others.append(Member(step.node, step.role, address, labels))
         return Membership(
             step.version, tuple(sorted(others, key=lambda member: member.node)), removed
