@@ -108,8 +108,9 @@ class Started:
             )
 
 
-def load(settings: StoreNodeSettings) -> Started:
-    """Open the data directory; raises DirectoryLocked, IdentityMismatch and OSError."""
+def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started:
+    """Open the data directory; raises DirectoryLocked, IdentityMismatch and OSError. `synced`: how
+    far the log is known to have been synced, whatever it and the checkpoints say."""
     checkpoint_dir = settings.data_dir / "checkpoints"
     wal_dir = settings.data_dir / "wal"
     for directory in (checkpoint_dir, wal_dir):
@@ -125,7 +126,9 @@ def load(settings: StoreNodeSettings) -> Started:
         cluster_uid=settings.cluster_uid,
         node_id=settings.node_id,
         segment_bytes=settings.segment_bytes,
-        start_at=start if loaded is not None else None,
+        start_at=max(one for one in (start, synced) if one is not None)
+        if loaded is not None or synced is not None
+        else None,
     )
     started = Started(
         settings, wal, checkpoints, BatchIndex(), _machines(settings, loaded), damage=None
