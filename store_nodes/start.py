@@ -83,29 +83,32 @@ class Started:
         """The groups of a node that may take part; none of a damaged one."""
         if self.damage:
             return
+        for found in self.found.values():
+            yield self.group(found, shell, budget, now_us)
+
+    def group(self, found: GroupStart, shell: Shell, budget: Budget, now_us: int) -> Group:
+        """One group, ready to run."""
+        group = found.machine.group
         voters = sorted(self.settings.peers)
-        for group, found in self.found.items():
-            recovered = Recovered(
-                found.promised, found.chosen, found.machine.applied, found.accepted
-            )
-            replica = Replica(
-                group,
-                self.settings.node_id,
-                voters,
-                recovered,
-                random.Random(),
-                now_us=now_us,
-                preferred=voters[group % len(voters)],
-            )
-            yield Group(
-                replica,
-                found.machine,
-                shell,
-                RequestLine(budget),
-                self.batches,
-                found.instances,
-                found.positions,
-            )
+        recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
+        replica = Replica(
+            group,
+            self.settings.node_id,
+            voters,
+            recovered,
+            random.Random(),
+            now_us=now_us,
+            preferred=voters[group % len(voters)],
+        )
+        return Group(
+            replica,
+            found.machine,
+            shell,
+            RequestLine(budget),
+            self.batches,
+            found.instances,
+            found.positions,
+        )
 
 
 def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started:
