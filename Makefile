@@ -58,6 +58,10 @@ torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history che
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
 	$(BIN)/python -m benchmarks
 
+.PHONY: bench-log
+bench-log: $(INSTALLED) ## Measure the replicated log alone: append, fetch, catch-up, recovery
+	$(BIN)/python -m benchmarks.store_log
+
 .PHONY: docs
 docs: $(INSTALLED) ## Render the API's description to build/api.html
 	@mkdir -p build
