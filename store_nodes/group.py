@@ -8,14 +8,14 @@ messages to the node's peers, and answers to the replies it was given. All of it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 import structlog
 
 from store_nodes import commands
-from store_nodes.commands import IMPLEMENTED, BadCommand, CommandKind
+from store_nodes.commands import Append, BadCommand, Command, Reconfigure, Stage
 from store_nodes.consensus import messages
 from store_nodes.consensus.effects import (
     AcceptRecord,
@@ -35,24 +35,38 @@ from store_nodes.consensus.effects import Record as CoreRecord
 from store_nodes.consensus.messages import Accept, Learned
 from store_nodes.consensus.replica import Replica
 from store_nodes.errors import (
+    DedupKnown,
     DiskFull,
+    Known,
+    NotDone,
     NotLeader,
-    NotSupported,
     Overloaded,
     TooLarge,
 )
 from store_nodes.machine.machine import Machine
-from store_nodes.machine.outcomes import AppendDone, DeleteDone, Outcome, TruncateDone
+from store_nodes.machine.outcomes import (
+    AppendDone,
+    CheckpointWanted,
+    DeleteDone,
+    LeaderWished,
+    Outcome,
+    Refused,
+    ReleaseDone,
+    StageDone,
+    TruncateDone,
+)
 from store_nodes.requests import PendingCommand, RequestLine
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.transport.service import CommandReply
+from store_nodes.wal.footer import STAGED, BatchEntry
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position
 from store_nodes.wire import Durability, LeaderView, QueueOffsets
 
 DIGEST_EVERY_INSTANCES = 64
 LEARN_FROM_DISK_BYTES = 1024 * 1024
+FULL_LINE = "too many commands are waiting"
 
 log = structlog.get_logger()
 
@@ -73,9 +87,10 @@ class Shell(Protocol):
 
     def read(self, position: Position) -> bytes: ...
 
-    def note_batch(
-        self, queue: bytes, base_offset: int, count: int, log_time_us: int, position: Position
-    ) -> None: ...
+    def note_batch(self, entry: BatchEntry) -> None:
+        """A row for the footer of the segment now written."""
+
+    def checkpoint_wanted(self, group: Group, reason: str) -> None: ...
 
     def leader_changed(self, group: Group) -> None: ...
 
@@ -126,20 +141,31 @@ class Group:
             reply.failed(NotLeader(self.replica.leader), decided=False)
             return
         try:
-            kind = commands.check(raw)
+            command = commands.parse(raw)
         except BadCommand as error:
             reply.failed(TooLarge(str(error)), decided=False)
             return
-        if kind not in IMPLEMENTED:
-            reply.failed(NotSupported(kind.name.lower()), decided=False)
-        elif kind is CommandKind.APPEND and self._shell.disk_is_full():
-            reply.failed(DiskFull("the disk is past its watermark"), decided=False)
-        elif not self.line.admits(raw):
-            reply.failed(Overloaded("too many commands are waiting"), decided=False)
+        refusal = self._refusal(command) if self.line.admits(raw) else Overloaded(FULL_LINE)
+        if refusal is not None:
+            reply.failed(refusal, decided=False)
+            return
+        deadline_us = self._shell.now_us() + timeout_ms * 1000
+        pending = PendingCommand(raw, durability, reply, deadline_us)
+        if isinstance(command, Reconfigure):
+            self.line.add_step(pending, command)
         else:
-            deadline_us = self._shell.now_us() + timeout_ms * 1000
-            self.line.add(PendingCommand(raw, durability, reply, deadline_us))
-            self._shell.touch(self)
+            self.line.add(pending)
+        self._shell.touch(self)
+
+    def _refusal(self, command: Command) -> NotDone | None:
+        """Why the command is not worth proposing, from what is applied here."""
+        if isinstance(command, Append | Stage):
+            append = command if isinstance(command, Append) else command.append
+            if self._shell.disk_is_full():
+                return DiskFull("the disk is past its watermark")
+            if append.dedup and (known := self.machine.dedup_known(append)):
+                return DedupKnown(self._dated(known))
+        return None
 
     async def read_index(self) -> None:
         """Return once this node was the leader after the call and has applied all that was chosen
@@ -173,7 +199,15 @@ class Group:
     def offsets(self, queue: bytes) -> QueueOffsets:
         """What this replica has applied of a queue; raises QueueNotFound."""
         found = self.machine.offsets(queue)
-        return QueueOffsets(queue, found.first, found.end, found.stage_end, found.sealed)
+        return QueueOffsets(
+            queue,
+            found.first,
+            found.end,
+            found.stage_end,
+            found.sealed,
+            self.batches.stored_bytes(queue),
+            found.stage_changes,
+        )
 
     # -- the node's events ---------------------------------------------------------------------
 
@@ -206,10 +240,26 @@ class Group:
                     self._shell.now_us(), [pending.raw for pending in taken], everywhere=everywhere
                 )
                 line.proposed(instance, taken)
+            if line.steps:
+                self._take_step()
             effects = replica.take()
             if not effects:
                 return
             self._carry_out(effects)
+
+    def _take_step(self) -> None:
+        """Propose the first step of membership that waits, when the last one is settled."""
+        pending, step = self.line.steps[0]
+        if not self.replica.can_reconfigure:
+            return
+        self.line.drop_step()
+        try:
+            self.replica.check_step(step)
+        except NotDone as error:
+            pending.reply.failed(error, decided=False)
+            return
+        instance = self.replica.propose_membership(self._shell.now_us(), step)
+        self.line.proposed(instance, [pending])
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.records:
@@ -266,7 +316,7 @@ class Group:
             position = self.positions.pop(instance)
             self.instances.put(instance, position)
             for outcome in outcomes:
-                self._index(outcome, position)
+                self._settle(outcome, position)
                 changed[outcome.queue] = None
             self.line.applied(instance, outcomes, self.machine.log_time_us)
             if (instance + 1) % DIGEST_EVERY_INSTANCES == 0:
@@ -276,17 +326,45 @@ class Group:
         if self._applied_waiters:
             self._wake_readers()
 
-    def _index(self, outcome: Outcome, position: Position) -> None:
+    def _settle(self, outcome: Outcome, position: Position) -> None:
+        """What an outcome means outside of the machine: the index, first of all."""
         match outcome:
-            case AppendDone(queue, base_offset, count, log_time_us, batch_at, batch_bytes):
+            case AppendDone(queue, base, count, log_time_us, batch_at, batch_bytes):
                 if batch_bytes:
                     at = Position(position.segment, position.offset + batch_at, batch_bytes)
-                    if self.batches.add(queue, base_offset, count, log_time_us, at):
-                        self._shell.note_batch(queue, base_offset, count, log_time_us, at)
+                    if self.batches.add(queue, base, count, log_time_us, at):
+                        self._shell.note_batch(BatchEntry(queue, base, count, log_time_us, at))
+            case StageDone(queue, base, count, log_time_us, batch_at, batch_bytes):
+                if batch_bytes:
+                    at = Position(position.segment, position.offset + batch_at, batch_bytes)
+                    entry = BatchEntry(queue, base, count, log_time_us, at, STAGED)
+                    if self.batches.add_entry(entry):
+                        self._shell.note_batch(entry)
+            case ReleaseDone(queue, _, runs, log_time_us):
+                for base, stage_base, indices in runs:
+                    entry = self.batches.released_entry(
+                        queue, base, log_time_us, stage_base, indices
+                    )
+                    if self.batches.add_entry(entry):
+                        self._shell.note_batch(entry)
             case TruncateDone(queue, first_offset, kept):
                 self.batches.truncate(queue, first_offset, kept)
             case DeleteDone(queue):
                 self.batches.drop(queue)
+            case LeaderWished(node):
+                self.replica.prefer(self._shell.now_us(), node or None)
+            case CheckpointWanted(reason):
+                self._shell.checkpoint_wanted(self, reason)
+            case Refused(_, DedupKnown() as error):
+                error.known = self._dated(error.known)
+
+    def _dated(self, known: Mapping[int, Known]) -> dict[int, Known]:
+        """With the log times of the first messages: the machine keeps none."""
+        time_of = self.batches.log_time_of
+        return {
+            index: each._replace(log_time_us=time_of(each.queue, each.position, each.staged))
+            for index, each in known.items()
+        }
 
     def _wake_readers(self) -> None:
         waiting = []

@@ -10,31 +10,24 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 
 from store_nodes import reads
-from store_nodes.errors import StoreError, Unavailable
+from store_nodes.client_service import ClientService
+from store_nodes.errors import Unavailable
 from store_nodes.group import Group
 from store_nodes.requests import Budget
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import Started, checkpoint_of
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
-from store_nodes.transport.service import (
-    CommandReply,
-    FetchResult,
-    WatchHandle,
-    WatchSink,
-)
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
 from store_nodes.wal.position import Position
-from store_nodes.watches import Watches
-from store_nodes.wire import Durability, LeaderView, QueueInfo, QueueOffsets
 
 TICK_S = 0.025
 DISK_CHECK_S = 1.0
@@ -44,7 +37,7 @@ CHECKPOINT_S = 600.0
 log = structlog.get_logger()
 
 
-class Node:
+class Node(ClientService):
     """The `NodeService` of the transport and the `Shell` of the groups."""
 
     def __init__(
@@ -55,6 +48,7 @@ class Node:
         *,
         fatal: Callable[[str], None],
     ) -> None:
+        super().__init__()
         self.settings = settings
         self._started = started
         self._wal = started.wal
@@ -67,9 +61,9 @@ class Node:
         self._pumping = False
         self._disk_full = False
         self._free_bytes = 0
-        self._watches = Watches(self._offsets_or_none)
         self._checkpointed_bytes = 0
         self._checkpointed_s = time.monotonic()
+        self._checkpoint_asked = False
         self._checkpointing: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._damaged = started.damage
@@ -164,17 +158,19 @@ class Node:
         """A batch inside a value; its reader verifies it."""
         return self._wal.read_slice(position)
 
-    def note_batch(
-        self, queue: bytes, base_offset: int, count: int, log_time_us: int, position: Position
-    ) -> None:
-        self._wal.note_batches((BatchEntry(queue, base_offset, count, log_time_us, position),))
+    def note_batch(self, entry: BatchEntry) -> None:
+        self._wal.note_batches((entry,))
+
+    def checkpoint_wanted(self, group: Group, reason: str) -> None:
+        log.info("checkpoint wanted", group=group.id, reason=reason)
+        self._checkpoint_asked = True
 
     def leader_changed(self, group: Group) -> None:
         if self._server is not None:
             self._server.announce([group.view()])
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
-        self._watches.changed(group.id, queues)
+        self.watches.changed(group.id, queues)
 
     def disk_is_full(self) -> bool:
         return self._disk_full
@@ -202,40 +198,21 @@ class Node:
             group.replica.peer_lost(self.now_us(), node)
             self.touch(group)
 
-    # -- clients (transport.service.NodeService) -----------------------------------------------
+    # -- clients (client_service.py) -----------------------------------------------------------
 
-    def leaders(self) -> Sequence[LeaderView]:
-        return [group.view() for group in self._groups.values()]
+    def group(self, group: int) -> Group:
+        if self._damaged:
+            raise Unavailable(f"node {self.settings.node_id} is damaged and takes no part")
+        found = self._groups.get(group)
+        if found is None:
+            raise Unavailable(f"no group {group}")
+        return found
 
-    def command(
-        self,
-        group: int,
-        raw: bytes,
-        durability: Durability,
-        timeout_ms: int,
-        reply: CommandReply,
-    ) -> None:
-        try:
-            found = self._group(group)
-        except StoreError as error:
-            reply.failed(error, decided=False)
-            return
-        found.command(raw, durability, timeout_ms, reply)
+    def groups(self) -> Iterable[Group]:
+        return self._groups.values()
 
-    async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
-        return reads.fetch(self._group(group), self.read_batch, queue, offset, max_bytes)
-
-    async def offsets(self, group: int, queue: bytes, *, confirm: bool) -> tuple[QueueOffsets, int]:
-        found = self._group(group)
-        if confirm:
-            await found.read_index()
-        return found.offsets(queue), found.machine.log_time_us
-
-    async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
-        return reads.offset_at(self._group(group), queue, time_us)
-
-    async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
-        return reads.queues(self._group(group), after, limit)
+    def bad_batch(self, position: Position) -> None:
+        log.error("a stored batch fails its checks", position=position)
 
     async def status(self) -> Mapping[str, object]:
         return {
@@ -252,24 +229,6 @@ class Node:
             "groups": [reads.group_status(group) for group in self._groups.values()],
         }
 
-    def watch(self, group: int, sink: WatchSink) -> WatchHandle:
-        self._group(group)
-        return self._watches.open(group, sink)
-
-    def _group(self, group: int) -> Group:
-        if self._damaged:
-            raise Unavailable(f"node {self.settings.node_id} is damaged and takes no part")
-        found = self._groups.get(group)
-        if found is None:
-            raise Unavailable(f"no group {group}")
-        return found
-
-    def _offsets_or_none(self, group: int, queue: bytes) -> QueueOffsets | None:
-        try:
-            return self._groups[group].offsets(queue)
-        except StoreError:
-            return None
-
     # -- disk and checkpoints ------------------------------------------------------------------
 
     def _check_disk(self) -> None:
@@ -282,8 +241,10 @@ class Node:
 
     def _checkpoint_if_due(self, now_s: float) -> None:
         written = self._commit.bytes - self._checkpointed_bytes
-        due = written >= CHECKPOINT_BYTES or (
-            written and now_s - self._checkpointed_s >= CHECKPOINT_S
+        due = (
+            self._checkpoint_asked
+            or written >= CHECKPOINT_BYTES
+            or (written and now_s - self._checkpointed_s >= CHECKPOINT_S)
         )
         if due and (self._checkpointing is None or self._checkpointing.done()):
             self._checkpointing = asyncio.create_task(
@@ -292,6 +253,7 @@ class Node:
             self._checkpointing.add_done_callback(self._on_task_done)
 
     async def _write_checkpoint(self) -> None:
+        self._checkpoint_asked = False
         self._checkpointed_bytes = self._commit.bytes
         self._checkpointed_s = time.monotonic()
         checkpoint = checkpoint_of(self._groups.values(), self._wal, self._last_position)

@@ -1,24 +1,42 @@
 """Reads of one replica: what it has applied, without asking anyone.
 
 The log below the applied prefix never changes, so any replica may answer; one that is behind
-answers with its own readable end, which is no error.
+answers with its own readable end, which is no error. What a replica should have and does not (its
+index or its bytes are lost) it never skips: it answers Unavailable, and another is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from store_nodes.errors import QueueTruncated
+from store_nodes.errors import QueueTruncated, Unavailable
 from store_nodes.group import Group
-from store_nodes.transport.service import FetchedEntry, FetchResult
+from store_nodes.record_batch import BadBatch, peek
+from store_nodes.transport.service import FetchedEntry, FetchResult, GroupSnapshot, StagedBatch
+from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.position import Position
-from store_nodes.wire import QueueInfo
+from store_nodes.wire import QueueInfo, StagedInfo
+
+ReadBatch = Callable[[Position], bytes]
+"""The bytes of a batch, not verified; raises WalDamaged where there are none."""
+OnBadBatch = Callable[[Position], None]
+"""Told of a batch whose bytes fail their checks."""
+
+
+class Lost(Exception):
+    """A batch whose bytes this node does not have any more."""
 
 
 def fetch(
-    group: Group, read: Callable[[Position], bytes], queue: bytes, offset: int, max_bytes: int
+    group: Group,
+    read: ReadBatch,
+    on_bad: OnBadBatch,
+    queue: bytes,
+    offset: int,
+    max_bytes: int,
 ) -> FetchResult:
-    """Whole batches from the one that holds `offset` on; raises QueueNotFound, QueueTruncated.
+    """Whole batches from the one that holds `offset` on; raises QueueNotFound, QueueTruncated, or
+    Unavailable for what this node has lost.
 
     Of a kept offset below the first one, its batch alone.
     """
@@ -27,11 +45,73 @@ def fetch(
         if not group.machine.readable(queue, offset):
             raise QueueTruncated(offsets.first)
         max_bytes = 0
-    entries = [
-        FetchedEntry(entry.base_offset, entry.log_time_us, read(entry.position))
-        for entry in group.batches.locate(queue, offset, max_bytes)
-    ]
+    elif offset >= offsets.end:
+        return FetchResult((), offsets.first, offsets.end)
+    located = group.batches.locate(queue, offset, max_bytes)
+    if not located or located[0].base_offset > offset:
+        upto = located[0].base_offset if located else offsets.end
+        raise _lost(queue, "offsets", offset, upto)
+    entries: list[FetchedEntry] = []
+    for found in located:
+        try:
+            batch = _read(read, on_bad, found.position)
+        except Lost:
+            if entries:
+                break
+            upto = found.base_offset + found.messages
+            raise _lost(queue, "offsets", found.base_offset, upto) from None
+        entries.append(
+            FetchedEntry(found.base_offset, found.log_time_us, batch, found.stage, found.indices)
+        )
     return FetchResult(entries, offsets.first, offsets.end)
+
+
+def fetch_staged(
+    group: Group,
+    read: ReadBatch,
+    on_bad: OnBadBatch,
+    queue: bytes,
+    stage_number: int,
+    max_bytes: int,
+) -> list[StagedBatch]:
+    """Staged batches, whole, from the one that holds `stage_number` on, of which a message is
+    staged or readable; raises QueueNotFound, or Unavailable as `fetch`."""
+    machine = group.machine
+    machine.offsets(queue)
+    found = group.batches.staged_batches(queue, stage_number, max_bytes)
+    wanted = machine.batch_of_stage(queue, stage_number)
+    if wanted is not None and (not found or found[0].base_offset > wanted[0]):
+        raise _lost(queue, "stage numbers", wanted[0], wanted[0] + wanted[1])
+    batches: list[StagedBatch] = []
+    for row in found:
+        if not machine.staged_live(queue, row.base_offset, row.messages):
+            continue
+        try:
+            batch = _read(read, on_bad, row.position)
+        except Lost:
+            if batches:
+                break
+            upto = row.base_offset + row.messages
+            raise _lost(queue, "stage numbers", row.base_offset, upto) from None
+        batches.append(StagedBatch(row.base_offset, row.messages, row.log_time_us, batch))
+    return batches
+
+
+def _read(read: ReadBatch, on_bad: OnBadBatch, position: Position) -> bytes:
+    """The batch, its own CRC checked; raises Lost."""
+    if not position.length:
+        raise Lost
+    try:
+        batch = read(position)
+        peek(batch)
+    except (BadBatch, WalDamaged):
+        on_bad(position)
+        raise Lost from None
+    return batch
+
+
+def _lost(queue: bytes, what: str, first: int, upto: int) -> Unavailable:
+    return Unavailable(f"{what} {first} to {upto - 1} of queue {queue.hex()} are lost on this node")
 
 
 def offset_at(group: Group, queue: bytes, time_us: int) -> int:
@@ -39,6 +119,34 @@ def offset_at(group: Group, queue: bytes, time_us: int) -> int:
     offsets = group.machine.offsets(queue)
     found = group.batches.offset_at(queue, time_us)
     return offsets.end if found is None else max(found, offsets.first)
+
+
+def offset_back(group: Group, queue: bytes, last_bytes: int) -> int:
+    """The lowest offset from which on at most `last_bytes` are stored; raises QueueNotFound."""
+    offsets = group.machine.offsets(queue)
+    return max(offsets.first, group.batches.offset_back(queue, offsets.end, last_bytes))
+
+
+def staged(group: Group, queue: bytes, after: int, limit: int) -> tuple[list[StagedInfo], int]:
+    """(at most `limit` staged messages above `after`, the count of changes they cover)."""
+    changes = group.machine.offsets(queue).stage_changes
+    rows = group.machine.staged(queue, after, limit)
+    return [StagedInfo(*row) for row in rows], changes
+
+
+def staged_changes(group: Group, queue: bytes, changes: int) -> tuple[list[StagedInfo] | None, int]:
+    """(those rescheduled since the count `changes` that are still staged, the count now); None
+    where some are forgotten."""
+    machine = group.machine
+    numbers, now = machine.stage_changes_since(queue, changes)
+    if numbers is None:
+        return None, now
+    found: list[StagedInfo] = []
+    for number in dict.fromkeys(numbers):
+        rows = machine.staged(queue, number - 1, 1)
+        if rows and rows[0].stage_number == number:
+            found.append(StagedInfo(*rows[0]))
+    return found, now
 
 
 def queues(group: Group, after: bytes, limit: int) -> Sequence[QueueInfo]:
@@ -54,21 +162,45 @@ def queues(group: Group, after: bytes, limit: int) -> Sequence[QueueInfo]:
             meta=info.meta,
             successors=info.offsets.successors,
             stage_end=info.offsets.stage_end,
+            stored_bytes=group.batches.stored_bytes(info.queue),
+            staged=info.staged,
         )
         for info in rows[:limit]
     ]
 
 
+def snapshot(group: Group) -> GroupSnapshot:
+    """The machine as it is now."""
+    return GroupSnapshot(
+        group.machine.state_snapshot(), group.machine.applied, group.instances.first
+    )
+
+
 def group_status(group: Group) -> dict[str, object]:
     """For people and dashboards."""
-    replica = group.replica
+    replica, machine = group.replica, group.machine
+    membership = machine.membership
+    names = [info.queue for info in machine.queues()]
     return {
         "group": group.id,
         "leader": replica.leader,
+        "preferred_leader": replica.preferred,
+        "membership": membership.version,
+        "members": [
+            {
+                "node": member.node,
+                "role": member.role,
+                "address": member.address,
+                "labels": member.labels,
+            }
+            for member in membership.members
+        ],
+        "removed": list(membership.removed),
         "chosen": replica.acceptor.chosen,
-        "applied": group.machine.applied,
-        "log_time_us": group.machine.log_time_us,
-        "digest": group.machine.digest.hex(),
-        "queues": len(group.machine.queues()),
+        "applied": machine.applied,
+        "log_time_us": machine.log_time_us,
+        "digest": machine.digest.hex(),
+        "queues": len(names),
+        "stored_bytes": sum(group.batches.stored_bytes(name) for name in names),
         "waiting": group.line.waiting,
     }

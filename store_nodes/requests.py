@@ -6,14 +6,19 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from store_nodes.commands import Reconfigure
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CounterSet,
     CreateDone,
-    DeleteDone,
+    MembershipSet,
     Outcome,
     Refused,
+    ReleaseDone,
     SealDone,
+    StagedChanged,
+    StageDone,
     TruncateDone,
 )
 from store_nodes.transport.service import CommandReply
@@ -51,6 +56,8 @@ class RequestLine:
         self._waiting: deque[PendingCommand] = deque()
         self._proposed: dict[int, list[PendingCommand]] = {}
         self._watched: dict[int, list[tuple[PendingCommand, Outcome]]] = {}
+        self.steps: deque[tuple[PendingCommand, Reconfigure]] = deque()
+        """Steps of membership that wait, each for a value of its own."""
 
     @property
     def waiting(self) -> int:
@@ -62,6 +69,15 @@ class RequestLine:
     def add(self, pending: PendingCommand) -> None:
         self._budget.held_bytes += len(pending.raw)
         self._waiting.append(pending)
+
+    def add_step(self, pending: PendingCommand, step: Reconfigure) -> None:
+        self._budget.held_bytes += len(pending.raw)
+        self.steps.append((pending, step))
+
+    def drop_step(self) -> None:
+        """The first step that waits is proposed or refused."""
+        pending, _ = self.steps.popleft()
+        self._budget.held_bytes -= len(pending.raw)
 
     def next_value(self) -> list[PendingCommand]:
         """The commands of the next value, taken off the line."""
@@ -120,6 +136,10 @@ class RequestLine:
             pending = self._waiting.popleft()
             self._budget.held_bytes -= len(pending.raw)
             pending.reply.failed(error, decided=False)
+        while self.steps:
+            pending, _ = self.steps[0]
+            self.drop_step()
+            pending.reply.failed(error, decided=False)
 
     def expire(self, now_us: int) -> None:
         """Refuse waiting commands whose client has stopped waiting."""
@@ -127,6 +147,12 @@ class RequestLine:
             pending = self._waiting.popleft()
             self._budget.held_bytes -= len(pending.raw)
             pending.reply.failed(Unavailable("no majority answered in time"), decided=False)
+        while self.steps and self.steps[0][0].deadline_us <= now_us:
+            pending, _ = self.steps[0]
+            self.drop_step()
+            pending.reply.failed(
+                Unavailable("the last change of membership is not settled"), decided=False
+            )
 
 
 def answer(reply: CommandReply, outcome: Outcome, log_time_us: int) -> None:
@@ -138,13 +164,35 @@ def answer(reply: CommandReply, outcome: Outcome, log_time_us: int) -> None:
                 outcome.log_time_us,
                 duplicate=outcome.duplicate,
             )
+        case StageDone():
+            reply.appended(
+                outcome.base_stage,
+                outcome.count,
+                outcome.log_time_us,
+                duplicate=outcome.duplicate,
+            )
         case Refused():
             reply.failed(outcome.error, decided=True)
-        case SealDone():
-            reply.finished(outcome.offset, log_time_us)
-        case TruncateDone():
-            reply.finished(outcome.first_offset, log_time_us)
-        case CreateDone():
-            reply.finished(outcome.end, log_time_us)
-        case DeleteDone():
-            reply.finished(0, log_time_us)
+        case ReleaseDone():
+            reply.released(outcome.offsets, outcome.log_time_us)
+        case _:
+            reply.finished(_value(outcome), log_time_us)
+
+
+def _value(outcome: Outcome) -> int:
+    """See wire.Finished."""
+    match outcome:
+        case SealDone(_, offset):
+            return offset
+        case TruncateDone(_, first_offset):
+            return first_offset
+        case CreateDone(_, end):
+            return end
+        case StagedChanged(_, changed):
+            return changed
+        case CounterSet(_, value):
+            return value
+        case MembershipSet(version):
+            return version
+        case _:
+            return 0

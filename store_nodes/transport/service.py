@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from store_nodes.errors import StoreError
-from store_nodes.wire import Buffer, Durability, LeaderView, QueueInfo, QueueOffsets
+from store_nodes.wire import (
+    Buffer,
+    Durability,
+    LeaderView,
+    NodeView,
+    QueueInfo,
+    QueueOffsets,
+    StagedInfo,
+)
 
 WatchSink = Callable[[Sequence[QueueOffsets]], None]
 """Takes changed queues, each with its latest state. Never blocks and never fails; what a slow
@@ -42,6 +50,26 @@ class FetchResult:
     readable_end: int
 
 
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """One whole staged batch: stage numbers `base_stage` … `base_stage + messages - 1`."""
+
+    base_stage: int
+    messages: int
+    log_time_us: int
+    batch: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A machine as bytes (machine/snapshot.py). `applied`: the instances it covers; `oldest`: the
+    first instance this node can still send by itself."""
+
+    raw: bytes
+    applied: int
+    oldest: int
+
+
 class CommandReply(Protocol):
     """Answers one command. `accepted` may be called once, before the final answer; exactly one of
     the others is the final answer. Calling it after the client has gone does nothing."""
@@ -53,6 +81,9 @@ class CommandReply(Protocol):
         self, base_offset: int, count: int, log_time_us: int, *, duplicate: bool = False
     ) -> None:
         """An append took effect."""
+
+    def released(self, offsets: tuple[int | None, ...], log_time_us: int) -> None:
+        """A release took effect; `offsets`: see wire.Released."""
 
     def finished(self, value: int, log_time_us: int) -> None:
         """Another command took effect; `value`: see wire.Finished."""
@@ -83,6 +114,10 @@ class NodeService(Protocol):
         """What this node knows of every group, cheaply: sent in each welcome and pong. On each
         change call `StoreServer.announce` too."""
 
+    def nodes(self) -> Sequence[NodeView]:
+        """The members of all groups, as this node has applied them: sent in each welcome. On each
+        change call `StoreServer.announce` too."""
+
     def command(
         self,
         group: int,
@@ -103,6 +138,32 @@ class NodeService(Protocol):
 
     async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
         """The first offset with a log time at or after `time_us`, else the end."""
+
+    async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
+        """The lowest offset from which on at most `last_bytes` are stored."""
+
+    async def staged(
+        self, group: int, queue: bytes, after: int, limit: int
+    ) -> tuple[Sequence[StagedInfo], int]:
+        """(at most `limit` staged messages above `after`, the count of changes they cover); only
+        where this node leads."""
+
+    async def staged_changes(
+        self, group: int, queue: bytes, changes: int
+    ) -> tuple[Sequence[StagedInfo] | None, int]:
+        """(those rescheduled since the count `changes` and still staged, the count now); None
+        where some of them are forgotten."""
+
+    async def locate(self, group: int, queue: bytes, stage_number: int) -> tuple[str, int | None]:
+        """(state, offset): see wire.LocationIs; only where this node leads."""
+
+    async def fetch_staged(
+        self, group: int, queue: bytes, stage_number: int, max_bytes: int
+    ) -> Sequence[StagedBatch]:
+        """Whole staged batches from the one holding `stage_number` on."""
+
+    async def snapshot(self, group: int) -> GroupSnapshot:
+        """The machine of the group as it is now."""
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
         """At most `limit` queues with an id above `after`, in id order."""

@@ -1,0 +1,146 @@
+"""What a node serves to clients: the `NodeService` of the transport, over its groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+
+from store_nodes import reads
+from store_nodes.errors import NotLeader, StoreError
+from store_nodes.group import Group
+from store_nodes.transport.service import (
+    CommandReply,
+    FetchResult,
+    GroupSnapshot,
+    StagedBatch,
+    WatchHandle,
+    WatchSink,
+)
+from store_nodes.wal.position import Position
+from store_nodes.watches import Watches
+from store_nodes.wire import (
+    Durability,
+    LeaderView,
+    NodeView,
+    QueueInfo,
+    QueueOffsets,
+    StagedInfo,
+)
+
+
+class ClientService(ABC):
+    """Answers clients from what this node has applied; commands go to the groups. The node itself
+    is one, and says which groups it serves."""
+
+    def __init__(self) -> None:
+        self.watches = Watches(self._offsets_or_none)
+
+    @abstractmethod
+    def group(self, group: int) -> Group:
+        """Raises Unavailable where this node does not serve it."""
+
+    @abstractmethod
+    def groups(self) -> Iterable[Group]:
+        """Those it serves."""
+
+    @abstractmethod
+    def read_batch(self, position: Position) -> bytes:
+        """The bytes of a batch, not verified; raises WalDamaged where there are none."""
+
+    @abstractmethod
+    def bad_batch(self, position: Position) -> None:
+        """The bytes there fail their checks, or are gone; a client was told so."""
+
+    @abstractmethod
+    async def status(self) -> Mapping[str, object]:
+        """What msgpack can hold, for people and dashboards."""
+
+    def leaders(self) -> Sequence[LeaderView]:
+        return [group.view() for group in self.groups()]
+
+    def nodes(self) -> Sequence[NodeView]:
+        """Of several groups' words on one node, those of the latest membership."""
+        latest: dict[int, tuple[int, NodeView]] = {}
+        for group in self.groups():
+            membership = group.machine.membership
+            for member in membership.members:
+                known = latest.get(member.node)
+                if known is None or known[0] < membership.version:
+                    view = NodeView(member.node, member.address, member.labels)
+                    latest[member.node] = membership.version, view
+        return [view for _, (_, view) in sorted(latest.items())]
+
+    def command(
+        self,
+        group: int,
+        raw: bytes,
+        durability: Durability,
+        timeout_ms: int,
+        reply: CommandReply,
+    ) -> None:
+        try:
+            found = self.group(group)
+        except StoreError as error:
+            reply.failed(error, decided=False)
+            return
+        found.command(raw, durability, timeout_ms, reply)
+
+    async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
+        found = self.group(group)
+        return reads.fetch(found, self.read_batch, self.bad_batch, queue, offset, max_bytes)
+
+    async def fetch_staged(
+        self, group: int, queue: bytes, stage_number: int, max_bytes: int
+    ) -> Sequence[StagedBatch]:
+        found = self.group(group)
+        return reads.fetch_staged(
+            found, self.read_batch, self.bad_batch, queue, stage_number, max_bytes
+        )
+
+    async def offsets(self, group: int, queue: bytes, *, confirm: bool) -> tuple[QueueOffsets, int]:
+        found = self.group(group)
+        if confirm:
+            await found.read_index()
+        return found.offsets(queue), found.machine.log_time_us
+
+    async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
+        return reads.offset_at(self.group(group), queue, time_us)
+
+    async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
+        return reads.offset_back(self.group(group), queue, last_bytes)
+
+    async def staged(
+        self, group: int, queue: bytes, after: int, limit: int
+    ) -> tuple[Sequence[StagedInfo], int]:
+        return reads.staged(self._led(group), queue, after, limit)
+
+    async def staged_changes(
+        self, group: int, queue: bytes, changes: int
+    ) -> tuple[Sequence[StagedInfo] | None, int]:
+        return reads.staged_changes(self._led(group), queue, changes)
+
+    async def locate(self, group: int, queue: bytes, stage_number: int) -> tuple[str, int | None]:
+        return self._led(group).machine.locate(queue, stage_number)
+
+    async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
+        return reads.queues(self.group(group), after, limit)
+
+    async def snapshot(self, group: int) -> GroupSnapshot:
+        return reads.snapshot(self.group(group))
+
+    def watch(self, group: int, sink: WatchSink) -> WatchHandle:
+        self.group(group)
+        return self.watches.open(group, sink)
+
+    def _led(self, group: int) -> Group:
+        """What is asked of the leader: another replica may be too far behind to know."""
+        found = self.group(group)
+        if not found.replica.leading:
+            raise NotLeader(found.replica.leader)
+        return found
+
+    def _offsets_or_none(self, group: int, queue: bytes) -> QueueOffsets | None:
+        try:
+            return self.group(group).offsets(queue)
+        except StoreError:
+            return None
