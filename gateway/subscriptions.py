@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
 
@@ -13,12 +14,20 @@ from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, 
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.decoding import Query, etag, if_match, read_json
 from gateway.names import label_errors, name_errors
-from gateway.topic_lifecycle import queue_of
+from gateway.placement import queue_of
 from gateway.topics import MAX_PAGE_SIZE, precondition_failed, respond_no_content
 from metadata.catalog import Catalog
 from metadata.errors import Conflict
 from metadata.subscriptions import SubscriptionRepository
-from metadata.types import Partition, RetryPolicy, Subscription, SubscriptionSpec, Topic
+from metadata.types import (
+    Partition,
+    RetryPolicy,
+    SealedPartition,
+    Subscription,
+    SubscriptionSpec,
+    Topic,
+)
+from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
 
 MAX_OFFSET = 2**53
@@ -219,12 +228,34 @@ class SubscriptionRoutes:
         return {number: task.result() for number, task in floors.items()}
 
     async def _floor(self, topic: Topic, partition: Partition, start: str | StartAt) -> int:
-        queue = queue_of(topic, partition)
         if isinstance(start, StartAt) and start.time is not None:
-            time_us = max(0, int(start.time.timestamp() * 1_000_000))
-            return await self._store.offset_at(partition.group, queue, time_us)
-        offsets = await self._store.offsets(partition.group, queue)
+            return await self._at(topic, partition, start.time)
+        offsets = await self._store.offsets(partition.group, queue_of(topic.uid, partition))
         if start == "latest":
             return offsets.end
-        wanted = start.offset if isinstance(start, StartAt) else None
-        return min(max(offsets.first, wanted or 0), offsets.end)
+        wanted = start.offset if isinstance(start, StartAt) and start.offset is not None else 0
+        if wanted < offsets.first:
+            wanted = max(wanted, await self._first(topic, partition, offsets.first))
+        return min(wanted, offsets.end)
+
+    async def _first(self, topic: Topic, partition: Partition, default: int) -> int:
+        """The first offset kept, of whichever generation has it."""
+        for sealed in topic.generations(partition.number):
+            if isinstance(sealed, SealedPartition):
+                with suppress(QueueNotFound):  # all of it was trimmed
+                    found = await self._store.offsets(sealed.group, queue_of(topic.uid, sealed))
+                    if found.first < sealed.sealed_at:
+                        return found.first
+        return default
+
+    async def _at(self, topic: Topic, partition: Partition, time: datetime) -> int:
+        """The first offset that is not older."""
+        time_us = max(0, int(time.timestamp() * 1_000_000))
+        for sealed in topic.generations(partition.number):
+            if isinstance(sealed, SealedPartition):
+                with suppress(QueueNotFound):
+                    queue = queue_of(topic.uid, sealed)
+                    found = await self._store.offset_at(sealed.group, queue, time_us)
+                    if found < sealed.sealed_at:
+                        return found
+        return await self._store.offset_at(partition.group, queue_of(topic.uid, partition), time_us)

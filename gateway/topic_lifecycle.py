@@ -5,60 +5,51 @@ on with it: the caller who repeats its request, or `repair`, which any gateway p
 
     create: row `creating` → every queue created → row `active` → 201
     delete: row `deleting` (name free, subscriptions gone) → queues sealed, deleted → row gone
+
+A topic's queues are those of all its generations, and those that an unfinished placement may yet
+create: deleting a queue that never was keeps it from ever being.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import secrets
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
-import msgspec
 import structlog
 
 from edge.problem import Problem
+from gateway.group_choice import GroupChoice
+from gateway.placement import STORE_TIMEOUT_S, QueueStore, queue_meta, queue_of
 from metadata.errors import Conflict, MetadataError, NotFound
+from metadata.placements import PlacementRepository
 from metadata.topics import TopicRepository
-from metadata.types import Partition, Topic, TopicSpec, TopicState
-from store_nodes.errors import QueueNotFound, StoreError
-from store_nodes.queue_id import QueueId
+from metadata.types import Partition, SealedPartition, Topic, TopicSpec, TopicState
+from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 
 REPAIR_EVERY_S = 15.0
 REPAIR_AFTER_S = 60.0
-STORE_TIMEOUT_S = 5.0
 _log = structlog.get_logger("packetboat.topics")
 
 
-class QueueStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that a topic's life needs."""
-
-    def has_leader(self, group: int) -> bool: ...
-
-    async def create(
-        self, group: int, queue: QueueId, base: int = 0, meta: bytes = b"", *, timeout_s: float = 5
-    ) -> None: ...
-
-    async def seal(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> int: ...
-
-    async def delete(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> None: ...
-
-
 class TopicLifecycle:
-    """`groups` are the store's; partitions go to consecutive ones, whose leaders differ."""
+    """Partitions go to groups of `choice`."""
 
-    def __init__(self, topics: TopicRepository, store: QueueStore, groups: Sequence[int]) -> None:
+    def __init__(
+        self,
+        topics: TopicRepository,
+        placements: PlacementRepository,
+        store: QueueStore,
+        choice: GroupChoice,
+    ) -> None:
         self._topics = topics
+        self._placements = placements
         self._store = store
-        self._groups = tuple(groups)
-        self._next = itertools.count(secrets.randbelow(len(self._groups)))
+        self._choice = choice
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, partitions: int) -> Topic:
         """The active topic; 409 when the name is taken; a repeat finishes what was left off."""
         try:
-            topic = await self._topics.create(tenant_id, spec, self._placements(partitions))
+            topic = await self._topics.create(tenant_id, spec, self._choice.choose(partitions))
         except Conflict as error:
             existing = error.existing
             if not isinstance(existing, Topic) or not _resumable(existing, spec, partitions):
@@ -99,39 +90,31 @@ class TopicLifecycle:
             _log.info("unfinished topic removed", topic=topic.name, uid=topic.uid.hex())
 
     async def _finish_delete(self, topic: Topic) -> None:
+        placement = await self._placements.get(topic.tenant_id, topic.uid)
+        generations: list[Partition | SealedPartition] = [*topic.partitions, *topic.sealed]
+        if placement is not None:
+            generations += placement.opening
         async with asyncio.TaskGroup() as tasks:
-            for partition in topic.partitions:
-                tasks.create_task(self._delete_queue(topic, partition))
+            for generation in generations:
+                tasks.create_task(self._delete_queue(topic, generation))
         await self._topics.remove(topic.tenant_id, topic.uid)
 
     async def _create_queue(self, topic: Topic, partition: Partition) -> None:
-        meta = msgspec.msgpack.encode((topic.tenant_id, topic.name))
         await self._store.create(
             partition.group,
-            queue_of(topic, partition),
+            queue_of(topic.uid, partition),
             partition.base,
-            meta,
+            queue_meta(topic),
             timeout_s=STORE_TIMEOUT_S,
         )
 
-    async def _delete_queue(self, topic: Topic, partition: Partition) -> None:
-        queue = queue_of(topic, partition)
-        # Not found: never created, or deleted by an earlier try.
-        with suppress(QueueNotFound):
+    async def _delete_queue(self, topic: Topic, partition: Partition | SealedPartition) -> None:
+        queue = queue_of(topic.uid, partition)
+        # Not found: never created, or deleted by an earlier try. Sealed: by a placement.
+        with suppress(QueueNotFound, QueueSealed):
             await self._store.seal(partition.group, queue, timeout_s=STORE_TIMEOUT_S)
         with suppress(QueueNotFound):
             await self._store.delete(partition.group, queue, timeout_s=STORE_TIMEOUT_S)
-
-    def _placements(self, partitions: int) -> list[int]:
-        """Consecutive groups from a rotating start; those with a leader now come first."""
-        start = next(self._next) % len(self._groups)
-        ring = self._groups[start:] + self._groups[:start]
-        ring = tuple(sorted(ring, key=lambda group: not self._store.has_leader(group)))
-        return [ring[number % len(ring)] for number in range(partitions)]
-
-
-def queue_of(topic: Topic, partition: Partition) -> QueueId:
-    return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
 
 
 def _resumable(existing: Topic, spec: TopicSpec, partitions: int) -> bool:

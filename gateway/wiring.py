@@ -15,6 +15,9 @@ from auth.errors import TokenRefused
 from auth.principal import Principal
 from auth.verifier import TokenVerifier
 from edge.asgi import Route
+from gateway.group_choice import GroupChoice
+from gateway.partitions import PartitionRoutes
+from gateway.placement import Mover
 from gateway.readiness import LeaderCheck, Readiness
 from gateway.settings import ServerSettings
 from gateway.subscriptions import SubscriptionRoutes
@@ -27,6 +30,7 @@ from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
 from metadata.leases import LeaseRepository
+from metadata.placements import PlacementRepository
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
@@ -89,9 +93,13 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         await feed.start()
         stack.push_async_callback(feed.close)
         if settings.role.controls:
-            lifecycle = TopicLifecycle(topics, store, range(settings.store_groups))
+            choice, placements = GroupChoice(store), PlacementRepository(database)
+            lifecycle = TopicLifecycle(topics, placements, store, choice)
             _own(stack, lifecycle.repair())
+            mover = Mover(placements, store, choice)
+            _own(stack, mover.repair())
             parts.routes += TopicRoutes(topics, lifecycle).routes()
+            parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
             parts.routes += SubscriptionRoutes(catalog, subscriptions, store).routes()
         if settings.role.publishes:
             publisher = PublishForwarder(catalog, store, publish_settings.load())

@@ -9,12 +9,13 @@ new partitions an owner's row and a cursor at 0 of every subscription.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import BigInteger, cast, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
-from metadata.database import Database
+from metadata.database import Connection, Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.models import (
@@ -25,9 +26,57 @@ from metadata.models import (
     TopicRow,
 )
 from metadata.topics import named, new_assignment, new_partition, topic_of, turn
-from metadata.types import Partition, Placement, PlacementKind, Topic, TopicState
+from metadata.types import (
+    Partition,
+    Placement,
+    PlacementKind,
+    SealedPartition,
+    Topic,
+    TopicState,
+)
 
+_ID_MARGIN_S = 300.0
+"""Beyond the dedup window, which the store counts by its own log time."""
 _NOW_US = cast(func.extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
+_COLLECTABLE = """
+SELECT old.tenant_id, old.topic_uid, old.partition, old.group_number, old.lane, old.generation,
+    old.base, old.sealed_at, old.sealed_time_us, old.of_partitions
+FROM partitions AS old
+JOIN topics ON topics.tenant_id = old.tenant_id AND topics.uid = old.topic_uid
+WHERE topics.state = 'active'
+  AND old.sealed_at IS NOT NULL
+  AND old.trimmed_to >= old.sealed_at
+  AND old.sealed_time_us / 1e6 + 1.25 * topics.dedup_window_s + $1
+      < extract(epoch FROM clock_timestamp())
+  AND NOT EXISTS (
+      SELECT FROM cursors
+      JOIN deliveries USING (tenant_id, subscription_uid, partition, lane)
+      WHERE cursors.tenant_id = old.tenant_id
+        AND cursors.topic_uid = old.topic_uid
+        AND cursors.partition = old.partition
+        AND cursors.lane = old.lane
+        AND deliveries.message_offset >= old.base
+        AND deliveries.message_offset < old.sealed_at
+  )
+  AND NOT EXISTS (
+      SELECT FROM forwarded
+      WHERE forwarded.tenant_id = old.tenant_id
+        AND forwarded.topic_uid = old.topic_uid
+        AND forwarded.partition = old.partition
+        AND forwarded.lane = old.lane
+        AND forwarded.generation = old.generation
+  )
+ORDER BY old.sealed_time_us
+LIMIT $2
+"""
+
+
+class Collectable(NamedTuple):
+    """A sealed generation whose queue may go."""
+
+    tenant_id: bytes
+    topic_uid: bytes
+    sealed: SealedPartition
 
 
 class PlacementRepository:
@@ -161,6 +210,16 @@ class PlacementRepository:
             return await turn(session, version, topic, TopicState.ACTIVE)
 
         return await self._database.write(work)
+
+    async def collectable(self, limit: int = 100) -> list[Collectable]:
+        """Sealed generations of which everything is trimmed and nothing is kept, and whose ids the
+        store has forgotten. What is still staged in them, only the store knows."""
+
+        async def work(connection: Connection) -> list[Collectable]:
+            rows = await connection.fetch(_COLLECTABLE, _ID_MARGIN_S, limit)
+            return [Collectable(row[0], row[1], SealedPartition(*tuple(row)[2:])) for row in rows]
+
+        return await self._database.statement(work, writes=False)
 
     async def forget_generation(
         self, tenant_id: bytes, topic_uid: bytes, number: int, lane: int, generation: int

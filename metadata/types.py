@@ -155,6 +155,13 @@ class Topic:
     sealed: tuple[SealedPartition, ...] = ()
     """Older generations, by partition, lane and generation."""
 
+    def generations(self, number: int) -> tuple[SealedPartition | Partition, ...]:
+        """Of one partition, from the oldest to the open one; none where there is no such one."""
+        return (
+            *(sealed for sealed in self.sealed if sealed.number == number),
+            *(partition for partition in self.partitions if partition.number == number),
+        )
+
 
 class PlacementKind(enum.Enum):
     """move: one partition goes to another group; grow: the topic gets more partitions, and every

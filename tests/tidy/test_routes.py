@@ -9,6 +9,7 @@ import pytest
 import openapi
 from auth.permissions import Permission
 from gateway.pages import Pages
+from gateway.partitions import PartitionRoutes
 from gateway.readiness import Readiness
 from gateway.router import Router
 from gateway.subscriptions import SubscriptionRoutes
@@ -35,6 +36,7 @@ def router() -> Router:
     router = Router()
     for route in (
         *TopicRoutes(part, part).routes(),
+        *PartitionRoutes(part, part, part, part).routes(),
         *SubscriptionRoutes(part, part, part).routes(),
         *publish.routes(part),
         *subscribe.routes(part),
