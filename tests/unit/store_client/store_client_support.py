@@ -11,17 +11,33 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import cast
 
 from store_nodes.client import Durability, StoreClient
-from store_nodes.commands import CommandKind, check, encode_value
+from store_nodes.commands import (
+    CommandKind,
+    Reconfigure,
+    check,
+    encode_membership,
+    encode_value,
+    parse,
+)
 from store_nodes.errors import NotLeader, QueueTruncated, StoreError
 from store_nodes.machine.machine import Machine
-from store_nodes.machine.outcomes import AppendDone, Refused, SealDone, TruncateDone
+from store_nodes.machine.outcomes import AppendDone, Outcome, StageDone
 from store_nodes.queue_id import QueueId
+from store_nodes.requests import answer
 from store_nodes.transport.handshake import Identity
 from store_nodes.transport.server import StoreServer
-from store_nodes.transport.service import CommandReply, FetchedEntry, FetchResult, WatchSink
-from store_nodes.wire import LeaderView, QueueInfo, QueueOffsets
+from store_nodes.transport.service import (
+    CommandReply,
+    FetchedEntry,
+    FetchResult,
+    GroupSnapshot,
+    StagedBatch,
+    WatchSink,
+)
+from store_nodes.wire import LeaderView, NodeView, QueueInfo, QueueOffsets, StagedInfo
 
 SECRET = b"a secret of the cluster"
 CLUSTER = b"cluster uid 16 B"
@@ -39,15 +55,24 @@ class FakeLog:
         self.group = group
         self.machine = Machine(group)
         self.batches: dict[bytes, list[FetchedEntry]] = {}
+        self.staged: dict[bytes, list[StagedBatch]] = {}
         self.clock_ahead_us = 0
         self.watchers: list[FakeWatch] = []
 
     def now_us(self) -> int:
         return max(self.machine.log_time_us + 1, time.time_ns() // 1000 + self.clock_ahead_us)
 
-    def apply(self, raw: bytes) -> object:
-        value = encode_value([raw], self.now_us())
+    def apply(self, raw: bytes) -> Outcome:
+        if check(raw) is CommandKind.RECONFIGURE:
+            value = encode_membership(cast(Reconfigure, parse(raw)), self.now_us())
+        else:
+            value = encode_value([raw], self.now_us())
         (outcome,) = self.machine.apply(self.machine.applied, value)
+        if isinstance(outcome, StageDone) and not outcome.duplicate:
+            at = outcome.batch_at
+            batch = value[at : at + outcome.batch_bytes]
+            staged = StagedBatch(outcome.base_stage, outcome.count, outcome.log_time_us, batch)
+            self.staged.setdefault(outcome.queue, []).append(staged)
         if isinstance(outcome, AppendDone) and not outcome.duplicate:
             at = outcome.batch_at
             batch = value[at : at + outcome.batch_bytes]
@@ -59,7 +84,14 @@ class FakeLog:
 
     def offsets(self, queue: bytes) -> QueueOffsets:
         found = self.machine.offsets(queue)
-        return QueueOffsets(queue, found.first, found.end, found.stage_end, found.sealed)
+        return QueueOffsets(
+            queue,
+            found.first,
+            found.end,
+            found.stage_end,
+            found.sealed,
+            stage_changes=found.stage_changes,
+        )
 
     def stored(self, queue: QueueId = QUEUE) -> list[bytes]:
         return [bytes(entry.batch) for entry in self.batches.get(queue.pack(), [])]
@@ -136,9 +168,12 @@ class FakeNode:
             for group, (leader, ballot) in self.store.leadership.items()
         ]
 
+    def nodes(self) -> Sequence[NodeView]:
+        return self.store.members
+
     def announce(self) -> None:
         if self.server is not None:
-            self.server.announce(self.leaders())
+            self.server.announce(self.leaders(), self.nodes())
 
     def command(
         self,
@@ -161,7 +196,8 @@ class FakeNode:
         check(raw)
         if durability <= Durability.LEADER:
             reply.accepted()
-        answer(reply, self.store.logs[group].apply(raw), self.store.logs[group])
+        log = self.store.logs[group]
+        answer(reply, log.apply(raw), log.machine.log_time_us)
 
     async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
         self.fetches += 1
@@ -187,6 +223,51 @@ class FakeNode:
                 return entry.base_offset
         return log.machine.offsets(queue).end
 
+    async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
+        log = self.store.logs[group]
+        offset = log.machine.offsets(queue).end
+        for entry in reversed(log.batches.get(queue, [])):
+            last_bytes -= len(entry.batch)
+            if last_bytes < 0:
+                break
+            offset = entry.base_offset
+        return offset
+
+    async def staged(
+        self, group: int, queue: bytes, after: int, limit: int
+    ) -> tuple[Sequence[StagedInfo], int]:
+        machine = self._led(group).machine
+        rows = machine.staged(queue, after, limit)
+        return [StagedInfo(*row) for row in rows], machine.offsets(queue).stage_changes
+
+    async def staged_changes(
+        self, group: int, queue: bytes, changes: int
+    ) -> tuple[Sequence[StagedInfo] | None, int]:
+        machine = self._led(group).machine
+        numbers, now = machine.stage_changes_since(queue, changes)
+        if numbers is None:
+            return None, now
+        return [StagedInfo(*machine.staged(queue, n - 1, 1)[0]) for n in numbers], now
+
+    async def locate(self, group: int, queue: bytes, stage_number: int) -> tuple[str, int | None]:
+        return self._led(group).machine.locate(queue, stage_number)
+
+    async def fetch_staged(
+        self, group: int, queue: bytes, stage_number: int, max_bytes: int
+    ) -> Sequence[StagedBatch]:
+        held = self.store.logs[group].staged.get(queue, [])
+        return [each for each in held if each.base_stage + each.messages > stage_number]
+
+    async def snapshot(self, group: int) -> GroupSnapshot:
+        machine = self.store.logs[group].machine
+        return GroupSnapshot(self.store.snapshot or machine.state_snapshot(), machine.applied, 0)
+
+    def _led(self, group: int) -> FakeLog:
+        leader, _ = self.store.leadership[group]
+        if leader != self.node:
+            raise NotLeader(leader)
+        return self.store.logs[group]
+
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
         rows = sorted(self.store.logs[group].machine.queues())
         found = [
@@ -206,27 +287,6 @@ class FakeNode:
         return FakeWatch(self.store.logs[group], sink)
 
 
-def answer(reply: CommandReply, outcome: object, log: FakeLog) -> None:
-    """As a node does after it applied."""
-    log_time_us = log.machine.log_time_us
-    match outcome:
-        case AppendDone():
-            reply.appended(
-                outcome.base_offset,
-                outcome.count,
-                outcome.log_time_us,
-                duplicate=outcome.duplicate,
-            )
-        case SealDone():
-            reply.finished(outcome.offset, log_time_us)
-        case TruncateDone():
-            reply.finished(outcome.first_offset, log_time_us)
-        case Refused():
-            reply.failed(outcome.error, decided=True)
-        case _:
-            reply.finished(0, log_time_us)
-
-
 class FakeStore:
     """Three nodes, one group of which node 1 is the leader."""
 
@@ -234,6 +294,9 @@ class FakeStore:
         self.secret = secret
         self.logs = {GROUP: FakeLog(GROUP)}
         self.leadership: dict[int, tuple[int | None, int]] = {GROUP: (1, 1)}
+        self.members: tuple[NodeView, ...] = ()
+        self.snapshot = b""
+        """What nodes say a snapshot is; empty: the machine's."""
         self.nodes = {number: FakeNode(self, number) for number in (1, 2, 3)}
 
     @property
