@@ -1,7 +1,6 @@
 """The commands of the replicated state machine and the Paxos value that carries them.
 
-The format of the whole set is frozen here, also of commands this version does not carry out yet
-(`IMPLEMENTED` says which it does). docs/file-format.md is this page for people.
+docs/file-format.md is this page for people.
 
 Value (one per instance), little-endian:
 
@@ -31,7 +30,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -44,6 +43,9 @@ MAX_META_BYTES = 1024
 MAX_TAG_BYTES = 64
 SESSION_BYTES = 16
 DEDUP_ENTRY = struct.Struct("<I16sQ")
+MAX_DEDUP_ENTRIES_PER_MESSAGE = 2
+MAX_STAGE_NUMBERS = 10_000
+"""In one release, reschedule or discard."""
 DEDUP_WINDOW_S = 600
 DEDUP_WINDOW_STEP_S = 2
 
@@ -80,19 +82,12 @@ class CommandKind(enum.IntEnum):
     COMPARE_AND_SET = 13
 
 
-IMPLEMENTED = frozenset(
-    {
-        CommandKind.CREATE,
-        CommandKind.SEAL,
-        CommandKind.DELETE,
-        CommandKind.APPEND,
-        CommandKind.TRUNCATE,
-    }
-)
-
-
 class BadCommand(ValueError):
     """The bytes are not a command or value of this version."""
+
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Numbers = Annotated[tuple[Natural, ...], msgspec.Meta(max_length=MAX_STAGE_NUMBERS)]
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):
@@ -141,7 +136,7 @@ class Stage(NamedTuple):
 class StageExtras(msgspec.Struct, array_like=True, frozen=True):
     """`due_us` has one time per message, or is None: held until released by name."""
 
-    due_us: tuple[int, ...] | None
+    due_us: tuple[Natural, ...] | None
     tag: bytes = b""
 
 
@@ -149,22 +144,22 @@ class Release(msgspec.Struct, array_like=True, frozen=True):
     """Give staged messages their offsets, in the order named."""
 
     queue: bytes
-    stage_numbers: tuple[int, ...]
+    stage_numbers: Numbers
 
 
 class Reschedule(msgspec.Struct, array_like=True, frozen=True):
     """Move the due time of staged messages."""
 
     queue: bytes
-    stage_numbers: tuple[int, ...]
-    due_us: tuple[int, ...]
+    stage_numbers: Numbers
+    due_us: Numbers
 
 
 class Discard(msgspec.Struct, array_like=True, frozen=True):
     """Drop staged messages; a later release of them is a no-op."""
 
     queue: bytes
-    stage_numbers: tuple[int, ...]
+    stage_numbers: Numbers
 
 
 class Truncate(msgspec.Struct, array_like=True, frozen=True):
@@ -194,15 +189,15 @@ class Reconfigure(msgspec.Struct, array_like=True, frozen=True):
 class Transfer(msgspec.Struct, array_like=True, frozen=True):
     """A wish recorded in the log: `node` should lead this group."""
 
-    node: int
+    node: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 
 
 class CompareAndSet(msgspec.Struct, array_like=True, frozen=True):
     """Set the counter `name` to `new` if it is `expected` (0 if never set)."""
 
     name: str
-    expected: int
-    new: int
+    expected: Natural
+    new: Natural
 
 
 ControlCommand = (
@@ -233,6 +228,7 @@ _CONTROL: dict[CommandKind, type[ControlCommand]] = {
     CommandKind.TRANSFER: Transfer,
     CommandKind.COMPARE_AND_SET: CompareAndSet,
 }
+_ONE_STEP = [CommandKind.RECONFIGURE]
 _VALUE_KINDS = {kind.value: kind for kind in ValueKind}
 _KINDS = {kind.value: kind for kind in CommandKind}
 _KIND_OF = {cls: kind for kind, cls in _CONTROL.items()}
@@ -313,7 +309,8 @@ def _encode_append(
     window_s: int,
 ) -> bytes:
     length = _APPEND.size + len(dedup) + len(extras) + len(batch)
-    window = -(-window_s // DEDUP_WINDOW_STEP_S) if dedup else 0
+    named = len(dedup) > 0 and window_s != DEDUP_WINDOW_S
+    window = -(-window_s // DEDUP_WINDOW_STEP_S) if named else 0
     return b"".join(
         (
             _COMMAND.pack(kind, 0, window, length),
@@ -328,8 +325,14 @@ def _encode_append(
 
 
 def check(raw: bytes) -> CommandKind:
-    """The kind of one whole command from a client, after the checks a leader makes before it
-    proposes; raises BadCommand. Cheap: an append's batch is not looked into."""
+    """The kind of one whole command from a client, after the checks of `parse`."""
+    parse(raw)
+    return _KINDS[raw[0]]
+
+
+def parse(raw: bytes) -> Command:
+    """One whole command from a client, after the checks a leader makes before it proposes; raises
+    BadCommand. Cheap: an append's batch is not looked into."""
     if len(raw) < _COMMAND.size:
         raise BadCommand("shorter than a command header")
     kind, _, window, length = _COMMAND.unpack_from(raw)
@@ -338,15 +341,18 @@ def check(raw: bytes) -> CommandKind:
     known = _KINDS.get(kind)
     if known is None:
         raise BadCommand(f"unknown command kind {kind}")
-    _check_names(_decode_body(known, raw, _COMMAND.size, length, window))
-    return known
+    command = _decode_body(known, raw, _COMMAND.size, length, window)
+    _check_control(command)
+    return command
 
 
-def _check_names(command: Command) -> None:
+def _check_control(command: Command) -> None:
     """Of control commands: an append's queue id has a fixed place and cannot be too short."""
     if isinstance(command, Append | Stage):
         return
     names = [command.queue] if hasattr(command, "queue") else []
+    if isinstance(command, Reschedule) and len(command.stage_numbers) != len(command.due_us):
+        raise BadCommand("a reschedule has one due time per stage number")
     if isinstance(command, Seal):
         names += [queue for _, queue in command.successors]
     if any(len(name) != QUEUE_ID_BYTES for name in names):
@@ -409,6 +415,8 @@ def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]
         at += length
     if at != len(value):
         raise BadCommand("bytes after the last command")
+    if kind is ValueKind.MEMBERSHIP and [kind for kind, _ in commands] != _ONE_STEP:
+        raise BadCommand("a membership value holds one reconfigure")
     return commands
 
 
@@ -421,6 +429,18 @@ def _decode_body(
         return _decoders[kind].decode(memoryview(raw)[at : at + length])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadCommand(str(error)) from error
+
+
+def decode_append(raw: bytes) -> Append | None:
+    """The append or stage that is the whole of a command, if it has dedup entries; else None, and
+    that costs little. Raises BadCommand."""
+    kind, _, window, length = _COMMAND.unpack_from(raw)
+    if kind not in (CommandKind.APPEND, CommandKind.STAGE):
+        return None
+    if not _APPEND.unpack_from(raw, _COMMAND.size)[5]:
+        return None
+    found = _decode_append(CommandKind(kind), raw, _COMMAND.size, length, window)
+    return found.append if isinstance(found, Stage) else found
 
 
 def _decode_append(
@@ -440,6 +460,7 @@ def _decode_append(
     dedup = bytes(raw[dedup_at : dedup_at + dedup_bytes]) if dedup_bytes else b""
     window_us = 0
     if dedup:
+        _check_dedup(dedup, count)
         window_us = (window * DEDUP_WINDOW_STEP_S or DEDUP_WINDOW_S) * 1_000_000
     append = Append(
         queue, session, seq, deadline_us, count, dedup, batch_at, batch_bytes, window_us
@@ -451,7 +472,19 @@ def _decode_append(
         extras = _extras_decoder.decode(memoryview(raw)[extras_at:batch_at])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadCommand(str(error)) from error
+    if len(extras.tag) > MAX_TAG_BYTES:
+        raise BadCommand(f"a tag has at most {MAX_TAG_BYTES} bytes")
+    if extras.due_us is not None and len(extras.due_us) != count:
+        raise BadCommand("a stage has one due time per message, or none")
     return Stage(append, extras)
+
+
+def _check_dedup(section: bytes, count: int) -> None:
+    entries, rest = divmod(len(section), DEDUP_ENTRY.size)
+    if rest or entries > count * MAX_DEDUP_ENTRIES_PER_MESSAGE:
+        raise BadCommand(f"a dedup section of {len(section)} bytes for {count} messages")
+    if any(index >= count for index, _, _ in DEDUP_ENTRY.iter_unpack(section)):
+        raise BadCommand("a dedup entry for a message that is not in the batch")
 
 
 assert QUEUE_ID_BYTES == len(QueueId(bytes(16), 0).pack()) == 25

@@ -22,18 +22,39 @@ from hashlib import blake2b
 from store_nodes.commands import (
     MAX_META_BYTES,
     Append,
+    Checkpoint,
     Command,
+    CompareAndSet,
+    ControlCommand,
     Create,
     Delete,
+    Discard,
+    Reconfigure,
+    Release,
+    Reschedule,
     Seal,
     Stage,
+    StageExtras,
+    Transfer,
     Truncate,
+    ValueKind,
+    decode_append,
     decode_value,
     value_head,
 )
-from store_nodes.errors import Known, NotSupported, QueueExists, QueueNotFound, TooLarge
+from store_nodes.errors import Conflict, Known, NotAllowed, QueueExists, QueueNotFound, TooLarge
 from store_nodes.machine import digest, snapshot
-from store_nodes.machine.outcomes import CreateDone, DeleteDone, Outcome, Refused
+from store_nodes.machine.counters import compare_and_set
+from store_nodes.machine.dedup import DedupTable
+from store_nodes.machine.outcomes import (
+    CheckpointWanted,
+    CreateDone,
+    DeleteDone,
+    LeaderWished,
+    MembershipSet,
+    Outcome,
+    Refused,
+)
 from store_nodes.machine.queues import MAX_OFFSET, Queue, QueueInfo, QueueOffsets
 from store_nodes.machine.sessions import Session
 from store_nodes.machine.stages import StagedMessage
@@ -47,6 +68,7 @@ class Machine:
     """The replicated state of one group."""
 
     __slots__ = (
+        "_dedup",
         "_expiries",
         "_queues",
         "_tombstones",
@@ -71,6 +93,7 @@ class Machine:
         self.digest = digest.EMPTY
         self._queues: dict[bytes, Queue] = {}
         self._tombstones: dict[bytes, None] = {}
+        self._dedup = DedupTable()
         # One entry per session, never later than the session's real expiry: a session that was
         # used since is pushed again when its entry comes up, so an append does not touch the heap.
         self._expiries: list[tuple[int, bytes, bytes]] = []
@@ -79,7 +102,7 @@ class Machine:
         """One outcome per command of the value (none for a no-op)."""
         assert instance == self.applied, f"instance {instance} applied, {self.applied} is next"
         commands = decode_value(value)
-        stamp_us = value_head(value)[2]
+        kind, _, stamp_us = value_head(value)
         # Nothing is changed before here: a value that does not decode leaves the state whole.
         log_time_us = self.log_time_us + 1
         if stamp_us > log_time_us:
@@ -89,40 +112,74 @@ class Machine:
         self.applied = instance + 1
         if self._expiries and self._expiries[0][0] < log_time_us:
             self._forget_sessions()
+        if self._dedup.next_end_us <= log_time_us:
+            self._dedup.forget(log_time_us)
+        if kind is ValueKind.MEMBERSHIP:
+            return [self._reconfigure(command) for _, command in commands]
         outcomes: list[Outcome] = []
         for _, command in commands:
             if isinstance(command, Append):
-                outcomes.append(self._append(command))
+                outcomes.append(self._append(command, None))
+            elif isinstance(command, Stage):
+                outcomes.append(self._append(command.append, command.extras))
             else:
                 outcomes.append(self._control(command))
         return outcomes
 
-    def _append(self, command: Append) -> Outcome:
+    def _append(self, command: Append, extras: StageExtras | None) -> Outcome:
         queue = self._queues.get(command.queue)
         if queue is None:
             return Refused(command.queue, QueueNotFound())
-        outcome, made = queue.append(command, self.log_time_us)
+        outcome, made = queue.append(command, self.log_time_us, self._dedup, extras)
         if made is not None:
             self._expire(queue, command.session, made)
         return outcome
 
-    def _control(self, command: Command) -> Outcome:
-        if isinstance(command, Create):
-            return self._create(command)
-        if isinstance(command, Delete):
-            self._queues.pop(command.queue, None)
-            # Also of a queue never seen: a create that was delayed must not bring it to life.
-            self._tombstones[command.queue] = None
-            return DeleteDone(command.queue)
-        if isinstance(command, Seal | Truncate):
-            queue = self._queues.get(command.queue)
-            if queue is None:
-                return Refused(command.queue, QueueNotFound())
-            if isinstance(command, Seal):
-                return queue.seal(command.successors)
-            return queue.truncate(command)
-        named = command.append if isinstance(command, Stage) else command
-        return Refused(getattr(named, "queue", b""), NotSupported(type(command).__name__))
+    def _control(self, command: ControlCommand) -> Outcome:
+        match command:
+            case Create():
+                return self._create(command)
+            case Delete(name):
+                self._queues.pop(name, None)
+                # Also of a queue never seen: a create that was delayed must not bring it to life.
+                self._tombstones[name] = None
+                return DeleteDone(name)
+            case CompareAndSet():
+                return compare_and_set(self.counters, command)
+            case Transfer(node):
+                return self._transfer(node)
+            case Checkpoint(reason):
+                return CheckpointWanted(reason)
+            case Reconfigure():
+                return Refused(b"", NotAllowed("a membership changes in a value of its own"))
+        queue = self._queues.get(command.queue)
+        if queue is None:
+            return Refused(command.queue, QueueNotFound())
+        match command:
+            case Seal(_, successors):
+                return queue.seal(successors)
+            case Truncate():
+                return queue.truncate(command)
+            case Release():
+                return queue.release(command, self.log_time_us)
+            case Reschedule():
+                return queue.reschedule(command)
+            case Discard():
+                return queue.discard(command)
+
+    def _reconfigure(self, step: Command) -> Outcome:
+        assert isinstance(step, Reconfigure), "decode_value lets nothing else through"
+        try:
+            self.membership = self.membership.after(step)
+        except (Conflict, NotAllowed) as error:
+            return Refused(b"", error)
+        return MembershipSet(self.membership.version)
+
+    def _transfer(self, node: int) -> Outcome:
+        if node and self.membership.members and node not in self.membership.voters:
+            return Refused(b"", NotAllowed(f"node {node} is no voter of this group"))
+        self.preferred_leader = node
+        return LeaderWished(node)
 
     def _create(self, command: Create) -> Outcome:
         if len(command.meta) > MAX_META_BYTES or not 0 <= command.base <= MAX_OFFSET:
@@ -154,52 +211,83 @@ class Machine:
             else:
                 self._expire(queue, session_id, session)
 
-    # Queries: what a reader may ask of the state as it is now.
+    # Queries: what a reader may ask of the state as it is now. Each raises QueueNotFound, also for
+    # a deleted queue, unless it says otherwise.
 
     def offsets(self, queue: bytes) -> QueueOffsets:
-        """Raises QueueNotFound, also for a deleted queue."""
         return self._queue(queue).offsets
 
     def readable(self, queue: bytes, offset: int) -> bool:
         """Whether the offset can be fetched: applied, and not truncated or else kept."""
         found = self._queue(queue)
-        return found.first <= offset < found.end or found.is_kept(offset)
+        return offset < found.end and offset in found.readable
 
     def kept(self, queue: bytes) -> tuple[int, ...]:
         """The offsets below the first one that are still readable, ascending."""
         return self._queue(queue).kept
 
-    def queues(self) -> list[QueueInfo]:
-        """All queues but the deleted, in the order they were created."""
-        return [QueueInfo(q.queue, q.base, q.meta, q.offsets) for q in self._queues.values()]
-
     def staged(self, queue: bytes, after: int, limit: int) -> list[StagedMessage]:
-        """At most `limit` staged messages with a number above `after`, in order; raises
-        QueueNotFound."""
-        return []
+        """At most `limit` staged messages with a number above `after` (−1: from the first)."""
+        stages = self._queue(queue).stages
+        return [] if stages is None else stages.listing(after, limit)
 
     def stage_changes_since(self, queue: bytes, changes: int) -> tuple[list[int] | None, int]:
         """The numbers rescheduled since the count `changes` (None: no longer known, list all), and
-        the count now; raises QueueNotFound."""
-        return [], 0
+        the count now."""
+        stages = self._queue(queue).stages
+        if stages is None:
+            return ([] if changes == 0 else None), 0
+        return stages.changes_since(changes), stages.changes
 
     def locate(self, queue: bytes, stage_number: int) -> tuple[str, int | None]:
-        """("staged" | "offset" | "discarded" | "truncated", its offset); raises QueueNotFound."""
-        return "truncated", None
+        """("staged" | "offset" | "discarded" | "truncated", its offset).
+
+        "truncated" also of a number never given, and after a while of a discarded one.
+        """
+        found = self._queue(queue)
+        if found.stages is None:
+            return "truncated", None
+        return found.stages.locate(stage_number, found.readable)
 
     def batch_of_stage(self, queue: bytes, stage_number: int) -> tuple[int, int] | None:
-        """(base, count) of the staged batch a message is of; None once nothing of it is live."""
-        return None
+        """(base, count) of the staged batch a message is of; None once that is forgotten, which it
+        is not while `staged_live` holds."""
+        stages = self._queue(queue).stages
+        return None if stages is None else stages.batch_of(stage_number)
 
     def staged_live(self, queue: bytes, base: int, count: int) -> bool:
         """Whether a message of this staged batch is staged, or released and readable; False also
         for a deleted queue."""
-        return False
+        found = self._queues.get(queue)
+        if found is None or found.stages is None:
+            return False
+        return found.stages.is_live(base, count, found.readable)
 
     def dedup_known(self, append: Append | bytes) -> dict[int, Known]:
-        """What an append or stage (also as a whole command) would be refused for: index in its
-        batch → the first message with that id. Empty where its sequence is applied already."""
-        return {}
+        """What an append or stage (also as a whole command) would be refused for as things are:
+        index in its batch → the first message with that id; `log_time_us` is 0, the machine does
+        not know it. Empty where its sequence is applied already, or its queue is unknown."""
+        if not isinstance(append, Append):
+            found = decode_append(append)
+            if found is None:
+                return {}
+            append = found
+        queue = self._queues.get(append.queue) if append.dedup else None
+        if queue is None:
+            return {}
+        session = queue.sessions.get(append.session)
+        if session is not None and append.seq <= session.last_seq:
+            return {}
+        return self._dedup.known(append.dedup)
+
+    @property
+    def dedup_entries(self) -> int:
+        """How many ids are remembered."""
+        return self._dedup.entries
+
+    def queues(self) -> list[QueueInfo]:
+        """All queues but the deleted, in the order they were created."""
+        return [queue.info for queue in self._queues.values()]
 
     def is_deleted(self, queue: bytes) -> bool:
         return queue in self._tombstones
@@ -222,6 +310,10 @@ class Machine:
                 self.digest,
                 list(self._queues.values()),
                 list(self._tombstones),
+                self.membership,
+                self.counters,
+                self.preferred_leader,
+                self._dedup,
             )
         )
 
@@ -236,10 +328,13 @@ class Machine:
         state = snapshot.decode(raw)
         if state.group != group:
             raise snapshot.BadSnapshot(f"of group {state.group}, not {group}")
-        machine = cls(group, membership)
+        machine = cls(group, state.membership or membership)
         machine.applied = state.applied
         machine.log_time_us = state.log_time_us
         machine.digest = state.digest
+        machine.counters = dict(state.counters)
+        machine.preferred_leader = state.preferred_leader
+        machine._dedup = state.dedup
         machine._tombstones = dict.fromkeys(state.tombstones)
         for queue in state.queues:
             machine._queues[queue.queue] = queue

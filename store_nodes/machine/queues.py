@@ -1,21 +1,32 @@
-"""One queue of a group: its offsets, its seal, its kept set and its sessions."""
+"""One queue of a group: its offsets, seal, kept set, sessions and staged messages."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import NamedTuple
 
-from store_nodes.commands import Append, Truncate
+from store_nodes.commands import Append, Discard, Release, Reschedule, StageExtras, Truncate
 from store_nodes.errors import (
     DeadlinePassed,
-    NotSupported,
+    DedupKnown,
     OutcomeUnknown,
+    Overloaded,
     QueueSealed,
     SequenceGap,
     TooLarge,
 )
-from store_nodes.machine.outcomes import AppendDone, Outcome, Refused, SealDone, TruncateDone
-from store_nodes.machine.sessions import MAX_DEADLINE_AHEAD_US, Session
+from store_nodes.machine.dedup import DedupTable, bucket_end
+from store_nodes.machine.outcomes import (
+    AppendDone,
+    Outcome,
+    Refused,
+    ReleaseDone,
+    SealDone,
+    StagedChanged,
+    StageDone,
+    TruncateDone,
+)
+from store_nodes.machine.sessions import MAX_DEADLINE_AHEAD_US, STAGED_COUNT, Session
+from store_nodes.machine.stages import Readable, Stages
 
 MAX_OFFSET = 2**63 - 1
 """What a signed 64-bit column of a reader can hold."""
@@ -56,7 +67,7 @@ class Queue:
         "queue",
         "sealed",
         "sessions",
-        "stage_end",
+        "stages",
         "successors",
     )
 
@@ -66,61 +77,151 @@ class Queue:
         self.meta = meta
         self.first = base
         self.end = base
-        self.stage_end = 0
         self.sealed = False
         self.successors: tuple[tuple[int, bytes], ...] = ()
         self.kept: tuple[int, ...] = ()
         self.sessions: dict[bytes, Session] = {}
+        self.stages: Stages | None = None
+        """Made by the first staged message."""
 
     @property
     def offsets(self) -> QueueOffsets:
-        return QueueOffsets(self.first, self.end, self.stage_end, self.sealed, self.successors)
+        stages = self.stages
+        return QueueOffsets(
+            self.first,
+            self.end,
+            0 if stages is None else stages.end,
+            self.sealed,
+            self.successors,
+            0 if stages is None else stages.changes,
+        )
 
-    def append(self, append: Append, log_time_us: int) -> tuple[Outcome, Session | None]:
-        """The outcome, and the session if this made it."""
+    @property
+    def info(self) -> QueueInfo:
+        staged = 0 if self.stages is None else self.stages.staged
+        return QueueInfo(self.queue, self.base, self.meta, self.offsets, staged)
+
+    @property
+    def stage_end(self) -> int:
+        return 0 if self.stages is None else self.stages.end
+
+    @property
+    def readable(self) -> Readable:
+        return Readable(self.first, self.kept)
+
+    def append(
+        self,
+        append: Append,
+        log_time_us: int,
+        dedup: DedupTable,
+        extras: StageExtras | None = None,
+    ) -> tuple[Outcome, Session | None]:
+        """The outcome, and the session if this made it; with `extras` the messages are staged."""
         session = self.sessions.get(append.session)
         last_seq = 0 if session is None else session.last_seq
         # A repeat is answered before the seal is looked at: what was stored was stored.
         if session is not None and append.seq <= last_seq:
-            return self._repeat(session, append.seq), None
+            return self._repeat(session, append, dedup), None
         if self.sealed:
-            return Refused(self.queue, QueueSealed(self.end, self.successors)), None
+            # What was stored before the seal is known after it too. Nothing here takes a sequence.
+            known = dedup.known(append.dedup) if append.dedup else None
+            error = DedupKnown(known) if known else QueueSealed(self.end, self.successors)
+            return Refused(self.queue, error), None
         if append.seq != last_seq + 1:
             return Refused(self.queue, SequenceGap(last_seq + 1)), None
-        if append.dedup:
-            return Refused(self.queue, NotSupported("dedup entries in an append")), None
         made = None
         if session is None:
             session = made = self.sessions[append.session] = Session()
+        if append.dedup:
+            known = dedup.known(append.dedup)
+            if known:
+                session.refused(DedupKnown, log_time_us)
+                return Refused(self.queue, DedupKnown(known)), made
         if append.deadline_us < log_time_us:
             session.refused(DeadlinePassed, log_time_us)
             return Refused(self.queue, DeadlinePassed()), made
-        base_offset = self.end
+        base = self.end if extras is None else self.stage_end
         if (
-            base_offset + append.messages > MAX_OFFSET
+            base + append.messages > MAX_OFFSET
             or append.deadline_us > log_time_us + MAX_DEADLINE_AHEAD_US
         ):
             session.refused(TooLarge, log_time_us)
             return Refused(self.queue, TooLarge()), made
-        self.end = base_offset + append.messages
-        session.stored(base_offset, append.messages, log_time_us, append.deadline_us)
+        if append.dedup:
+            if not dedup.has_room(append.dedup):
+                session.refused(Overloaded, log_time_us)
+                return Refused(self.queue, Overloaded("too many ids are remembered")), made
+            dedup.remember(
+                append.dedup,
+                self.queue,
+                base,
+                staged=extras is not None,
+                until_us=bucket_end(log_time_us, append.dedup_window_us),
+            )
+        if extras is not None:
+            return self._stage(session, append, extras, log_time_us), made
+        self.end = base + append.messages
+        session.stored(base, append.messages, log_time_us, append.deadline_us)
         done = AppendDone(
-            self.queue,
-            base_offset,
-            append.messages,
-            log_time_us,
-            append.batch_at,
-            append.batch_bytes,
+            self.queue, base, append.messages, log_time_us, append.batch_at, append.batch_bytes
         )
         return done, made
 
-    def _repeat(self, session: Session, seq: int) -> Outcome:
-        receipt = session.receipt(seq) if seq > 0 else None
+    def _stage(
+        self, session: Session, append: Append, extras: StageExtras, log_time_us: int
+    ) -> StageDone:
+        if self.stages is None:
+            self.stages = Stages()
+        base = self.stages.stage(append.messages, extras, log_time_us)
+        self.stages.tidy(self.readable)
+        count = append.messages + STAGED_COUNT
+        session.stored(base, count, log_time_us, append.deadline_us)
+        return StageDone(
+            self.queue, base, append.messages, log_time_us, append.batch_at, append.batch_bytes
+        )
+
+    def _repeat(self, session: Session, append: Append, dedup: DedupTable) -> Outcome:
+        receipt = session.receipt(append.seq) if append.seq > 0 else None
         if receipt is None:
             return Refused(self.queue, OutcomeUnknown("the receipt is no longer kept"), True)
         if isinstance(receipt, tuple):
-            return AppendDone(self.queue, *receipt, duplicate=True)
-        return Refused(self.queue, receipt, True)
+            base, count, log_time_us = receipt
+            if count >= STAGED_COUNT:
+                count -= STAGED_COUNT
+                return StageDone(self.queue, base, count, log_time_us, duplicate=True)
+            return AppendDone(self.queue, base, count, log_time_us, duplicate=True)
+        if issubclass(receipt, DedupKnown):
+            # Looked up again: what was known then is here, but for ids forgotten since.
+            return Refused(self.queue, DedupKnown(dedup.known(append.dedup)), True)
+        return Refused(self.queue, receipt(), True)
+
+    def release(self, command: Release, log_time_us: int) -> Outcome:
+        """A sealed queue gives no new offset, but still says which it gave before."""
+        numbers, stages = command.stage_numbers, self.stages
+        if stages is None:
+            return ReleaseDone(self.queue, (None,) * len(numbers), (), log_time_us)
+        if self.sealed and stages.would_release(numbers, log_time_us):
+            return Refused(self.queue, QueueSealed(self.end, self.successors))
+        if self.end + len(numbers) > MAX_OFFSET:
+            return Refused(self.queue, TooLarge())
+        readable = self.readable
+        offsets, runs = stages.release(numbers, self.end, readable, log_time_us)
+        self.end += sum(len(run.indices) for run in runs)
+        stages.tidy(readable)
+        return ReleaseDone(self.queue, offsets, runs, log_time_us)
+
+    def reschedule(self, command: Reschedule) -> Outcome:
+        changed = 0
+        if self.stages is not None:
+            changed = self.stages.reschedule(command.stage_numbers, command.due_us)
+        return StagedChanged(self.queue, changed)
+
+    def discard(self, command: Discard) -> Outcome:
+        changed = 0
+        if self.stages is not None:
+            changed = self.stages.discard(command.stage_numbers)
+            self.stages.tidy(self.readable)
+        return StagedChanged(self.queue, changed)
 
     def seal(self, successors: tuple[tuple[int, bytes], ...]) -> Outcome:
         """Idempotent for the same successors; others are refused with the ones that hold."""
@@ -137,15 +238,13 @@ class Queue:
         """
         upto = min(command.upto, self.end)
         if upto >= self.first:
+            readable = self.readable
             self.kept = tuple(
                 offset
                 for offset in sorted(set(command.keep))
-                if offset < upto and (offset >= self.first or self.is_kept(offset))
+                if offset < upto and offset in readable
             )
             self.first = upto
+            if self.stages is not None:
+                self.stages.truncate(self.readable)
         return TruncateDone(self.queue, self.first, self.kept)
-
-    def is_kept(self, offset: int) -> bool:
-        """Whether an offset below `first` is in the kept set."""
-        at = bisect_left(self.kept, offset)
-        return at < len(self.kept) and self.kept[at] == offset

@@ -15,10 +15,8 @@ duplicate.
 
 from __future__ import annotations
 
-import sys
-from array import array
-
-from store_nodes.errors import DeadlinePassed, StoreError, TooLarge
+from store_nodes.errors import DeadlinePassed, DedupKnown, Overloaded, TooLarge
+from store_nodes.machine.packed import pack_u64, unpack_u64
 
 RECEIPTS = 64
 """Also the most appends a forwarder may have in flight per queue and session."""
@@ -30,12 +28,18 @@ _FIELDS = 3
 RECEIPT_BYTES = 8 * _FIELDS
 _REFUSED = 2**64 - 1
 """In place of a base offset: the receipt is a refusal and its count is the error's code."""
-_REFUSALS: dict[int, type[StoreError]] = {cls.code: cls for cls in (DeadlinePassed, TooLarge)}
+STAGED_COUNT = 1 << 32
+"""Added to the count of a receipt: its base is a stage number, not an offset."""
+Refusal = type[DeadlinePassed] | type[TooLarge] | type[Overloaded] | type[DedupKnown]
+_REFUSALS: dict[int, Refusal] = {
+    cls.code: cls for cls in (DeadlinePassed, TooLarge, Overloaded, DedupKnown)
+}
 
 
 class Session:
     """One session of one queue. Receipts are a ring of (base offset, count, log time) in one packed
-    array, which is what keeps ten thousand sessions small."""
+    array, which is what keeps ten thousand sessions small; that of a stage has its base number and
+    count + STAGED_COUNT."""
 
     __slots__ = ("deadline_us", "last_seq", "receipts", "used_us")
 
@@ -45,9 +49,7 @@ class Session:
         self.last_seq = last_seq
         self.deadline_us = deadline_us
         self.used_us = used_us
-        self.receipts = array("Q", receipts)
-        if sys.byteorder == "big":
-            self.receipts.byteswap()
+        self.receipts = unpack_u64(receipts)
         assert len(self.receipts) == _FIELDS * min(last_seq, RECEIPTS), "receipts do not match"
 
     @property
@@ -70,14 +72,14 @@ class Session:
             receipts[at + 1] = count
             receipts[at + 2] = log_time_us
 
-    def refused(self, error: type[StoreError], log_time_us: int) -> None:
+    def refused(self, error: Refusal, log_time_us: int) -> None:
         """Consume the next sequence: it was refused, as every repeat of it will be.
 
         The deadline of a refused append does not count: it is over, or it was what was refused."""
         assert error.code in _REFUSALS
         self.stored(_REFUSED, error.code, log_time_us, 0)
 
-    def receipt(self, seq: int) -> tuple[int, int, int] | StoreError | None:
+    def receipt(self, seq: int) -> tuple[int, int, int] | Refusal | None:
         """Of a consumed sequence: (base offset, count, log time), its refusal; None if too old."""
         assert 0 < seq <= self.last_seq
         if seq <= self.last_seq - RECEIPTS:
@@ -85,13 +87,9 @@ class Session:
         at = (seq - 1) % RECEIPTS * _FIELDS
         base_offset, count, log_time_us = self.receipts[at : at + _FIELDS]
         if base_offset == _REFUSED:
-            return _REFUSALS[count]()
+            return _REFUSALS[count]
         return base_offset, count, log_time_us
 
     def packed_receipts(self) -> bytes:
         """The ring as little-endian u64, for a snapshot."""
-        if sys.byteorder == "little":
-            return self.receipts.tobytes()
-        swapped = array("Q", self.receipts)
-        swapped.byteswap()
-        return swapped.tobytes()
+        return pack_u64(self.receipts)

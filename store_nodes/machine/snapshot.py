@@ -1,12 +1,15 @@
 """A machine's state as bytes: a version byte and one msgpack array.
 
-    version u8 (1) · [group, applied, log time µs, digest,
+    version u8 (2) · [group, applied, log time µs, digest,
                       [[queue id, base, meta, first, end, stage end, sealed, successors, kept,
-                        [[session id, last seq, deadline µs, used µs, receipts], …]], …],
-                      [tombstone queue id, …]]
+                        [[session id, last seq, deadline µs, used µs, receipts], …], stages], …],
+                      [tombstone queue id, …],
+                      membership, [[counter, value], …], preferred leader, [dedup bucket, …]]
 
-Queues and tombstones stand in the order the log made them, sessions in that of their first append;
-receipts are the session's ring of (base offset u64, count u64, log time u64), little-endian.
+Queues and tombstones stand in the order the log made them, sessions in that of their first append,
+counters by name; receipts are the session's ring of (base offset u64, count u64, log time u64),
+little-endian. The rows of stages and dedup buckets are PackedStages and PackedBucket: raw arrays,
+so that a million ids cost no Python each. Version 1 ends before `stages` and before `membership`.
 docs/file-format.md (Checkpoint) is this page for people.
 """
 
@@ -16,15 +19,19 @@ from dataclasses import dataclass
 
 import msgspec
 
+from store_nodes.machine.dedup import DedupTable, PackedBucket
 from store_nodes.machine.digest import DIGEST_BYTES
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import RECEIPT_BYTES, RECEIPTS, Session
+from store_nodes.machine.stages import PackedStages, Stages
+from store_nodes.membership import Membership
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
+OLDEST_SNAPSHOT_VERSION = 1
 
 
 class BadSnapshot(ValueError):
-    """The bytes are not a snapshot of this version."""
+    """The bytes are not a snapshot of a version that is read here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,11 @@ class State:
     digest: bytes
     queues: list[Queue]
     tombstones: list[bytes]
+    membership: Membership | None
+    """None in version 1."""
+    counters: dict[str, int]
+    preferred_leader: int
+    dedup: DedupTable
 
 
 class _Session(msgspec.Struct, array_like=True, gc=False):
@@ -58,6 +70,7 @@ class _Queue(msgspec.Struct, array_like=True):
     successors: tuple[tuple[int, bytes], ...]
     kept: tuple[int, ...]
     sessions: list[_Session]
+    stages: PackedStages | None = None
 
 
 class _Machine(msgspec.Struct, array_like=True):
@@ -67,6 +80,10 @@ class _Machine(msgspec.Struct, array_like=True):
     digest: bytes
     queues: list[_Queue]
     tombstones: list[bytes]
+    membership: Membership | None = None
+    counters: list[tuple[str, int]] = []
+    preferred_leader: int = 0
+    dedup: list[PackedBucket] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -82,24 +99,41 @@ def encode(state: State) -> bytes:
         state.digest,
         [_pack_queue(queue) for queue in state.queues],
         state.tombstones,
+        state.membership,
+        sorted(state.counters.items()),
+        state.preferred_leader,
+        state.dedup.pack(),
     )
     return bytes((SNAPSHOT_VERSION,)) + _encoder.encode(raw)
 
 
 def decode(raw: bytes) -> State:
     """Raises BadSnapshot."""
-    if raw[:1] != bytes((SNAPSHOT_VERSION,)):
+    version = raw[0] if raw else 0
+    if not OLDEST_SNAPSHOT_VERSION <= version <= SNAPSHOT_VERSION:
         raise BadSnapshot(f"version {raw[:1].hex() or 'missing'}")
     try:
         found = _decoder.decode(memoryview(raw)[1:])
-    except msgspec.DecodeError as error:
+        if version >= 2 and found.membership is None:
+            raise BadSnapshot("no membership")
+        if len(found.digest) != DIGEST_BYTES:
+            raise BadSnapshot("digest length")
+        return State(
+            found.group,
+            found.applied,
+            found.log_time_us,
+            found.digest,
+            [_unpack_queue(queue) for queue in found.queues],
+            found.tombstones,
+            found.membership,
+            dict(found.counters),
+            found.preferred_leader,
+            DedupTable.unpack(found.dedup),
+        )
+    except BadSnapshot:
+        raise
+    except (msgspec.DecodeError, ValueError) as error:
         raise BadSnapshot(str(error)) from error
-    if len(found.digest) != DIGEST_BYTES:
-        raise BadSnapshot("digest length")
-    queues = [_unpack_queue(queue) for queue in found.queues]
-    return State(
-        found.group, found.applied, found.log_time_us, found.digest, queues, found.tombstones
-    )
 
 
 def _pack_queue(queue: Queue) -> _Queue:
@@ -117,6 +151,7 @@ def _pack_queue(queue: Queue) -> _Queue:
             _Session(name, s.last_seq, s.deadline_us, s.used_us, s.packed_receipts())
             for name, s in queue.sessions.items()
         ],
+        None if queue.stages is None else queue.stages.pack(),
     )
 
 
@@ -124,7 +159,10 @@ def _unpack_queue(raw: _Queue) -> Queue:
     queue = Queue(raw.queue, raw.base, raw.meta)
     queue.first = raw.first
     queue.end = raw.end
-    queue.stage_end = raw.stage_end
+    if raw.stages is not None:
+        queue.stages = Stages.unpack(raw.stages)
+    if queue.stage_end != raw.stage_end:
+        raise BadSnapshot("the end of the stages does not match")
     queue.sealed = raw.sealed
     queue.successors = raw.successors
     queue.kept = raw.kept

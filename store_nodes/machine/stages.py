@@ -1,8 +1,42 @@
-"""The staged messages of one queue: numbered from 0, packed, dropped when they are settled."""
+"""The staged messages of one queue: numbered from 0 without a gap, in packed chunks.
+
+    staged → offset (released) → truncated        staged → discarded
+
+* A release costs two binary searches and an append, however many are pending.
+* A released message is found again by its number until its offset is truncated, so that a repeated
+  release answers with the old offset; one in the kept set of a truncation stays.
+* A message that is discarded or truncated is settled. A chunk that takes no more batches drops its
+  settled messages when they are more than half of it, goes when it is empty and joins the one
+  before it when both are small: what is held follows from what is live, not from how long anything
+  waits. A number that was dropped answers as truncated, also if it had been discarded.
+* Truncation is at once for whoever asks (`first`, `kept`), but a command settles no more than
+  `TIDY_MESSAGES`; the rest is left for the next ones, so that none of them stalls the group.
+"""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from store_nodes.commands import StageExtras
+from store_nodes.machine.outcomes import ReleasedRun
+from store_nodes.machine.packed import pack_u64, unpack_u64
+from store_nodes.machine.stage_chunk import (
+    CHUNK_MESSAGES,
+    DISCARDED,
+    HELD,
+    STAGED,
+    TRUNCATED,
+    Chunk,
+    PackedChunk,
+)
+
+REMEMBERED_CHANGES = 4096
+"""How many reschedulings a reader may be behind before it has to list everything."""
+TIDY_MESSAGES = 2048
+NOT_DUE = -1
 
 
 class StagedMessage(NamedTuple):
@@ -12,3 +46,309 @@ class StagedMessage(NamedTuple):
     due_us: int | None
     log_time_us: int
     tag: bytes
+
+
+class Readable(NamedTuple):
+    """Which offsets of the queue can be read below its end."""
+
+    first: int
+    kept: tuple[int, ...]
+
+    def __contains__(self, offset: object) -> bool:
+        assert isinstance(offset, int)
+        if offset >= self.first:
+            return True
+        at = bisect_left(self.kept, offset)
+        return at < len(self.kept) and self.kept[at] == offset
+
+
+class PackedStages(NamedTuple):
+    """The stages of a queue in a snapshot; the last four as little-endian u64."""
+
+    end: int
+    changes: int
+    chunks: list[PackedChunk]
+    changed: bytes
+    released_offsets: bytes
+    released_numbers: bytes
+    kept: bytes
+
+
+class Stages:
+    """Mutable, as Queue is: changed only while the machine applies."""
+
+    __slots__ = (
+        "_changed",
+        "_chunks",
+        "_firsts",
+        "_head",
+        "_kept",
+        "_numbers",
+        "_offsets",
+        "changes",
+        "end",
+        "staged",
+    )
+
+    def __init__(self) -> None:
+        self.end = 0
+        """The next stage number."""
+        self.staged = 0
+        self.changes = 0
+        self._changed = array("Q")
+        """Ring of the last numbers rescheduled; change n is at n % REMEMBERED_CHANGES."""
+        self._chunks: list[Chunk] = []
+        self._firsts: list[int] = []
+        """The first number of each chunk when it was begun."""
+        # Released messages by ascending offset: those before `_head` are looked after already.
+        self._offsets = array("Q")
+        self._numbers = array("Q")
+        self._head = 0
+        self._kept: list[tuple[int, int]] = []
+        """Of those looked after, (offset, number) of the ones that were in the kept set then."""
+
+    # Commands.
+
+    def stage(self, count: int, extras: StageExtras, log_time_us: int) -> int:
+        """The base stage number of a batch."""
+        base = self.end
+        if not self._chunks or len(self._chunks[-1]) >= CHUNK_MESSAGES:
+            self._chunks.append(Chunk())
+            self._firsts.append(base)
+            # The one before is closed from now on.
+            self._shrink(len(self._chunks) - 2)
+        self._chunks[-1].add(base, count, extras.due_us, log_time_us, extras.tag)
+        self.end += count
+        self.staged += count
+        return base
+
+    def would_release(self, numbers: Iterable[int], log_time_us: int) -> bool:
+        """Whether any of these is staged, and held or due."""
+        return any(
+            found is not None and _releasable(*found, log_time_us)
+            for found in map(self._find, numbers)
+        )
+
+    def release(
+        self, numbers: Sequence[int], end: int, readable: Readable, log_time_us: int
+    ) -> tuple[tuple[int | None, ...], tuple[ReleasedRun, ...]]:
+        """The answer per number (wire.Released) and what got offsets, from `end` on."""
+        answers: list[int | None] = []
+        runs: list[tuple[int, int, list[int]]] = []
+        for number in numbers:
+            found = self._find(number)
+            if found is None:
+                answers.append(None)
+                continue
+            chunk, at = found
+            place = chunk.places[at]
+            if place != STAGED:
+                answers.append(place if place < TRUNCATED and place in readable else None)
+            elif not _releasable(chunk, at, log_time_us):
+                answers.append(NOT_DUE)
+            else:
+                chunk.places[at] = end
+                chunk.staged -= 1
+                self.staged -= 1
+                self._offsets.append(end)
+                self._numbers.append(number)
+                base = chunk.bases[chunk.batch(number)]
+                if not runs or runs[-1][1] != base:
+                    runs.append((end, base, []))
+                runs[-1][2].append(number - base)
+                answers.append(end)
+                end += 1
+        return tuple(answers), tuple(
+            ReleasedRun(offset, base, tuple(indices)) for offset, base, indices in runs
+        )
+
+    def reschedule(self, numbers: Sequence[int], dues: Sequence[int]) -> int:
+        """How many were staged, and have their new time; a held one is held no longer."""
+        changed = 0
+        for number, due_us in zip(numbers, dues, strict=False):
+            found = self._find(number)
+            if found is not None and found[0].places[found[1]] == STAGED:
+                found[0].dues[found[1]] = due_us
+                self._note_change(number)
+                changed += 1
+        return changed
+
+    def discard(self, numbers: Sequence[int]) -> int:
+        """How many were staged, and are no more."""
+        changed = 0
+        for number in numbers:
+            found = self._find(number)
+            if found is not None and found[0].places[found[1]] == STAGED:
+                self._settle(number, DISCARDED)
+                self.staged -= 1
+                changed += 1
+        return changed
+
+    def truncate(self, readable: Readable) -> None:
+        """Settle released messages that are no longer readable."""
+        kept, self._kept = self._kept, []
+        for offset, number in kept:
+            self._look_after(offset, number, readable)
+        self.tidy(readable)
+
+    def tidy(self, readable: Readable) -> None:
+        """A bounded part of what truncations have left to do."""
+        start, offsets = self._head, self._offsets
+        upto = min(start + TIDY_MESSAGES, len(offsets))
+        end = bisect_left(offsets, readable.first, start, upto)
+        for at in range(start, end):
+            self._look_after(offsets[at], self._numbers[at], readable)
+        self._head = end
+        if end > TIDY_MESSAGES and end * 2 > len(offsets):
+            del offsets[:end], self._numbers[:end]
+            self._head = 0
+
+    # Queries.
+
+    def listing(self, after: int, limit: int) -> list[StagedMessage]:
+        """At most `limit` staged messages with a number above `after`."""
+        rows: list[StagedMessage] = []
+        for number in range(max(0, bisect_right(self._firsts, after) - 1), len(self._chunks)):
+            chunk = self._chunks[number]
+            if not chunk.staged:
+                continue
+            for at in range(bisect_right(chunk.numbers, after), len(chunk)):
+                if chunk.places[at] != STAGED:
+                    continue
+                if len(rows) >= limit:
+                    return rows
+                rows.append(_message(chunk, at))
+        return rows
+
+    def changes_since(self, changes: int) -> list[int] | None:
+        """The numbers rescheduled since the count was `changes`, in order; None if too long ago."""
+        if not self.changes - REMEMBERED_CHANGES <= changes <= self.changes:
+            return None
+        return [self._changed[at % REMEMBERED_CHANGES] for at in range(changes, self.changes)]
+
+    def locate(self, number: int, readable: Readable) -> tuple[str, int | None]:
+        """See Machine.locate."""
+        found = self._find(number)
+        place = TRUNCATED if found is None else found[0].places[found[1]]
+        if place == STAGED:
+            return "staged", None
+        if place == DISCARDED:
+            return "discarded", None
+        if place == TRUNCATED or place not in readable:
+            return "truncated", None
+        return "offset", place
+
+    def batch_of(self, number: int) -> tuple[int, int] | None:
+        """(base, count) of the batch of a message; None if it was dropped."""
+        found = self._find(number)
+        if found is None:
+            return None
+        at = found[0].batch(number)
+        return found[0].bases[at], found[0].counts[at]
+
+    def is_live(self, base: int, count: int, readable: Readable) -> bool:
+        """Whether a message of this batch is staged, or released and readable."""
+        number = bisect_right(self._firsts, base) - 1
+        if number < 0:
+            return False
+        chunk = self._chunks[number]
+        start = bisect_left(chunk.numbers, base)
+        places = chunk.places[start : bisect_left(chunk.numbers, base + count, start)]
+        return STAGED in places or any(place < TRUNCATED and place in readable for place in places)
+
+    # Inside.
+
+    def _find(self, number: int) -> tuple[Chunk, int] | None:
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0:
+            return None
+        chunk = self._chunks[at]
+        index = chunk.index(number)
+        return None if index is None else (chunk, index)
+
+    def _note_change(self, number: int) -> None:
+        at = self.changes % REMEMBERED_CHANGES
+        if at == len(self._changed):
+            self._changed.append(number)
+        else:
+            self._changed[at] = number
+        self.changes += 1
+
+    def _look_after(self, offset: int, number: int, readable: Readable) -> None:
+        if offset in readable:
+            self._kept.append((offset, number))
+        else:
+            self._settle(number, TRUNCATED)
+
+    def _settle(self, number: int, place: int) -> None:
+        at = bisect_right(self._firsts, number) - 1
+        chunk = self._chunks[at]
+        index = chunk.index(number)
+        assert index is not None, "a live message was dropped"
+        chunk.settle(index, place)
+        if at < len(self._chunks) - 1 or len(chunk) >= CHUNK_MESSAGES:
+            self._shrink(at)
+
+    def _shrink(self, at: int) -> None:
+        """Drop what is settled in a chunk that takes no more batches, if that is most of it."""
+        if at < 0 or self._chunks[at].settled * 2 <= len(self._chunks[at]):
+            return
+        chunk = self._chunks[at]
+        chunk.drop_settled()
+        last = at == len(self._chunks) - 1
+        if last and chunk.numbers:
+            # It has room again, but its number range goes on: it takes the next batches.
+            return
+        before = self._chunks[at - 1] if at else None
+        small = before is not None and len(before) + len(chunk) <= CHUNK_MESSAGES // 2
+        if before is not None and small:
+            before.take(chunk)
+        if not chunk.numbers or small:
+            del self._chunks[at], self._firsts[at]
+
+    # Snapshots.
+
+    def pack(self) -> PackedStages:
+        kept = array("Q", (value for pair in self._kept for value in pair))
+        return PackedStages(
+            self.end,
+            self.changes,
+            [chunk.pack() for chunk in self._chunks],
+            pack_u64(self._changed),
+            pack_u64(self._offsets[self._head :]),
+            pack_u64(self._numbers[self._head :]),
+            pack_u64(kept),
+        )
+
+    @classmethod
+    def unpack(cls, packed: PackedStages) -> Stages:
+        """Raises ValueError."""
+        stages = cls()
+        stages.end = packed.end
+        stages.changes = packed.changes
+        stages._chunks = [Chunk.unpack(chunk) for chunk in packed.chunks]
+        stages._firsts = [chunk.bases[0] for chunk in stages._chunks]
+        stages.staged = sum(chunk.staged for chunk in stages._chunks)
+        stages._changed = unpack_u64(packed.changed)
+        stages._offsets = unpack_u64(packed.released_offsets)
+        stages._numbers = unpack_u64(packed.released_numbers)
+        kept = unpack_u64(packed.kept)
+        stages._kept = list(zip(kept[::2], kept[1::2], strict=True))
+        if len(stages._offsets) != len(stages._numbers):
+            raise ValueError("released offsets and numbers do not match")
+        if len(stages._changed) != min(stages.changes, REMEMBERED_CHANGES):
+            raise ValueError("the ring of changes does not match its count")
+        return stages
+
+
+def _releasable(chunk: Chunk, at: int, log_time_us: int) -> bool:
+    due_us = chunk.dues[at]
+    return chunk.places[at] == STAGED and (due_us == HELD or due_us <= log_time_us)
+
+
+def _message(chunk: Chunk, at: int) -> StagedMessage:
+    number, due_us = chunk.numbers[at], chunk.dues[at]
+    batch = chunk.batch(number)
+    return StagedMessage(
+        number, None if due_us == HELD else due_us, chunk.times[batch], chunk.tags[batch]
+    )

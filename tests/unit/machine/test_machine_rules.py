@@ -19,6 +19,7 @@ from store_nodes.machine.outcomes import (
 from store_nodes.machine.queues import MAX_OFFSET, QueueOffsets
 from store_nodes.machine.sessions import FORGET_AFTER_US, MAX_DEADLINE_AHEAD_US, RECEIPTS
 from store_nodes.machine.snapshot import BadSnapshot
+from store_nodes.membership import Membership
 
 Q = bytes(24) + b"\x01"
 Q2 = bytes(24) + b"\x02"
@@ -117,10 +118,6 @@ def test_a_value_that_does_not_decode_changes_nothing(d: Driver) -> None:
         with pytest.raises(c.BadCommand):
             d.machine.apply(1, bad)
     assert d.machine.state_snapshot() == before
-
-
-def test_a_membership_value_has_no_outcome(d: Driver) -> None:
-    assert d.machine.apply(1, b"\x01\x02\x00\x00" + bytes(8)) == []
 
 
 # Queues.
@@ -371,37 +368,10 @@ def test_one_value_with_many_commands(d: Driver) -> None:
     assert outcomes[5] == SealDone(Q2, 3)
 
 
-# What this version does not carry out.
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        c.encode(c.Release(Q, (1,))),
-        c.encode(c.Reschedule(Q, (1,), (2,))),
-        c.encode(c.Discard(Q, (1,))),
-        c.encode(c.Checkpoint("x")),
-        c.encode(c.Reconfigure(1, 4, "voter", "h:1", {})),
-        c.encode(c.Transfer(2)),
-        c.encode(c.CompareAndSet("era", 0, 1)),
-        c.encode_stage(Q, S, 1, START, 1, b"b", c.StageExtras(None)),
-        c.encode_append(Q, S, 1, START, 1, b"b", c.DEDUP_ENTRY.pack(0, S, 0)),
-    ],
-    ids=lambda raw: c.CommandKind(raw[0]).name,
-)
-def test_not_supported_is_refused_and_changes_no_queue(d: Driver, raw: bytes) -> None:
-    before = d.machine.queues()
-    [outcome] = d.do(raw)
-    assert isinstance(refusal(outcome), errors.NotSupported)
-    assert d.machine.queues() == before
-    assert base(d.append(1)) == 0
-
-
 # Snapshots.
 
 
-def test_snapshot_golden() -> None:
-    """The format of a checkpoint's machine is frozen with its version byte."""
+def golden_driver() -> Driver:
     driver = Driver()
     driver.one(c.Create(Q, 5, b"m"))
     driver.append(1, count=2)
@@ -409,21 +379,32 @@ def test_snapshot_golden() -> None:
     driver.one(c.Truncate(Q, 7, (6,)))
     driver.one(c.Seal(Q, ((2, Q2),)))
     driver.one(c.Delete(Q2))
-    raw = driver.machine.state_snapshot()
-    assert raw.hex() == (
-        "01960306ce3b9aca05c410327f9959797fa4158b2f7e74d4f39ed9919ac419000000000000000000"
-        "0000000000000000000000000000000105c4016d070700c3919202c4190000000000000000000000"
-        "000000000000000000000000000291069195c4107373737373737373737373737373737302ce3baa"
-        "0c40ce3b9aca02c4300500000000000000020000000000000001ca9a3b00000000ffffffffffffff"
-        "ff070000000000000002ca9a3b0000000091c4190000000000000000000000000000000000000000"
-        "0000000002"
-    )
-    assert Machine.restore(3, raw).state_snapshot() == raw
+    return driver
+
+
+VERSION_1 = bytes.fromhex(
+    "01960306ce3b9aca05c410327f9959797fa4158b2f7e74d4f39ed9919ac419000000000000000000"
+    "0000000000000000000000000000000105c4016d070700c3919202c4190000000000000000000000"
+    "000000000000000000000000000291069195c4107373737373737373737373737373737302ce3baa"
+    "0c40ce3b9aca02c4300500000000000000020000000000000001ca9a3b00000000ffffffffffffff"
+    "ff070000000000000002ca9a3b0000000091c4190000000000000000000000000000000000000000"
+    "0000000002"
+)
+
+
+def test_a_snapshot_of_version_1_still_loads() -> None:
+    """It holds no membership: that is the one the group began with."""
+    first = Membership.first({1: ("a:1", ""), 2: ("b:1", "")})
+    found = Machine.restore(3, VERSION_1, first)
+    assert found.membership == first
+    driver = golden_driver()
+    driver.machine.membership = first
+    assert found.state_snapshot() == driver.machine.state_snapshot()
 
 
 def test_bad_snapshots_are_refused(d: Driver) -> None:
     raw = d.machine.state_snapshot()
-    for bad in (b"", b"\x02" + raw[1:], raw[:-1], raw + b"x", raw[:1]):
+    for bad in (b"", b"\x03" + raw[1:], b"\x00" + raw[1:], raw[:-1], raw + b"x", raw[:1]):
         with pytest.raises(BadSnapshot):
             Machine.restore(3, bad)
     with pytest.raises(BadSnapshot):

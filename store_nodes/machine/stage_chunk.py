@@ -1,0 +1,141 @@
+"""A run of staged batches in packed arrays: 24 bytes a message, no object each."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from store_nodes.machine.packed import pack_u64, unpack_u64
+
+CHUNK_MESSAGES = 1024
+"""A chunk that has as many takes no further batch."""
+
+STAGED = 2**64 - 1
+"""In place of an offset: neither released nor discarded."""
+DISCARDED = 2**64 - 2
+TRUNCATED = 2**64 - 3
+HELD = 2**64 - 1
+"""In place of a due time: released by name only."""
+
+
+class PackedChunk(NamedTuple):
+    """A chunk in a snapshot; the arrays as little-endian u64."""
+
+    numbers: bytes
+    places: bytes
+    dues: bytes
+    bases: bytes
+    counts: bytes
+    times: bytes
+    tags: list[bytes]
+
+
+class Chunk:
+    """Messages by ascending stage number, and the batches they came in.
+
+    `places` has an offset, STAGED, DISCARDED or TRUNCATED; an offset may be truncated although the
+    place does not say so yet (Stages knows). Settled messages are those DISCARDED or TRUNCATED;
+    they may be dropped, and a batch of which no message is left goes with them.
+    """
+
+    __slots__ = (
+        "bases",
+        "counts",
+        "dues",
+        "numbers",
+        "places",
+        "settled",
+        "staged",
+        "tags",
+        "times",
+    )
+
+    def __init__(self) -> None:
+        self.numbers = array("Q")
+        self.places = array("Q")
+        self.dues = array("Q")
+        self.bases = array("Q")
+        self.counts = array("Q")
+        self.times = array("Q")
+        self.tags: list[bytes] = []
+        self.staged = 0
+        self.settled = 0
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def add(
+        self, base: int, count: int, dues: tuple[int, ...] | None, log_time_us: int, tag: bytes
+    ) -> None:
+        """A batch; `dues` None: held."""
+        self.numbers.extend(range(base, base + count))
+        self.places.extend(array("Q", (STAGED,)) * count)
+        self.dues.extend(array("Q", (HELD,)) * count if dues is None else dues)
+        self.bases.append(base)
+        self.counts.append(count)
+        self.times.append(log_time_us)
+        self.tags.append(tag)
+        self.staged += count
+
+    def index(self, number: int) -> int | None:
+        """Where a message is in the arrays; None if it was dropped or never there."""
+        at = bisect_left(self.numbers, number)
+        return at if at < len(self.numbers) and self.numbers[at] == number else None
+
+    def batch(self, number: int) -> int:
+        """Which batch a message of this chunk is of."""
+        return bisect_right(self.bases, number) - 1
+
+    def settle(self, at: int, place: int) -> None:
+        """The message at `at` was staged or released, and is settled."""
+        assert place in (DISCARDED, TRUNCATED), "not a settled place"
+        self.staged -= self.places[at] == STAGED
+        self.places[at] = place
+        self.settled += 1
+
+    def drop_settled(self) -> None:
+        """What is left is live; costs what the chunk holds."""
+        keep = [at for at, place in enumerate(self.places) if place not in (DISCARDED, TRUNCATED)]
+        self.numbers = array("Q", [self.numbers[at] for at in keep])
+        self.places = array("Q", [self.places[at] for at in keep])
+        self.dues = array("Q", [self.dues[at] for at in keep])
+        self.settled = 0
+        batches = sorted({self.batch(number) for number in self.numbers})
+        self.bases = array("Q", [self.bases[at] for at in batches])
+        self.counts = array("Q", [self.counts[at] for at in batches])
+        self.times = array("Q", [self.times[at] for at in batches])
+        self.tags = [self.tags[at] for at in batches]
+
+    def take(self, later: Chunk) -> None:
+        """Take in the chunk that follows this one."""
+        for name in ("numbers", "places", "dues", "bases", "counts", "times", "tags"):
+            getattr(self, name).extend(getattr(later, name))
+        self.staged += later.staged
+        self.settled += later.settled
+
+    def pack(self) -> PackedChunk:
+        return PackedChunk(
+            pack_u64(self.numbers),
+            pack_u64(self.places),
+            pack_u64(self.dues),
+            pack_u64(self.bases),
+            pack_u64(self.counts),
+            pack_u64(self.times),
+            self.tags,
+        )
+
+    @classmethod
+    def unpack(cls, packed: PackedChunk) -> Chunk:
+        """Raises ValueError."""
+        chunk = cls()
+        chunk.numbers, chunk.places, chunk.dues = map(unpack_u64, packed[:3])
+        chunk.bases, chunk.counts, chunk.times = map(unpack_u64, packed[3:6])
+        chunk.tags = list(packed.tags)
+        lengths = {len(chunk.numbers), len(chunk.places), len(chunk.dues)}
+        rows = {len(chunk.bases), len(chunk.counts), len(chunk.times), len(chunk.tags)}
+        if len(lengths) != 1 or len(rows) != 1 or not chunk.numbers:
+            raise ValueError("the columns of a stage chunk do not match")
+        chunk.staged = chunk.places.count(STAGED)
+        chunk.settled = chunk.places.count(DISCARDED) + chunk.places.count(TRUNCATED)
+        return chunk
