@@ -1,7 +1,10 @@
 """The store-node process: open the log, join the peers, serve until told to stop.
 
 Any failed write or sync ends the process at once, with status 70 and nothing more sent: what the
-kernel did with the pages is unknown, and only a restart that reads them back can tell.
+kernel did with the pages is unknown, and only a restart that reads them back can tell. A data
+directory that is not this node's, or less than its peers have seen of it, ends it with status 78:
+starting again is of no use, and the last line says what is. A node that has installed what it
+lacked starts again in place.
 """
 
 from __future__ import annotations
@@ -15,15 +18,22 @@ from typing import Any
 import structlog
 import uvloop
 
+from store_nodes.boot import BootRecord, pack_tail
+from store_nodes.known_peers import REMEDY, KnownPeers
 from store_nodes.node import Node
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import load
+from store_nodes.start import Started, load
 from store_nodes.transport.handshake import Identity
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
+from store_nodes.wal import identity as identities
+from store_nodes.wal.disk import OsDisk
+from store_nodes.wal.errors import DirectoryLocked, IdentityMismatch, WalUnsupported
 from store_nodes.wal.group_commit import GroupCommit
 
 EXIT_FATAL = 70
+EXIT_REFUSED = 78
+_EXIT_AGAIN = -1
 
 log = structlog.get_logger()
 
@@ -33,7 +43,10 @@ def main(settings: StoreNodeSettings) -> int:
     if not __debug__:
         print("refused: assertions guard the log, do not run with -O", file=sys.stderr)  # noqa: T201
         return 2
-    return uvloop.run(_run(settings))
+    status = uvloop.run(_run(settings))
+    if status == _EXIT_AGAIN:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return status
 
 
 def fatal(reason: str) -> None:
@@ -41,6 +54,13 @@ def fatal(reason: str) -> None:
     log.critical("store node stops", reason=reason)
     sys.stderr.flush()
     os._exit(EXIT_FATAL)
+
+
+def refused(reason: str) -> None:
+    """Leave at once, saying that a restart changes nothing."""
+    log.critical("store node refused", reason=reason)
+    sys.stderr.flush()
+    os._exit(EXIT_REFUSED)
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -56,20 +76,48 @@ def _on_flushing_done(task: asyncio.Task[None]) -> None:
         fatal(f"group commit: {error!r}")
 
 
+def _open(settings: StoreNodeSettings) -> tuple[Started, BootRecord]:
+    """The storage, and this start counted; raises what `load` does."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    boot = BootRecord(settings.data_dir)
+    kept = identities.load(OsDisk(), settings.data_dir / "wal")
+    if kept is None and any(settings.data_dir.glob("checkpoints/manifest-?")):
+        raise IdentityMismatch(f"{settings.data_dir} holds checkpoints but no log")
+    synced = boot.told(bytes.fromhex(kept.incarnation_uid)) if kept is not None else None
+    started = load(settings, synced)
+    boot.started(bytes.fromhex(started.wal.identity.incarnation_uid))
+    return started, boot
+
+
 async def _run(settings: StoreNodeSettings) -> int:
-    started = load(settings)
+    try:
+        started, boot = _open(settings)
+    except DirectoryLocked as error:
+        log.critical("store node stops", reason=str(error))
+        return EXIT_FATAL
+    except (IdentityMismatch, WalUnsupported) as error:
+        log.critical("store node refused", reason=f"{error}. {_remedy(settings)}")
+        return EXIT_REFUSED
     commit = GroupCommit(started.wal, on_fatal=lambda error: fatal(f"log: {error}"))
     identity = Identity(
         secret=settings.secret,
         cluster_uid=settings.cluster_uid,
         node=settings.node_id,
         incarnation=bytes.fromhex(started.wal.identity.incarnation_uid),
+        boot=boot.boot,
+        tail=pack_tail(started.wal.tail),
+        run=boot.run,
     )
-    node = Node(settings, started, commit, fatal=fatal)
-    peers = PeerNetwork(identity, settings.peers, node)
+    stop = asyncio.Event()
+    known = KnownPeers(settings.data_dir)
+    node = Node(
+        settings, started, commit, boot, known, fatal=fatal, refused=refused, restart=stop.set
+    )
+    peers = PeerNetwork(
+        identity, settings.peers, node, meet=node.meet, own_tail=lambda: node.told_tail
+    )
     server = StoreServer(node, identity, admit_peer=peers.admit, adopt_peer=peers.adopt)
     node.connect(peers, server)
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_unhandled)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,4 +136,11 @@ async def _run(settings: StoreNodeSettings) -> int:
     await commit.close()
     await flushing
     started.wal.close()
-    return 0
+    return _EXIT_AGAIN if node.restarting else 0
+
+
+def _remedy(settings: StoreNodeSettings) -> str:
+    return (
+        "Start the node with its own directory; if that is lost: "
+        f"{REMEDY.format(node=settings.node_id)}"
+    )

@@ -8,19 +8,24 @@ connections asked shares values, messages and flushes.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 
 from store_nodes import reads
+from store_nodes.boot import BootRecord
+from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client_service import ClientService
 from store_nodes.errors import Unavailable
 from store_nodes.group import Group
+from store_nodes.housekeeping import Housekeeping
+from store_nodes.known_peers import KnownPeers
+from store_nodes.members import Members
 from store_nodes.requests import Budget
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import Started, checkpoint_of
+from store_nodes.transport.handshake import Refusal, Remote
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
 from store_nodes.wal.errors import WalDamaged
@@ -31,8 +36,6 @@ from store_nodes.wal.position import Position
 
 TICK_S = 0.025
 DISK_CHECK_S = 1.0
-CHECKPOINT_BYTES = 64 * 1024 * 1024
-CHECKPOINT_S = 600.0
 
 log = structlog.get_logger()
 
@@ -45,32 +48,39 @@ class Node(ClientService):
         settings: StoreNodeSettings,
         started: Started,
         commit: GroupCommit,
+        boot: BootRecord,
+        known: KnownPeers,
         *,
         fatal: Callable[[str], None],
+        refused: Callable[[str], None],
+        restart: Callable[[], None],
     ) -> None:
+        """`refused` and `fatal` end the process at once; `restart` begins an orderly stop, after
+        which `restarting` says that the process starts again."""
         super().__init__()
         self.settings = settings
         self._started = started
         self._wal = started.wal
         self._commit = commit
+        self._known = known
         self._fatal = fatal
+        self._refused = refused
+        self._restart = restart
+        self.restarting = False
         self._peers: PeerNetwork | None = None
         self._server: StoreServer | None = None
         self._budget = Budget(settings.max_pending_bytes)
         self._touched: dict[int, Group] = {}
         self._pumping = False
-        self._disk_full = False
-        self._free_bytes = 0
-        self._checkpointed_bytes = 0
-        self._checkpointed_s = time.monotonic()
-        self._checkpoint_asked = False
-        self._checkpointing: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._damaged = started.damage
         self._groups = {
             group.id: group for group in started.groups(self, self._budget, self.now_us())
         }
         self._last_position = started.last_position
+        to_meet = [] if started.ever_ran or settings.join else settings.peers
+        self._members = Members(settings, [node for node in to_meet if node not in known])
+        self._housekeeping = Housekeeping(started, commit, boot, known, self._checkpoint, fatal)
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -81,9 +91,11 @@ class Node(ClientService):
 
     def start(self) -> None:
         """Apply what the log already holds, then take part."""
-        self._check_disk()
-        for group in self._groups.values():
-            self.touch(group)
+        self._housekeeping.start()
+        if self._members.may_take_part:
+            self._pump_all()
+        else:
+            log.info("the first start waits for every first node", nodes=self._members.to_meet)
         self._ticker = asyncio.create_task(self._tick_forever(), name="store-node-ticks")
         self._ticker.add_done_callback(self._on_task_done)
 
@@ -92,10 +104,9 @@ class Node(ClientService):
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
-        if self._checkpointing is not None:
-            await self._checkpointing
+        await self._housekeeping.stop()
         if self._groups:
-            await self._write_checkpoint()
+            await self._housekeeping.checkpoint()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -105,14 +116,14 @@ class Node(ClientService):
         next_disk_check_s = 0.0
         while True:
             await asyncio.sleep(TICK_S)
-            now_us, wall_us = self.now_us(), time.time_ns() // 1000
-            for group in self._groups.values():
-                group.tick(now_us, wall_us)
+            if self._members.may_take_part:
+                now_us, wall_us = self.now_us(), time.time_ns() // 1000
+                for group in self._groups.values():
+                    group.tick(now_us, wall_us)
             now_s = time.monotonic()
             if now_s >= next_disk_check_s:
                 next_disk_check_s = now_s + DISK_CHECK_S
-                self._check_disk()
-                self._checkpoint_if_due(now_s)
+                self._housekeeping.disk.look()
 
     # -- the groups' shell ---------------------------------------------------------------------
 
@@ -163,7 +174,7 @@ class Node(ClientService):
 
     def checkpoint_wanted(self, group: Group, reason: str) -> None:
         log.info("checkpoint wanted", group=group.id, reason=reason)
-        self._checkpoint_asked = True
+        self._housekeeping.want_checkpoint()
 
     def leader_changed(self, group: Group) -> None:
         if self._server is not None:
@@ -173,29 +184,57 @@ class Node(ClientService):
         self.watches.changed(group.id, queues)
 
     def disk_is_full(self) -> bool:
-        return self._disk_full
+        return self._housekeeping.disk.full
 
     def disk_is_critical(self) -> bool:
-        return self._free_bytes < self.settings.disk_reserve_bytes // 2
+        return self._housekeeping.disk.critical
 
     def halt(self, reason: str) -> None:
         self._fatal(reason)
 
     # -- peers ---------------------------------------------------------------------------------
 
+    @property
+    def told_tail(self) -> int:
+        """How far peers may be told that the log is synced."""
+        return self._housekeeping.told_tail
+
+    def meet(self, remote: Remote) -> Refusal | None:
+        """A peer proved who it is; a refusal, if it comes with less than it once had."""
+        refusal = self._known.meet(remote)
+        if refusal is not None:
+            log.error("peer refused", peer=remote.node, reason=refusal.text)
+        return refusal
+
     def on_message(self, node: int, group: int, payload: bytes) -> None:
         found = self._groups.get(group)
-        if found is not None:
+        if found is not None and self._members.may_take_part:
             found.receive(node, payload)
 
     def on_connected(self, node: int) -> None:
+        now_us = self.now_us()
         for group in self._groups.values():
-            group.replica.peer_connected(self.now_us(), node)
-            self.touch(group)
+            group.replica.peer_connected(now_us, node)
+        if self._members.met(node):
+            log.info("every first node was met")
+        if self._members.may_take_part:
+            self._pump_all()
 
     def on_lost(self, node: int) -> None:
+        self._housekeeping.want_flush()
         for group in self._groups.values():
             group.replica.peer_lost(self.now_us(), node)
+        if self._members.may_take_part:
+            self._pump_all()
+
+    def on_tail(self, node: int, tail: int) -> None:
+        self._known.told(node, tail)
+
+    def on_refused(self, node: int, text: str) -> None:
+        self._refused(f"node {node} says: {text}")
+
+    def _pump_all(self) -> None:
+        for group in self._groups.values():
             self.touch(group)
 
     # -- clients (client_service.py) -----------------------------------------------------------
@@ -215,10 +254,12 @@ class Node(ClientService):
         log.error("a stored batch fails its checks", position=position)
 
     async def status(self) -> Mapping[str, object]:
+        disk = self._housekeeping.disk
         return {
             "node": self.settings.node_id,
             "damaged": self._damaged,
-            "disk": {"free_bytes": self._free_bytes, "appends_refused": self._disk_full},
+            "waits_for": self._members.to_meet,
+            "disk": {"free_bytes": disk.free_bytes, "appends_refused": disk.full},
             "log": {
                 "flushes": self._commit.flushes,
                 "records": self._commit.records,
@@ -229,37 +270,5 @@ class Node(ClientService):
             "groups": [reads.group_status(group) for group in self._groups.values()],
         }
 
-    # -- disk and checkpoints ------------------------------------------------------------------
-
-    def _check_disk(self) -> None:
-        stat = os.statvfs(self.settings.data_dir)
-        self._free_bytes = stat.f_bavail * stat.f_frsize
-        full = self._free_bytes < self.settings.disk_reserve_bytes
-        if full != self._disk_full:
-            log.warning("disk watermark", free_bytes=self._free_bytes, appends_refused=full)
-        self._disk_full = full
-
-    def _checkpoint_if_due(self, now_s: float) -> None:
-        written = self._commit.bytes - self._checkpointed_bytes
-        due = (
-            self._checkpoint_asked
-            or written >= CHECKPOINT_BYTES
-            or (written and now_s - self._checkpointed_s >= CHECKPOINT_S)
-        )
-        if due and (self._checkpointing is None or self._checkpointing.done()):
-            self._checkpointing = asyncio.create_task(
-                self._write_checkpoint(), name="store-node-checkpoint"
-            )
-            self._checkpointing.add_done_callback(self._on_task_done)
-
-    async def _write_checkpoint(self) -> None:
-        self._checkpoint_asked = False
-        self._checkpointed_bytes = self._commit.bytes
-        self._checkpointed_s = time.monotonic()
-        checkpoint = checkpoint_of(self._groups.values(), self._wal, self._last_position)
-        try:
-            await asyncio.get_running_loop().run_in_executor(
-                None, self._started.checkpoints.write, checkpoint
-            )
-        except OSError as error:
-            self._fatal(f"checkpoint: {error}")
+    def _checkpoint(self) -> Checkpoint:
+        return checkpoint_of(self._groups.values(), self._wal, self._last_position)

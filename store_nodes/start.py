@@ -79,6 +79,13 @@ class Started:
     last_position: Position | None = None
     """Of the last record found."""
 
+    @property
+    def ever_ran(self) -> bool:
+        """Something was written in this directory before: it may have promised."""
+        return bool(self.damage or self.last_position) or any(
+            found.promised or found.machine.applied for found in self.found.values()
+        )
+
     def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
         """The groups of a node that may take part; none of a damaged one."""
         if self.damage:

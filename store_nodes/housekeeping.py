@@ -1,0 +1,145 @@
+"""What a node does beside its groups, about once a second: look at its disk, leave checkpoints,
+remember its peers and how far they were told that its log is synced.
+
+What blocks runs in a thread of its own, one thing at a time; any OSError is fatal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+
+from store_nodes.boot import BootRecord, pack_tail
+from store_nodes.checkpoint.format import Checkpoint
+from store_nodes.known_peers import FLUSH_S, KnownPeers
+from store_nodes.settings import StoreNodeSettings
+from store_nodes.start import Started
+from store_nodes.wal.group_commit import GroupCommit
+
+EVERY_S = 1.0
+CHECKPOINT_BYTES = 64 * 1024 * 1024
+CHECKPOINT_S = 600.0
+
+log = structlog.get_logger()
+_Result = TypeVar("_Result")
+
+
+class DiskWatch:
+    """How full the disk is. Past the watermark appends are refused; with half of the reserve gone
+    too, values of peers are not taken either."""
+
+    def __init__(self, settings: StoreNodeSettings) -> None:
+        self._settings = settings
+        self.full = False
+        self.free_bytes = 0
+
+    @property
+    def critical(self) -> bool:
+        return self.free_bytes < self._settings.disk_reserve_bytes // 2
+
+    def look(self) -> None:
+        stat = os.statvfs(self._settings.data_dir)
+        self.free_bytes = stat.f_bavail * stat.f_frsize
+        full = self.free_bytes < self._settings.disk_reserve_bytes
+        if full != self.full:
+            log.warning("disk watermark", free_bytes=self.free_bytes, appends_refused=full)
+        self.full = full
+
+
+class Housekeeping:
+    """Owns a loop of its own from `start` to `stop`."""
+
+    def __init__(
+        self,
+        started: Started,
+        commit: GroupCommit,
+        boot: BootRecord,
+        known: KnownPeers,
+        take_checkpoint: Callable[[], Checkpoint],
+        fatal: Callable[[str], None],
+    ) -> None:
+        self.disk = DiskWatch(started.settings)
+        self.told_tail = pack_tail(started.wal.tail)
+        """What peers may be told; durable here."""
+        self._started = started
+        self._commit = commit
+        self._boot = boot
+        self._known = known
+        self._take_checkpoint = take_checkpoint
+        self._fatal = fatal
+        self._wanted = False
+        self._checkpointed_bytes = 0
+        self._checkpointed_s = time.monotonic()
+        self._flushed_s = 0.0
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.disk.look()
+        self._task = asyncio.create_task(self._run(), name="store-node-housekeeping")
+        self._task.add_done_callback(self._on_done)
+
+    async def stop(self) -> None:
+        """Ends what is under way; the last checkpoint is the caller's to ask for."""
+        self._stopping.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.blocking(self._known.flush)
+
+    def want_checkpoint(self) -> None:
+        """Leave one at the next turn, whatever was written since the last."""
+        self._wanted = True
+
+    def want_flush(self) -> None:
+        """Write down what was heard of peers at the next turn."""
+        self._flushed_s = 0.0
+
+    async def checkpoint(self) -> None:
+        """Leave one now."""
+        self._wanted = False
+        self._checkpointed_bytes = self._commit.bytes
+        self._checkpointed_s = time.monotonic()
+        checkpoint = self._take_checkpoint()
+        await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
+
+    async def blocking(self, call: Callable[[], _Result]) -> _Result:
+        """In a thread; an OSError ends the node."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, call)
+        except OSError as error:
+            self._fatal(f"housekeeping: {error}")
+            raise
+
+    async def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                async with asyncio.timeout(EVERY_S):
+                    await self._stopping.wait()
+            except TimeoutError:
+                await self._turn()
+
+    async def _turn(self) -> None:
+        tail = pack_tail(self._started.wal.tail)
+        if tail != self.told_tail:
+            await self.blocking(lambda: self._boot.tell(tail))
+            self.told_tail = tail
+        now_s = time.monotonic()
+        if now_s - self._flushed_s >= FLUSH_S:
+            self._flushed_s = now_s
+            await self.blocking(self._known.flush)
+        written = self._commit.bytes - self._checkpointed_bytes
+        if (
+            self._wanted
+            or written >= CHECKPOINT_BYTES
+            or (written and now_s - self._checkpointed_s >= CHECKPOINT_S)
+        ):
+            await self.checkpoint()
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fatal(f"{task.get_name()}: {error!r}")
