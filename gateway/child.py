@@ -13,6 +13,8 @@ from pathlib import Path
 FIRST_PAUSE_S = 0.1
 MAX_PAUSE_S = 5.0
 STEADY_S = 30.0
+EXIT_REFUSED = 78
+"""A child ends with this where starting it again changes nothing; its log says what does."""
 MAX_LOG_BYTES = 16 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -69,13 +71,17 @@ class Child:
         return await self._process.wait()
 
     async def keep_running(self, note: Callable[[str], None]) -> None:
-        """Starts it, and again whenever it dies; returns once `stop` was called."""
+        """Starts it, and again whenever it dies; returns once `stop` was called, or when it ended
+        with `EXIT_REFUSED`."""
         pause_s = FIRST_PAUSE_S
         while not self._stopping.is_set():
             began_s = time.monotonic()
             await self.start()
             ended = await self.wait()
             if self._stopping.is_set():
+                return
+            if ended == EXIT_REFUSED:
+                note(f"{self.name} must not be started again:\n{self.tail()}")
                 return
             if time.monotonic() - began_s > STEADY_S:
                 pause_s = FIRST_PAUSE_S

@@ -37,6 +37,16 @@ async def test_a_child_that_dies_is_started_again_until_stopped(tmp_path: Path) 
     assert marker.read_text().count("x") >= 2
 
 
+async def test_a_child_that_is_refused_is_not_started_again(tmp_path: Path) -> None:
+    script = "echo give it a new id; exit 78"
+    child = Child("node-3", ["bash", "-c", script], {"PATH": "/usr/bin:/bin"}, tmp_path / "log")
+    notes: list[str] = []
+    await asyncio.wait_for(child.keep_running(notes.append), 10)
+    assert child.starts == 1
+    assert notes == ["node-3 must not be started again:\ngive it a new id\n"]
+    await child.stop()
+
+
 async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     log = tmp_path / "log"
