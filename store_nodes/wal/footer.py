@@ -19,7 +19,7 @@ in `extras`, 0xFFFFFFFF for none (a released batch of staged messages has them).
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -92,39 +92,50 @@ class Footer(NamedTuple):
         return self.extras[start : start + length]
 
 
-def batch_bytes(batches: Sequence[BatchEntry]) -> int:
-    """What these entries add to a footer."""
-    extras = sum(_EXTRA.size + len(entry.extra) for entry in batches if entry.extra)
-    return BATCH_BYTES * len(batches) + extras
+class BatchRows:
+    """Entries packed as a footer has them, so that many of them are cheap to hold."""
 
+    __slots__ = ("_extras", "_rows")
 
-def encode_footer(frame_rows: bytes, batches: Sequence[BatchEntry]) -> bytes:
-    """The payload of a FOOTER frame."""
-    rows: list[bytes] = []
-    extras = bytearray()
-    for entry in batches:
+    def __init__(self, entries: Iterable[BatchEntry] = ()) -> None:
+        self._rows = bytearray()
+        self._extras = bytearray()
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: BatchEntry) -> None:
+        queue, base, messages, log_time_us, (segment, offset, length), flags, extra = entry
         at = _NO_EXTRA
-        if entry.extra:
-            at = len(extras)
-            extras += _EXTRA.pack(len(entry.extra)) + entry.extra
-        where = entry.position
-        rows.append(
-            _BATCH.pack(
-                entry.queue,
-                entry.flags,
-                0,
-                entry.messages,
-                entry.base_offset,
-                entry.log_time_us,
-                where.segment,
-                where.offset,
-                where.length,
-                at,
-            )
+        if extra:
+            at = len(self._extras)
+            self._extras += _EXTRA.pack(len(extra)) + extra
+        self._rows += _BATCH.pack(
+            queue, flags, 0, messages, base, log_time_us, segment, offset, length, at
         )
-    frames = len(frame_rows) // INDEX_BYTES
-    head = _FOOTER.pack(FOOTER_VERSION, 0, frames, len(batches), len(extras))
-    return b"".join((head, frame_rows, *rows, extras))
+
+    def __len__(self) -> int:
+        """Entries."""
+        return len(self._rows) // BATCH_BYTES
+
+    @property
+    def bytes(self) -> int:
+        """What these entries add to a footer."""
+        return len(self._rows) + len(self._extras)
+
+    def entries(self) -> list[BatchEntry]:
+        """In the order added."""
+        return Footer(0, b"", bytes(self._rows), bytes(self._extras)).batches()
+
+    def encode(self, frame_rows: bytes = b"") -> bytes:
+        """The payload of a FOOTER frame."""
+        frames = len(frame_rows) // INDEX_BYTES
+        head = _FOOTER.pack(FOOTER_VERSION, 0, frames, len(self), len(self._extras))
+        return b"".join((head, frame_rows, self._rows, self._extras))
+
+
+def encode_footer(frame_rows: bytes, batches: Iterable[BatchEntry]) -> bytes:
+    """The payload of a FOOTER frame."""
+    return BatchRows(batches).encode(frame_rows)
 
 
 def decode_footer(segment: int, payload: bytes) -> Footer:

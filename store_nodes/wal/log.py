@@ -18,19 +18,27 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from store_nodes.wal import opening
+from store_nodes.wal import settled as settled_list
 from store_nodes.wal.disk import Disk, OsDisk
 from store_nodes.wal.errors import WalClosed, WalDamaged
-from store_nodes.wal.footer import BatchEntry, Footer, batch_bytes, decode_footer, encode_footer
+from store_nodes.wal.footer import BatchEntry, BatchRows, Footer, decode_footer
 from store_nodes.wal.frame import Record
 from store_nodes.wal.identity import Identity
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage, Recovery
-from store_nodes.wal.segment import SEGMENT_HEADER_BYTES, SegmentReader
+from store_nodes.wal.segment import (
+    FIRST_SETTLED,
+    INDEX_SUFFIX,
+    SEGMENT_HEADER_BYTES,
+    SegmentReader,
+    path_of,
+)
+from store_nodes.wal.settled import SettledList
 
 DEFAULT_SEGMENT_BYTES = 64 * 1024 * 1024
 MAX_OPEN_READERS = 64
@@ -46,13 +54,15 @@ class WriteAheadLog:
         self._writer = opened.writer
         self._book = opened.book
         self._lock_fd = opened.lock_fd
-        self._sealed_bytes = opened.sealed_bytes
+        self._sizes = opened.sizes
+        self._settled = opened.settled
         self._tail = Position(self._writer.number, self._writer.synced, 0)
         self._marked = True
         self._failed = False
         self._closed = False
-        self._noted: list[BatchEntry] = []
-        self._noted_bytes = 0
+        self._noted = BatchRows()
+        self._sealing = BatchRows()
+        """What is on its way into a footer."""
         self._noted_lock = threading.Lock()
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
         self._readers_lock = threading.Lock()
@@ -80,6 +90,7 @@ class WriteAheadLog:
         log = cls(opened, disk, directory)
         recovery = Recovery(
             segments=opened.segments,
+            settled=opened.settled.segments,
             fresh=opened.fresh,
             torn=opened.torn,
             book=opened.book,
@@ -179,23 +190,30 @@ class WriteAheadLog:
 
     def note_batches(self, entries: Iterable[BatchEntry]) -> None:
         """Batches applied since the last call: they go into the next footer written."""
-        entries = list(entries)
         with self._noted_lock:
-            self._noted += entries
-            self._noted_bytes += batch_bytes(entries)
+            for entry in entries:
+                self._noted.add(entry)
 
     def unfootered_batches(self) -> list[BatchEntry]:
         """Those that are in no synced footer yet: a checkpoint must hold them."""
         with self._noted_lock:
-            return list(self._noted)
+            return self._sealing.entries() + self._noted.entries()
 
     def damages(self) -> list[Damage]:
         """Not repaired yet."""
         return self._book.open()
 
+    def all_damages(self) -> list[Damage]:
+        """Repaired ones with them: their bytes still do not verify."""
+        return self._book.all()
+
     def report_damage(self, damage: Damage) -> None:
         """Put down what a `read` found, so that the next start knows of it too. It syncs."""
-        self._book.add([damage])
+        self.report_damages([damage])
+
+    def report_damages(self, damages: Iterable[Damage]) -> None:
+        """As `report_damage`, of many at once."""
+        self._book.add(list(damages))
 
     def repaired(self) -> None:
         """Everything damaged has been learned from peers, written anew and synced."""
@@ -205,7 +223,42 @@ class WriteAheadLog:
     def used_bytes(self) -> int:
         """Of the segments and the spare, preallocated ones in full."""
         spare = self._writer.segment_bytes if self._writer.spare_ready else 0
-        return self._sealed_bytes + self._writer.capacity + spare
+        return sum(self.sizes().values()) + self._writer.capacity + spare
+
+    def sizes(self) -> dict[int, int]:
+        """File bytes of every sealed and every settled segment."""
+        return dict(self._sizes)
+
+    @property
+    def settled(self) -> SettledList:
+        """Which settled segments there are, and where the raw ones begin."""
+        return self._settled
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    def commit_settle(self, settled: SettledList, sizes: Mapping[int, int]) -> None:
+        """Make `settled` the list; its new segments (`sizes`) are durable under their names. What
+        it leaves out may be removed from now on, and is not needed by the next start."""
+        settled_list.store(self._disk, self.directory, settled)
+        self._sizes.update(sizes)
+        self._settled = settled
+
+    def remove_segments(self, segments: Iterable[int]) -> None:
+        """Delete the files, and caches, of segments that the settled list left out. Not durable:
+        see settled.py."""
+        names = set(self._disk.names(self.directory))
+        for segment in segments:
+            assert segment not in self._settled.segments
+            assert segment >= FIRST_SETTLED or segment < self._settled.first_segment
+            for suffix in (None, INDEX_SUFFIX):
+                path = path_of(self.directory, segment, suffix)
+                if path.name in names:
+                    self._disk.remove(path)
+            self._sizes.pop(segment, None)
+            with self._readers_lock:
+                self._readers.pop(segment, None)
 
     def free_bytes(self) -> int:
         """Of the file system, beyond what the log has reserved."""
@@ -241,22 +294,22 @@ class WriteAheadLog:
 
     def _make_room(self, payload_bytes: int, records: int) -> None:
         writer = self._writer
-        need = writer.room_needed(payload_bytes, records, self._noted_bytes)
+        need = writer.room_needed(payload_bytes, records, self._noted.bytes)
         if writer.fits(need):
             return
         if writer.end == SEGMENT_HEADER_BYTES:
             writer.grow(need)
             return
         self._seal()
-        need = writer.room_needed(payload_bytes, records, self._noted_bytes)
+        need = writer.room_needed(payload_bytes, records, self._noted.bytes)
         writer.activate(writer.number + 1, SEGMENT_HEADER_BYTES + need)
 
     def _seal(self) -> None:
         with self._noted_lock:
-            noted = list(self._noted)
-        payload = encode_footer(bytes(self._writer.index), noted)
-        self._sealed_bytes += self._writer.seal(payload)
+            self._sealing, self._noted = self._noted, BatchRows()
+        payload = self._sealing.encode(bytes(self._writer.index))
+        number = self._writer.number
+        self._sizes[number] = self._writer.seal(payload)
         # Only now: a checkpoint taken during the seal must still see them.
         with self._noted_lock:
-            del self._noted[: len(noted)]
-            self._noted_bytes -= batch_bytes(noted)
+            self._sealing = BatchRows()

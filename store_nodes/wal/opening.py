@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store_nodes.wal import identity as identities
+from store_nodes.wal import settled as settled_list
 from store_nodes.wal.disk import Disk
 from store_nodes.wal.errors import IdentityMismatch
 from store_nodes.wal.footer import encode_footer
@@ -19,8 +20,12 @@ from store_nodes.wal.identity import Identity
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage, DamageBook, LastSegment, inspect_last
 from store_nodes.wal.segment import (
+    FIRST_SETTLED,
+    INDEX_SUFFIX,
     MIN_SEGMENT_BYTES,
     SEGMENT_HEADER_BYTES,
+    SETTLED_SUFFIX,
+    SETTLING_SUFFIX,
     SPARE_SUFFIX,
     SegmentHeader,
     SegmentReader,
@@ -29,6 +34,7 @@ from store_nodes.wal.segment import (
     segment_of,
     used_bytes,
 )
+from store_nodes.wal.settled import SettledList
 from store_nodes.wal.writer import SegmentWriter, seal
 
 
@@ -39,7 +45,9 @@ class Opened(NamedTuple):
     fresh: bool
     writer: SegmentWriter
     segments: list[int]
-    sealed_bytes: int
+    sizes: dict[int, int]
+    """Bytes of each sealed and each settled segment."""
+    settled: SettledList
     torn: bool
     book: DamageBook
     lock_fd: int
@@ -88,7 +96,8 @@ def _create(
     writer.activate(1)
     writer.prepare_spare()
     identities.store(disk, directory, identity)
-    return Opened(identity, True, writer, [1], 0, False, DamageBook(disk, directory), lock_fd)
+    book = DamageBook(disk, directory)
+    return Opened(identity, True, writer, [1], {}, SettledList(), False, book, lock_fd)
 
 
 def _check_unused(disk: Disk, directory: Path, name: str) -> None:
@@ -110,15 +119,19 @@ def _reopen(
     lock_fd: int,
 ) -> Opened:
     book = DamageBook(disk, directory)
+    settled = _settled_list(disk, directory, book)
+    _remove_strays(disk, directory, settled)
     names = disk.names(directory)
     segments = sorted(one for name in names if (one := segment_of(name)) is not None)
-    book.add(_missing(segments, start_at))
+    book.add(_missing(segments, settled.first_segment, start_at))
     writer = SegmentWriter(disk, directory, identity, segment_bytes)
-    newest = max([1, *segments, *([start_at.segment] if start_at else [])])
+    newest = max([settled.first_segment, *segments, *([start_at.segment] if start_at else [])])
     last = segments[-1] if segments and segments[-1] == newest else None
-    sealed = sum(
-        _check_sealed(disk, directory, identity, one, book) for one in segments if one != last
-    )
+    sizes = {
+        one: _check_sealed(disk, directory, identity, one, book)
+        for one in (*settled.segments, *segments)
+        if one != last
+    }
     torn = False
     resumed = False
     if last is not None:
@@ -126,25 +139,62 @@ def _reopen(
         resumed, torn, size = _open_last(
             disk, directory, identity, last, known_synced, segment_bytes, writer, book
         )
-        sealed += 0 if resumed else size
+        if not resumed:
+            sizes[last] = size
     active = newest if resumed else newest + 1
     _keep_spare(disk, directory, identity, active + 1 if resumed else active, writer)
     if not resumed:
         writer.activate(active)
         segments.append(active)
     writer.prepare_spare()
-    return Opened(identity, False, writer, segments, sealed, torn, book, lock_fd)
+    return Opened(identity, False, writer, segments, sizes, settled, torn, book, lock_fd)
 
 
-def _missing(segments: list[int], start_at: Position | None) -> list[Damage]:
-    """Segments are numbered from 1 without a gap, up to the checkpoint's at least."""
+def _settled_list(disk: Disk, directory: Path, book: DamageBook) -> SettledList:
+    """The list; when it cannot be trusted, one of every file there is: none holds wrong bytes, and
+    whether one is missing shows in what the index does not cover."""
+    found = settled_list.load(disk, directory)
+    if found is not None:
+        return found
+    names = disk.names(directory)
+    raw = [one for name in names if (one := segment_of(name)) is not None]
+    settled = [one for name in names if (one := segment_of(name, SETTLED_SUFFIX)) is not None]
+    made = SettledList(
+        first_segment=min(raw, default=1),
+        segments=tuple(sorted(settled)),
+        next_segment=max([FIRST_SETTLED, *(one + 1 for one in settled)]),
+    )
+    book.add([Damage(FIRST_SETTLED, 0, 0, "the list of settled segments")])
+    settled_list.store(disk, directory, made)
+    return made
+
+
+def _remove_strays(disk: Disk, directory: Path, settled: SettledList) -> None:
+    """What a settle left when it was cut short, and what a power cut brought back."""
+    listed = set(settled.segments)
+    for name in disk.names(directory):
+        segment = segment_of(name)
+        done = segment_of(name, SETTLED_SUFFIX)
+        unlisted = done is not None and done not in listed
+        resurrected = segment is not None and segment < settled.first_segment
+        if unlisted or resurrected or segment_of(name, SETTLING_SUFFIX) is not None:
+            disk.remove(directory / name)
+    names = set(disk.names(directory))
+    for name in names:
+        segment = segment_of(name, INDEX_SUFFIX)
+        if segment is not None and path_of(directory, segment).name not in names:
+            disk.remove(directory / name)
+
+
+def _missing(segments: list[int], first: int, start_at: Position | None) -> list[Damage]:
+    """Segments are numbered from `first` without a gap, up to the checkpoint's at least."""
     found: list[Damage] = []
-    expected = 1
+    expected = first
     for segment in segments:
         if segment != expected:
             found.append(Damage(expected, 0, 0, f"missing up to segment {segment - 1}"))
         expected = segment + 1
-    if expected == 1 or (start_at is not None and start_at.segment >= expected):
+    if expected == first or (start_at is not None and start_at.segment >= expected):
         found.append(Damage(expected, 0, 0, "missing: the log ends before it"))
     return found
 
@@ -159,17 +209,17 @@ def _check_sealed(
 ) -> int:
     """Header and trailer of a segment that is not the last; its size in bytes."""
     path = path_of(directory, segment)
-    fd = disk.open(path)
     try:
-        size = disk.size(fd)
-        header = decode_header(disk.read(fd, SEGMENT_HEADER_BYTES, 0))
-    finally:
-        disk.close(fd)
-    if header is None or header.segment != segment:
+        reader = SegmentReader(disk, directory, segment)
+    except FileNotFoundError:
+        book.add([Damage(segment, 0, 0, "missing")])
+        return 0
+    size = reader.size()
+    if reader.header is None:
         book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
         return size
-    _check_header(header, identity, path)
-    if not SegmentReader(disk, directory, segment).is_sealed():
+    _check_header(reader.header, identity, path)
+    if not reader.is_sealed():
         book.add([Damage(segment, size, size, "footer")])
     return size
 

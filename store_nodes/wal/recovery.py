@@ -188,13 +188,15 @@ class Recovery:
         self,
         *,
         segments: list[int],
+        settled: tuple[int, ...] = (),
         fresh: bool,
         torn: bool,
         book: DamageBook,
         reader: Callable[[int], SegmentReader],
     ) -> None:
         self.segments = segments
-        """Every segment there is, oldest first; the last is the one written to."""
+        """Every raw segment there is, oldest first; the last is the one written to."""
+        self.settled = settled
         self.fresh = fresh
         """The directory was empty: this is a new incarnation of the node."""
         self._torn = torn
@@ -255,10 +257,13 @@ class DamageBook:
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
         self._directory = directory
-        self._all = self._load()
+        self._all: list[Damage] = self._load()
 
     def open(self) -> list[Damage]:
         return [one for one in self._all if not one.repaired]
+
+    def all(self) -> list[Damage]:
+        return list(self._all)
 
     def add(self, damages: list[Damage]) -> None:
         """Durable when this returns; what is known already, also as repaired, is not added."""

@@ -1,4 +1,5 @@
-"""A file of frames: `<segment, 16 hex digits>.wal`, or `.spare` before it is used.
+"""A file of frames: `<segment, 16 hex digits>.wal`, or `.spare` before it is used; `.settled`, or
+`.settling` while it is written, for numbers from `FIRST_SETTLED` on (settled.py).
 
 The first 4096 bytes are the header, twice (at 0 and at 2048, so that one bad sector takes one):
 
@@ -28,6 +29,11 @@ SEGMENT_VERSION = 1
 SEGMENT_HEADER_BYTES = 4096
 SEGMENT_SUFFIX = ".wal"
 SPARE_SUFFIX = ".spare"
+SETTLED_SUFFIX = ".settled"
+SETTLING_SUFFIX = ".settling"
+INDEX_SUFFIX = ".index"
+"""A cache of the segment's footer, see storage/sidecar.py; may be missing, and is never synced."""
+FIRST_SETTLED = 0x8000_0000
 MIN_SEGMENT_BYTES = 2 * SEGMENT_HEADER_BYTES
 MAX_SEGMENT_BYTES = 0xFFFF_0000
 """Offsets are u32."""
@@ -89,7 +95,10 @@ def decode_header(block: bytes) -> SegmentHeader | None:
     return None
 
 
-def path_of(directory: Path, segment: int, suffix: str = SEGMENT_SUFFIX) -> Path:
+def path_of(directory: Path, segment: int, suffix: str | None = None) -> Path:
+    """By default of the segment itself, which its number says the kind of."""
+    if suffix is None:
+        suffix = SETTLED_SUFFIX if segment >= FIRST_SETTLED else SEGMENT_SUFFIX
     return directory / f"{segment:016x}{suffix}"
 
 
@@ -138,7 +147,7 @@ class SegmentReader:
     """An open segment, for reads from any thread. It closes when the last holder lets go of it,
     so that a cache may drop it while another thread is reading."""
 
-    __slots__ = ("_disk", "_fd", "seed", "segment")
+    __slots__ = ("_disk", "_fd", "header", "seed", "segment")
 
     def __init__(self, disk: Disk, directory: Path, segment: int) -> None:
         self._disk = disk
@@ -146,7 +155,8 @@ class SegmentReader:
         self._fd = disk.open(path_of(directory, segment))
         header = decode_header(disk.read(self._fd, SEGMENT_HEADER_BYTES, 0))
         self.segment = segment
-        self.seed = header.seed if header is not None and header.segment == segment else None
+        self.header = header if header is not None and header.segment == segment else None
+        self.seed = self.header.seed if self.header is not None else None
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -155,6 +165,13 @@ class SegmentReader:
     def whole(self) -> bytes:
         """All bytes of the file."""
         return self._disk.read(self._fd, self._disk.size(self._fd), 0)
+
+    def size(self) -> int:
+        return self._disk.size(self._fd)
+
+    def drop_cache(self) -> None:
+        """The next reads come from the device."""
+        self._disk.drop_cache(self._fd)
 
     def raw(self, offset: int, length: int) -> bytes:
         return self._disk.read(self._fd, length, offset)

@@ -8,7 +8,7 @@ from store_nodes.wal import frame as frames
 from store_nodes.wal.footer import (
     TRAILER_BYTES,
     BatchEntry,
-    batch_bytes,
+    BatchRows,
     decode_footer,
     decode_trailer,
     encode_footer,
@@ -45,7 +45,9 @@ def test_a_footer_comes_back() -> None:
 
 
 def test_the_size_of_a_footer_is_known_before() -> None:
-    assert len(encode_footer(b"", BATCHES)) == len(encode_footer(b"", [])) + batch_bytes(BATCHES)
+    assert (
+        len(encode_footer(b"", BATCHES)) == len(encode_footer(b"", [])) + BatchRows(BATCHES).bytes
+    )
 
 
 def test_an_empty_footer() -> None:

@@ -1,0 +1,66 @@
+"""Which settled segments a log has, and where its raw segments begin: `settled.json`.
+
+A settled segment holds batches alone, ordered by queue, that were copied out of segments nobody
+replays any more (storage/settle.py). It is a file of frames like any other, numbered from
+`FIRST_SETTLED` on, with a footer; it is written aside (`.settling`) and never changed.
+
+This list is the commit point of a settle, and written in this order, each step durable before the
+next: the new segments, under their final names · the list · then the old files are removed. A
+removal is not durable, nor need it be: a file that comes back after a power cut is a raw segment
+below `first_segment` or a settled one that is not listed, and the next start removes it again.
+What is listed and missing is damage.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from crc32c import crc32c
+
+from store_nodes.wal.disk import Disk, read_whole, write_atomically
+from store_nodes.wal.errors import WalUnsupported
+from store_nodes.wal.segment import FIRST_SETTLED
+
+FORMAT_VERSION = 1
+LIST_NAME = "settled.json"
+
+
+class SettledList(msgspec.Struct, frozen=True):
+    """`segments` are in use; `next_segment` was never used. `oldest`: per group the first instance
+    whose record was not in a raw segment removed so far. `crc32c` is of the JSON of the same
+    object with `crc32c` 0."""
+
+    format_version: int = FORMAT_VERSION
+    first_segment: int = 1
+    segments: tuple[int, ...] = ()
+    next_segment: int = FIRST_SETTLED
+    oldest: dict[int, int] = {}
+    crc32c: int = 0
+
+    def encode(self) -> bytes:
+        bare = msgspec.structs.replace(self, crc32c=0)
+        return msgspec.json.encode(
+            msgspec.structs.replace(bare, crc32c=crc32c(msgspec.json.encode(bare)))
+        )
+
+
+def load(disk: Disk, directory: Path) -> SettledList | None:
+    """The list, an empty one when nothing was settled yet; None when it cannot be trusted."""
+    raw = read_whole(disk, directory / LIST_NAME)
+    if raw is None:
+        return SettledList()
+    try:
+        found = msgspec.json.decode(raw, type=SettledList)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if found.encode() != raw:
+        return None
+    if found.format_version != FORMAT_VERSION:
+        raise WalUnsupported(f"{LIST_NAME}: format version {found.format_version}")
+    return found
+
+
+def store(disk: Disk, directory: Path, settled: SettledList) -> None:
+    """Durable when this returns."""
+    write_atomically(disk, directory / LIST_NAME, settled.encode())
