@@ -22,14 +22,17 @@ from store_nodes.consensus.effects import (
     ChosenRecord,
     Effects,
     Halt,
+    InstallNeeded,
     LeaderChanged,
     LearnRecord,
+    MembershipChanged,
     PromiseRecord,
     ReadChosen,
     ReadFailed,
     ReadReady,
     Replicated,
     SteppedDown,
+    VotingAllowed,
 )
 from store_nodes.consensus.effects import Record as CoreRecord
 from store_nodes.consensus.messages import Accept, Learned
@@ -95,6 +98,15 @@ class Shell(Protocol):
     def leader_changed(self, group: Group) -> None: ...
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None: ...
+
+    def membership_changed(self, group: Group) -> None:
+        """The chosen prefix reached a change; the machine applies it as soon as it is durable."""
+
+    def install_needed(self, group: Group, source: int, oldest: int) -> None:
+        """The group cannot learn what it lacks: it needs a checkpoint, at `source` for one."""
+
+    def voting_allowed(self, group: Group) -> None:
+        """A group that started with `voting=False` may vote: `replica.set_voting()`."""
 
     def disk_is_full(self) -> bool:
         """Past the watermark: appends are refused."""
@@ -233,6 +245,8 @@ class Group:
         """Propose what waits and carry out what the replica asks, until it asks for no more."""
         replica, line = self.replica, self.line
         while True:
+            if line.steps and replica.leading:
+                self._take_step()
             while line.waiting and replica.can_propose:
                 taken = line.next_value()
                 everywhere = any(pending.durability is Durability.ALL for pending in taken)
@@ -240,25 +254,26 @@ class Group:
                     self._shell.now_us(), [pending.raw for pending in taken], everywhere=everywhere
                 )
                 line.proposed(instance, taken)
-            if line.steps:
-                self._take_step()
             effects = replica.take()
             if not effects:
                 return
             self._carry_out(effects)
 
     def _take_step(self) -> None:
-        """Propose the first step of membership that waits, when the last one is settled."""
+        """Propose the first step of membership that waits, when the last one is settled and
+        nothing is open: a busy group is quieted for it."""
         pending, step = self.line.steps[0]
-        if not self.replica.can_reconfigure:
-            return
-        self.line.drop_step()
+        now_us = self._shell.now_us()
         try:
             self.replica.check_step(step)
+            if not self.replica.quiesce(now_us):
+                return
+            instance = self.replica.propose_membership(now_us, step)
         except NotDone as error:
+            self.line.drop_step()
             pending.reply.failed(error, decided=False)
             return
-        instance = self.replica.propose_membership(self._shell.now_us(), step)
+        self.line.drop_step()
         self.line.proposed(instance, [pending])
 
     def _carry_out(self, effects: Effects) -> None:
@@ -393,10 +408,30 @@ class Group:
                 future = self._reads.get(token)
                 if future is not None and not future.done():
                     future.set_exception(NotLeader(self.replica.leader))
+            case MembershipChanged(membership):
+                log.info(
+                    "membership",
+                    group=self.id,
+                    version=membership.version,
+                    voters=membership.voters,
+                    learners=membership.learners,
+                )
+                self._shell.membership_changed(self)
+            case InstallNeeded(source, oldest):
+                self._shell.install_needed(self, source, oldest)
+            case VotingAllowed():
+                self._shell.voting_allowed(self)
             case Replicated(instance):
                 self.line.replicated(instance, self.machine.log_time_us)
             case ReadChosen(to, start, upto):
                 self._send_from_disk(to, start, upto)
+            case MembershipChanged(membership):
+                log.info("membership", group=self.id, version=membership.version)
+                self._shell.membership_changed(self)
+            case InstallNeeded(source, oldest):
+                self._shell.install_needed(self, source, oldest)
+            case VotingAllowed():
+                self._shell.voting_allowed(self)
             case Halt(reason):
                 self._shell.halt(f"group {self.id}: {reason}")
 
@@ -417,6 +452,8 @@ class Group:
             total_bytes += len(values[-1])
         if not values:
             log.warning("a peer asks for instances this log does not hold", group=self.id, to=to)
+            self.replica.send_too_old(to, upto)
+            self._shell.touch(self)
             return
         learned = Learned(start, tuple(values), self.replica.acceptor.chosen)
         self._shell.send(to, self.id, messages.encode(learned))

@@ -183,6 +183,15 @@ class Node(ClientService):
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
         self.watches.changed(group.id, queues)
 
+    def membership_changed(self, group: Group) -> None:
+        """Peers and addresses follow the memberships."""
+
+    def install_needed(self, group: Group, source: int, oldest: int) -> None:
+        log.warning("a checkpoint is needed", group=group.id, source=source, oldest=oldest)
+
+    def voting_allowed(self, group: Group) -> None:
+        group.replica.set_voting()
+
     def disk_is_full(self) -> bool:
         return self._housekeeping.disk.full
 

@@ -96,16 +96,15 @@ class Started:
     def group(self, found: GroupStart, shell: Shell, budget: Budget, now_us: int) -> Group:
         """One group, ready to run."""
         group = found.machine.group
-        voters = sorted(self.settings.peers)
         recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
         replica = Replica(
             group,
             self.settings.node_id,
-            voters,
+            found.machine.membership,
             recovered,
             random.Random(),
             now_us=now_us,
-            preferred=voters[group % len(voters)],
+            preferred=found.machine.preferred_leader or None,
         )
         return Group(
             replica,
@@ -200,10 +199,11 @@ def _load_checkpoint(checkpoints: CheckpointStore, damage: list[str]) -> Loaded 
 
 
 def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, GroupStart]:
-    found = {group: GroupStart(Machine(group)) for group in range(settings.groups)}
+    first = settings.first_membership()
+    found = {group: GroupStart(Machine(group, first)) for group in range(settings.groups)}
     for group in loaded.checkpoint.groups if loaded is not None else ():
         found[group.group] = GroupStart(
-            Machine.restore(group.group, group.machine), group.promised, group.chosen_upto
+            Machine.restore(group.group, group.machine, first), group.promised, group.chosen_upto
         )
     return found
 

@@ -5,6 +5,7 @@ Invariants
     * An instance is *stored* when the record of its current accepted ballot is durable.
     * Values are delivered in instance order, once, and only when chosen and stored here: whatever
       a node can show it has on its own disk.
+    * `membership` is the one that governs the next unchosen instance.
     * Memory holds the values from `floor` on: all not yet delivered, and a tail of delivered ones
       for peers that are a little behind. What is below the floor is read from disk.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from store_nodes.commands import value_head
+from store_nodes.commands import Reconfigure, decode_value, is_membership, value_head
 from store_nodes.consensus.ballot import CHOSEN, NO_BALLOT, Ballot
 from store_nodes.consensus.effects import (
     AcceptRecord,
@@ -24,6 +25,8 @@ from store_nodes.consensus.effects import (
     PromiseRecord,
 )
 from store_nodes.consensus.messages import Accepted, Learned
+from store_nodes.errors import Conflict, NotAllowed
+from store_nodes.membership import Membership
 
 TAIL_INSTANCES = 512
 TAIL_BYTES = 8 * 1024 * 1024
@@ -41,6 +44,13 @@ class Recovered(NamedTuple):
     applied: int = 0
     accepted: dict[int, tuple[Ballot, bytes]] | None = None
 
+    def without_votes(self) -> Recovered:
+        """What is left of a log that may have lost some: values known to be chosen. Of an accept
+        nobody knows whether a later one of the same instance is among the lost, so neither it nor
+        a mark above it says anything any more."""
+        known = {i: held for i, held in (self.accepted or {}).items() if held[0] == CHOSEN}
+        return self._replace(chosen=self.applied, accepted=known)
+
 
 class _Pending(NamedTuple):
     """A record on its way to disk, and the vote to send once it is there (leader 0: none)."""
@@ -54,8 +64,12 @@ class _Pending(NamedTuple):
 class Acceptor:
     """Promises, accepted values and the chosen prefix of one group at one node."""
 
-    def __init__(self, outbox: Outbox, recovered: Recovered) -> None:
+    def __init__(self, outbox: Outbox, recovered: Recovered, membership: Membership) -> None:
         self._outbox = outbox
+        self.membership = membership
+        """As of the chosen prefix; given as of `recovered.applied`."""
+        self.member_since = recovered.applied
+        """The first instance that it governs, as far as known here."""
         self.promised = recovered.promised
         self.accepted = dict(recovered.accepted or {})
         self.delivered = recovered.applied
@@ -85,8 +99,9 @@ class Acceptor:
         self.promised = ballot
         return self._outbox.persist(PromiseRecord(ballot))
 
-    def accept(self, instance: int, ballot: Ballot, value: bytes, leader: int) -> None:
-        """Store a value that the promise allows, and vote for it at `leader` once it is durable.
+    def accept(self, instance: int, ballot: Ballot, value: bytes, leader: int, vote: bool) -> None:
+        """Store a value that the promise allows, and vote for it at `leader` once it is durable;
+        without `vote`, only store it.
 
         Of an instance known to be chosen the value is sent instead of a vote: that tells the
         leader more, and binds this node to nothing. (Above the prefix a restart can leave single
@@ -101,11 +116,11 @@ class Acceptor:
             return
         self.promised = ballot
         if held is not None and held[0] == ballot:
-            if self._stored.get(instance) == ballot:
+            if vote and self._stored.get(instance) == ballot:
                 self._outbox.send(leader, Accepted(ballot, (instance,)))
             return
         assert held is None or held[0] < ballot or held == (CHOSEN, value)
-        self._store(instance, ballot, value, leader)
+        self._store(instance, ballot, value, leader if vote else 0)
 
     def learn(self, instance: int, value: bytes) -> None:
         """A peer says that this value of the next unchosen instance is chosen."""
@@ -149,7 +164,21 @@ class Acceptor:
         assert instance == self.chosen
         assert instance in self.accepted
         self.chosen = instance + 1
+        value = self.accepted[instance][1]
+        if is_membership(value):
+            self._reconfigure(instance, value)
         self._deliver()
+
+    def _reconfigure(self, instance: int, value: bytes) -> None:
+        """A chosen change governs what comes after it. One that the rules refuse changes nothing,
+        here as in the machine."""
+        [(_, step)] = decode_value(value)
+        assert isinstance(step, Reconfigure)
+        try:
+            self.membership = self.membership.after(step)
+        except (Conflict, NotAllowed):
+            return
+        self.member_since = instance + 1
 
     def follow(self, ballot: Ballot, upto: int) -> bool:
         """The leader of `ballot` says all below `upto` is chosen: what this node accepted in that

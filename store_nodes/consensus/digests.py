@@ -16,11 +16,16 @@ REMEMBERED = 64
 class DigestTable:
     """Digests of late by instance and node, this node's own among them."""
 
-    def __init__(self, me: int, majority: int) -> None:
+    def __init__(self, me: int, voters: Iterable[int]) -> None:
         self._me = me
-        self._majority = majority
         self._at: dict[int, dict[int, bytes]] = {}
         self._latest: dict[int, DigestAt] = {}
+        self.count(voters)
+
+    def count(self, voters: Iterable[int]) -> None:
+        """From now on a majority of these is needed."""
+        self._voters = frozenset(voters)
+        self._majority = len(self._voters) // 2 + 1
 
     def note(self, instance: int, digest: bytes) -> None:
         self._add((self._me, instance, digest))
@@ -50,5 +55,8 @@ class DigestTable:
     def _outvoted(self, instance: int, digest: bytes) -> bool:
         digests = self._at.get(instance, {})
         own = digests.get(self._me)
-        others = sum(1 for node, other in digests.items() if other == digest and node != self._me)
+        others = sum(
+            other == digest and node != self._me and node in self._voters
+            for node, other in digests.items()
+        )
         return own is not None and own != digest and others >= self._majority

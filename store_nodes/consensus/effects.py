@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from store_nodes.consensus.ballot import Ballot
 from store_nodes.consensus.messages import Message
+from store_nodes.membership import Membership
 
 
 class PromiseRecord(NamedTuple):
@@ -74,11 +75,31 @@ class Replicated(NamedTuple):
 
 
 class ReadChosen(NamedTuple):
-    """Send `to` a Learned message from the log on disk: [start, upto) is older than memory."""
+    """Send `to` a Learned message from the log on disk: [start, upto) is older than memory. A
+    shell whose log does not hold `start` any more calls `Replica.send_too_old`."""
 
     to: int
     start: int
     upto: int
+
+
+class MembershipChanged(NamedTuple):
+    """The chosen prefix reached a change: who belongs to the group from now on."""
+
+    membership: Membership
+
+
+class InstallNeeded(NamedTuple):
+    """This node cannot learn what it lacks: it needs a checkpoint, which `source` may give. Peers
+    hold instances from `oldest` on (0: not known, of a node without a membership)."""
+
+    source: int
+    oldest: int
+
+
+class VotingAllowed(NamedTuple):
+    """This replica started with `voting=False`; the membership that answers it is now on its disk.
+    The shell calls `Replica.set_voting()`."""
 
 
 class Halt(NamedTuple):
@@ -87,7 +108,18 @@ class Halt(NamedTuple):
     reason: str
 
 
-Event = LeaderChanged | SteppedDown | ReadReady | ReadFailed | Replicated | ReadChosen | Halt
+Event = (
+    LeaderChanged
+    | SteppedDown
+    | ReadReady
+    | ReadFailed
+    | Replicated
+    | ReadChosen
+    | MembershipChanged
+    | InstallNeeded
+    | VotingAllowed
+    | Halt
+)
 
 
 @dataclass(slots=True)

@@ -49,6 +49,24 @@ class Leadership:
     transfer_deadline_us: int = 0
     transfer_asked: bool = False
     next_transfer_us: int = 0
+    finishing: bool = False
+    """Phase 1 found a change of membership: this ballot only carries it out (reconfiguring.py)."""
+    change_at: int = -1
+    """The instance of the latest change proposed: until it is chosen nothing else is."""
+    settle_at: int = -1
+    """The first instance under the membership it made: until it is chosen no further change is."""
+    leaving: bool = False
+    """The latest change took this node out of the voters: it hands over."""
+    leave_by_us: int = 0
+    quiet_until_us: int = 0
+    """No new work until then, so that a change can be proposed."""
+    behind_for: int = 0
+    behind_since_us: int = 0
+    """`behind_for` was chosen and not on the disk here at that time; 0: the disk is level."""
+    late_in_a_row: int = 0
+    flags: dict[int, int] = field(default_factory=dict)
+    repairs: dict[int, int] = field(default_factory=dict)
+    """Flags and repair tokens as last reported."""
 
     def drop_chosen(self, chosen: int) -> None:
         """Instances below `chosen` are chosen; those nobody watches further are forgotten."""

@@ -6,13 +6,20 @@ node's monotonic time, so a report stays usable between heartbeats.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class LogClock:
-    """The wall clocks of the voters as one replica last heard them."""
+    """The wall clocks of the members as one replica last heard them; those of voters count."""
 
-    def __init__(self, majority: int) -> None:
-        self._majority = majority
+    def __init__(self, voters: Iterable[int]) -> None:
         self._offsets_us: dict[int, tuple[int, int]] = {}
+        self.count(voters)
+
+    def count(self, voters: Iterable[int]) -> None:
+        """From now on the clocks of these count."""
+        self._voters = frozenset(voters)
+        self._majority = len(self._voters) // 2 + 1
 
     def report(self, node: int, wall_us: int, now_us: int) -> None:
         """A node says its clock shows `wall_us`; 0 if it has not looked yet."""
@@ -22,13 +29,15 @@ class LogClock:
     @property
     def ready(self) -> bool:
         """Whether a majority has ever reported; later a report may be too old to count."""
-        return len(self._offsets_us) >= self._majority
+        return len(self._voters & self._offsets_us.keys()) >= self._majority
 
     def median_us(self, now_us: int, max_age_us: int) -> int:
         """The lower median of the clocks heard within `max_age_us`; 0 where those are no majority:
         the leader's own clock alone says nothing."""
         offsets = sorted(
-            offset for offset, heard in self._offsets_us.values() if now_us - heard <= max_age_us
+            offset
+            for node, (offset, heard) in self._offsets_us.items()
+            if now_us - heard <= max_age_us and node in self._voters
         )
         if len(offsets) < self._majority:
             return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from store_nodes.consensus.ballot import Ballot
@@ -71,29 +73,44 @@ class Accepted(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=7):
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=8):
-    """I lead; `sequence` numbers the round that a reply confirms."""
+    """I lead; `sequence` numbers the round that a reply confirms. All below `everywhere` is on the
+    disk of every member."""
 
     ballot: Ballot
     chosen: int
     sequence: int
     digests: tuple[DigestAt, ...]
+    everywhere: int = 0
 
 
 class HeartbeatReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=9):
     """Still yours. `wall_us` is my wall clock, for log time; all below `delivered` is chosen and on
-    my disk."""
+    my disk. With a `repair` token I do not vote until a membership bears it (reconfiguring.py)."""
 
     ballot: Ballot
     sequence: int
     wall_us: int
     delivered: int
     digest: DigestAt | None
+    flags: int = 0
+    repair: int = 0
 
 
 class LearnRequest(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=10):
     """Send me what was chosen from `start` on."""
 
     start: int
+
+
+class Flag(enum.IntFlag):
+    """What a member says of itself in `HeartbeatReply.flags`."""
+
+    DAMAGED = 1
+    """Its log lost something: it confirms nothing, and wants to leave the voters for a while."""
+    SLOW = 2
+    """Its disk was too slow to lead with of late."""
+    INSTALLING = 4
+    """It is fetching a checkpoint."""
 
 
 class Learned(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=11):
@@ -110,6 +127,13 @@ class TransferLeadership(msgspec.Struct, array_like=True, frozen=True, gc=False,
     ballot: Ballot
 
 
+class TooOld(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=13):
+    """What you asked to learn is gone here: I hold instances from `oldest` on. You need a
+    checkpoint."""
+
+    oldest: int
+
+
 Message = (
     PreVote
     | PreVoteReply
@@ -123,6 +147,7 @@ Message = (
     | LearnRequest
     | Learned
     | TransferLeadership
+    | TooOld
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -88,12 +88,13 @@ class SimNode:
         options = self.cluster.options
         self.disk.open()
         loaded = self._checkpoints.load()
-        found = GroupStart(Machine(options.group))
+        first = options.membership
+        found = GroupStart(Machine(options.group, first))
         start = 0
         if loaded is not None:
             self.cluster.coverage.hit("restart from a checkpoint")
             [held] = loaded.checkpoint.groups
-            machine = Machine.restore(options.group, held.machine)
+            machine = Machine.restore(options.group, held.machine, first)
             found = GroupStart(machine, held.promised, held.chosen_upto)
             start = loaded.checkpoint.wal_offset // RECORD_BYTES
         size = options.segment_records
@@ -107,7 +108,7 @@ class SimNode:
         replica = Replica(
             options.group,
             self.id,
-            list(range(1, options.nodes + 1)),
+            found.machine.membership,
             recovered,
             self._rng,
             now_us=self.now_us(),

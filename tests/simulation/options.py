@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, fields
 
 from store_nodes.consensus.replica import Limits, Timing
+from store_nodes.membership import Membership
 
 MS = 1000
 SECOND = 1000 * MS
@@ -64,6 +65,11 @@ class Options:
     ahead_instances: int
     tail_instances: int
     segment_records: int
+
+    @property
+    def membership(self) -> Membership:
+        """The first one."""
+        return Membership.first({n: (f"node-{n}:1", "") for n in range(1, self.nodes + 1)})
 
     @property
     def timing(self) -> Timing:

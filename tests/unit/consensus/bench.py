@@ -9,10 +9,16 @@ from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import Event, LearnRecord, Record
 from store_nodes.consensus.messages import Message, decode, encode
 from store_nodes.consensus.replica import Replica, Timing
+from store_nodes.membership import Membership
 
 Envelope = tuple[int, int, Message]
 """(source, target, message)."""
 WALL_US = 1_700_000_000_000_000
+
+
+def first_membership(nodes: int) -> Membership:
+    """Voters 1 … `nodes`."""
+    return Membership.first({node: (f"node-{node}:1", "") for node in range(1, nodes + 1)})
 
 
 class Bench:
@@ -27,11 +33,12 @@ class Bench:
         self.held_disks: dict[int, list[int]] = {}
         self.wall_skew_us: dict[int, int] = {}
         voters = range(1, nodes + 1)
+        self.membership = first_membership(nodes)
         self.replicas = {
             node: Replica(
                 group,
                 node,
-                list(voters),
+                self.membership,
                 Recovered(),
                 random.Random(node),
                 now_us=0,

@@ -11,6 +11,7 @@ from store_nodes.consensus.effects import AcceptRecord, Outbox
 from store_nodes.consensus.log_time import LogClock
 from store_nodes.consensus.messages import Accepted, Learned, PreVote, PreVoteReply, Promise
 from store_nodes.consensus.replica import Replica
+from tests.unit.consensus.bench import first_membership
 
 OLD, NEW = make(1, 1), make(2, 2)
 MINE, OTHER = encode_noop(7), encode_noop(8)
@@ -19,13 +20,13 @@ MINE, OTHER = encode_noop(7), encode_noop(8)
 def restarted(outbox: Outbox) -> Acceptor:
     """Instance 0 is open, 1 was lost, 2 had been learned as chosen."""
     held = {0: (OLD, MINE), 2: (CHOSEN, MINE)}
-    return Acceptor(outbox, Recovered(promised=OLD, accepted=held))
+    return Acceptor(outbox, Recovered(promised=OLD, accepted=held), first_membership(3))
 
 
 def test_a_value_learned_above_the_prefix_gets_a_vote() -> None:
     outbox = Outbox()
     acceptor = restarted(outbox)
-    acceptor.accept(2, NEW, MINE, leader=2)
+    acceptor.accept(2, NEW, MINE, leader=2, vote=True)
     effects = outbox.take()
     assert effects.records == [AcceptRecord(2, NEW, MINE)]
     assert effects.sends == []
@@ -36,7 +37,7 @@ def test_a_value_learned_above_the_prefix_gets_a_vote() -> None:
 def test_a_late_proposal_of_another_value_is_refused_there() -> None:
     outbox = Outbox()
     acceptor = restarted(outbox)
-    acceptor.accept(2, NEW, OTHER, leader=2)
+    acceptor.accept(2, NEW, OTHER, leader=2, vote=True)
     effects = outbox.take()
     assert effects.records == []
     assert effects.sends == [(2, Learned(2, (MINE,), 0))]
@@ -45,7 +46,7 @@ def test_a_late_proposal_of_another_value_is_refused_there() -> None:
 
 def test_one_clock_is_not_the_time() -> None:
     """A new leader whose clock was an hour ahead moved log time by an hour."""
-    clock = LogClock(majority=2)
+    clock = LogClock(voters=(1, 2, 3))
     clock.report(1, 3_600_000_000, 0)
     assert clock.median_us(0, 1000) == 0
     assert not clock.ready
@@ -56,14 +57,16 @@ def test_one_clock_is_not_the_time() -> None:
 
 
 def test_a_clock_that_nobody_looked_at_is_no_report() -> None:
-    clock = LogClock(majority=1)
+    clock = LogClock(voters=(1,))
     clock.report(1, 0, 0)
     assert not clock.ready
 
 
 def test_nothing_is_proposed_before_the_clocks_are_known() -> None:
     """A brand-new leader stamped its first values with the year 1970."""
-    replica = Replica(0, 1, [1, 2, 3], Recovered(), random.Random(1), now_us=0, preferred=1)
+    replica = Replica(
+        0, 1, first_membership(3), Recovered(), random.Random(1), now_us=0, preferred=1
+    )
     replica.tick(1_000_000, wall_us=5_000_000)
     for peer in (2, 3):
         replica.peer_connected(1_000_000, peer)

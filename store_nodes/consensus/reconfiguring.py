@@ -1,0 +1,222 @@
+"""Changes of membership: why they are safe, who proposes them, and what they ask of a leader.
+
+The rules
+    1. A change in instance i governs the instances after i. It is proposed only while nothing is
+       open, and nothing else until it is chosen: a leader never has instances of two memberships
+       open.
+    2. One change makes, removes, promotes or demotes one node (store_nodes/membership.py).
+    3. A leader takes the next step only when the last is *settled*: an instance under the new
+       membership is chosen in the leader's own ballot. It opens a no-op for that at once.
+    4. A candidacy belongs to the membership it began under. A candidate that learns of another
+       stands again in a higher ballot. One whose phase 1 finds a change that is accepted and not
+       known to be chosen finishes that change, proposes nothing beyond it, and stands again.
+
+Why that is safe
+    Let M and M' be the memberships before and after the change in i. They differ in one voter at
+    most, so every majority of M meets every majority of M'.
+
+    *A ballot that proposes the change itself.* Its phase 1 had a majority of M. Whatever a lower
+    ballot got accepted by a majority of M' for an instance after i, before that phase 1, a member
+    of it reported; after it, no lower ballot gets a majority of M' any more. So phase 1 under M
+    serves for M' too. It need not serve for the membership after M', hence rule 3: whoever chose
+    the settling instance is a majority of M' that has promised this ballot, and stands for the
+    phase 1 of the next step.
+
+    *A later ballot.* A candidate knows the chosen prefix up to some instance and the membership M
+    there, which may be long outdated. If the change in i was chosen, a majority of M accepted it,
+    and the candidate's phase 1 under M meets that majority: it finds the change, and by rule 4 goes
+    no further. It stands again under M', finds the next, and so on, until it knows the present one.
+    Had it gone on in the first ballot, it could miss what majorities of later memberships chose.
+
+A voter that lost its votes
+    A node whose log is damaged may have forgotten promises and accepts. It starts with
+    `voting=False`: it stores what it is sent, and neither promises, votes nor confirms. Its own
+    votes before the damage belong to memberships in which it was a voter then. So it asks, with a
+    token made at that start, to leave the voters; the leader demotes it, with the token as a
+    label; and only a membership with that label, which was therefore chosen *after* the damage,
+    sets it free to vote. By then no candidate gets past the demotion without finding it: the
+    majority that chose it did not count this node. Once the node has caught up the leader promotes
+    it again.
+"""
+
+from __future__ import annotations
+
+from store_nodes.commands import Reconfigure, encode_membership, encode_noop
+from store_nodes.consensus.effects import MembershipChanged, VotingAllowed
+from store_nodes.consensus.leadership import Leadership
+from store_nodes.consensus.standing import Standing
+from store_nodes.errors import Conflict, NotAllowed, NotLeader
+from store_nodes.membership import LEARNER, REPAIR, VOTER, Membership
+
+
+class Reconfiguring(Standing):
+    """The part of a replica that changes who belongs to its group."""
+
+    _told_voting_allowed = False
+
+    # -- what the shell asks -------------------------------------------------------------------
+
+    @property
+    def can_reconfigure(self) -> bool:
+        """A leader with nothing open whose last change is settled."""
+        led = self.leadership
+        return (
+            led is not None
+            and not led.finishing
+            and not led.leaving
+            and led.transfer_to is None
+            and led.next_instance == self.acceptor.chosen
+            and led.settle_at < self.acceptor.chosen
+            and self._clock.ready
+        )
+
+    def quiesce(self, now_us: int) -> bool:
+        """Take no new work for up to `transfer_us`, so that `can_reconfigure` becomes true under
+        load too; whether it is."""
+        self._now_us = now_us
+        led = self.leadership
+        if led is None:
+            return False
+        if self.can_reconfigure:
+            return True
+        if now_us >= led.quiet_until_us:
+            led.quiet_until_us = now_us + self.timing.transfer_us
+        return False
+
+    def check_step(self, step: Reconfigure) -> None:
+        """Raises NotLeader, Conflict or NotAllowed: what a leader must refuse to propose. The
+        caller waits for `can_reconfigure` after that."""
+        led = self.leadership
+        if led is None or led.finishing:
+            raise NotLeader(self.leader)
+        after = self.membership.after(step)
+        promotes = step.role == VOTER and step.node not in self._voters
+        if promotes and not self._is_level(led, step.node):
+            raise NotAllowed(f"node {step.node} has not caught up with the group yet")
+        self._check_reach(led, after)
+        crowded = after.crowded_zone()
+        if crowded is not None and self.membership.crowded_zone() is None:
+            raise NotAllowed(f"zone {crowded} would hold a majority of the voters")
+
+    def _check_reach(self, led: Leadership, after: Membership) -> None:
+        reached = [voter for voter in after.voters if self._is_heard(led, voter)]
+        if len(reached) < after.majority:
+            raise NotAllowed(
+                f"of the voters {list(after.voters)} only {reached} can be reached: no majority"
+            )
+
+    def _is_heard(self, led: Leadership, node: int) -> bool:
+        if node == self.me:
+            return True
+        heard_us = led.heard_us.get(node)
+        return heard_us is not None and self._now_us - heard_us < self.timing.election_us
+
+    def propose_membership(self, now_us: int, step: Reconfigure) -> int:
+        """Propose one step; the instance it was proposed in. Only while `can_reconfigure`; raises
+        as `check_step`."""
+        self._now_us = now_us
+        led = self.leadership
+        assert led is not None
+        assert self.can_reconfigure
+        self.check_step(step)
+        return self._propose_step(led, step)
+
+    def _propose_step(self, led: Leadership, step: Reconfigure) -> int:
+        assert self.can_reconfigure
+        led.change_at = led.next_instance
+        led.quiet_until_us = 0
+        return self._open_next(led, encode_membership(step, self._stamp()), False)
+
+    def set_voting(self) -> None:
+        """The shell has recorded that this node is whole again (after VotingAllowed)."""
+        self.voting = True
+        self.repair_token = 0
+
+    # -- a change is chosen --------------------------------------------------------------------
+
+    def _adopt_membership(self) -> None:
+        led = self.leadership
+        if self.acceptor.membership is not self.membership:
+            before = self.peers
+            self._take_membership()
+            self._outbox.report(MembershipChanged(self.membership))
+            if self._candidacy is not None:
+                self._drop_candidacy()
+            elif led is not None and not led.finishing:
+                self._lead_on(led, before)
+        if led is not None and led.finishing and self.acceptor.chosen >= led.recovered_upto:
+            # Also where the rules refused the change: this ballot proposes nothing further.
+            self._heartbeat(led)
+            self._step_down()
+            self._stand_again()
+
+    def _lead_on(self, led: Leadership, before: tuple[int, ...]) -> None:
+        """Lead under the new membership; tell those who left, too."""
+        message = self._heartbeat_message(led)
+        for node in sorted({*before, *self.peers}):
+            self._outbox.send(node, message)
+        if self.me in self._voters:
+            led.settle_at = self._open_next(led, encode_noop(self._stamp()), False)
+        else:
+            led.leaving = True
+            led.leave_by_us = self._now_us + self.timing.election_us
+            self._leave(led)
+
+    def _leave(self, led: Leadership) -> None:
+        """No voter any more: hand over once the change is on the disk here, so that whoever asked
+        for it has been answered."""
+        if self.acceptor.delivered < self.acceptor.chosen and self._now_us < led.leave_by_us:
+            return
+        to = self._successor(led)
+        if to is not None:
+            self.transfer(self._now_us, to)
+        self._step_down()
+
+    # -- a voter that lost its votes -----------------------------------------------------------
+
+    def _watch_repair(self) -> None:
+        """Whether the answer to this node's own token is durable here."""
+        waits = not self.voting and not self._told_voting_allowed
+        if not waits or self.acceptor.delivered < self.acceptor.member_since:
+            return
+        mine = self.membership.member(self.me)
+        if (
+            mine is not None
+            and mine.role == LEARNER
+            and mine.labels.get(REPAIR) == str(self.repair_token)
+        ):
+            self._told_voting_allowed = True
+            self._outbox.report(VotingAllowed())
+
+    def _repair(self, led: Leadership) -> None:
+        """Demote a voter that asks for it; promote it again when it is whole and level."""
+        step = self._repair_step(led)
+        if step is None:
+            return
+        try:
+            self._check_reach(led, self.membership.after(step))
+        except (Conflict, NotAllowed):
+            return
+        if self.quiesce(self._now_us):
+            self._propose_step(led, step)
+
+    def _repair_step(self, led: Leadership) -> Reconfigure | None:
+        version = self.membership.version + 1
+        for member in self.membership.members:
+            token = led.repairs.get(member.node)
+            label = member.labels.get(REPAIR)
+            if token and label != str(token):
+                labels = {**member.labels, REPAIR: str(token)}
+                return Reconfigure(version, member.node, LEARNER, "", labels)
+            if label and token == 0 and member.role == LEARNER and self._is_level(led, member.node):
+                return Reconfigure(version, member.node, VOTER, "", {**member.labels, REPAIR: ""})
+        return None
+
+    def _tick_leader(self, led: Leadership) -> None:
+        super()._tick_leader(led)
+        if self.leadership is not led or led.finishing:
+            return
+        if led.leaving:
+            self._leave(led)
+        else:
+            self._repair(led)
