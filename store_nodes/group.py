@@ -425,13 +425,6 @@ class Group:
                 self.line.replicated(instance, self.machine.log_time_us)
             case ReadChosen(to, start, upto):
                 self._send_from_disk(to, start, upto)
-            case MembershipChanged(membership):
-                log.info("membership", group=self.id, version=membership.version)
-                self._shell.membership_changed(self)
-            case InstallNeeded(source, oldest):
-                self._shell.install_needed(self, source, oldest)
-            case VotingAllowed():
-                self._shell.voting_allowed(self)
             case Halt(reason):
                 self._shell.halt(f"group {self.id}: {reason}")
 

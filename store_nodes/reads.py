@@ -172,7 +172,7 @@ def queues(group: Group, after: bytes, limit: int) -> Sequence[QueueInfo]:
 def snapshot(group: Group) -> GroupSnapshot:
     """The machine as it is now."""
     return GroupSnapshot(
-        group.machine.state_snapshot(), group.machine.applied, group.instances.first
+        group.machine.state_snapshot(), group.machine.applied, group.instances.oldest
     )
 
 
@@ -185,6 +185,7 @@ def group_status(group: Group) -> dict[str, object]:
         "group": group.id,
         "leader": replica.leader,
         "preferred_leader": replica.preferred,
+        "wished_leader": machine.preferred_leader,
         "membership": membership.version,
         "members": [
             {
