@@ -178,7 +178,10 @@ class RetentionRepository:
             kept = await connection.fetch(_KEPT)
             return Holds(
                 {LaneKey(*row[:4]): row["pinned"] for row in floors},
-                {LaneKey(*row[:4]): KeptSignature(row["offsets"], int(row["total"])) for row in kept},
+                {
+                    LaneKey(*row[:4]): KeptSignature(row["offsets"], int(row["total"]))
+                    for row in kept
+                },
             )
 
         return await self._database.statement(work, writes=False)

@@ -1,0 +1,26 @@
+"""What the scheduler tells Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+leading = Gauge("packetboat_scheduler_leading_count", "1 while this process holds the lock.")
+released = Counter("packetboat_scheduler_released_total", "Delayed messages made readable.")
+forwarded = Counter(
+    "packetboat_scheduler_forwarded_total", "Delayed messages copied out of a sealed queue."
+)
+late_seconds = Histogram(
+    "packetboat_scheduler_late_seconds",
+    "From a message's due time to the answer that it is readable.",
+    buckets=(0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 5.0, 60.0),
+)
+release_failed = Counter(
+    "packetboat_scheduler_release_failed_total", "Release commands that failed, by kind.", ["kind"]
+)
+pending = Gauge("packetboat_scheduler_pending_count", "Delayed messages kept in memory.")
+unwritten = Gauge("packetboat_scheduler_unwritten_count", "Due times that are not in Postgres yet.")
+trims = Counter("packetboat_scheduler_trims_total", "Partitions whose trimmed_to went up.")
+full_topics = Gauge("packetboat_scheduler_full_topics_count", "Topics that refuse publishes.")
+failures = Counter(
+    "packetboat_scheduler_failures_total", "Work put off because something was away.", ["part"]
+)

@@ -1,0 +1,140 @@
+"""What the due index in Postgres does not have yet, gathered until the next write.
+
+Never on the way of a release: a message that is released before its row was written gets none. A
+write that failed goes back into the buffer, where what came since wins. When too much waits (a
+Postgres that is down), listing waits for it: memory stays bounded and the store keeps the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from metadata.due import Due, DueRepository, Progress, QueueKey
+from metadata.errors import MetadataError
+from metadata.locks import Lock
+from scheduler import metrics
+
+MAX_UNWRITTEN = 50_000
+ROWS_PER_WRITE = 5_000
+
+Item = tuple[QueueKey, int]
+
+
+class _Put(NamedTuple):
+    due_us: int
+    fresh: bool
+    """The index has no row of it for certain."""
+
+
+class Projection:
+    """One writer; `put`, `gone` and `advance` are called between its writes and during them."""
+
+    def __init__(self, repository: DueRepository) -> None:
+        self._repository = repository
+        self._put: dict[Item, _Put] = {}
+        self._gone: dict[Item, None] = {}
+        self._progress: dict[QueueKey, Progress] = {}
+        self._writing: dict[Item, _Put] = {}
+        self._room = asyncio.Event()
+        self._room.set()
+        self.lock = asyncio.Lock()
+        """Held by who writes, or reads rows that must not change meanwhile."""
+
+    def __len__(self) -> int:
+        return len(self._put) + len(self._gone)
+
+    def has(self, queue: QueueKey, number: int) -> bool:
+        """Its row, if there is one, is older than what waits here."""
+        item = (queue, number)
+        return item in self._put or item in self._gone or item in self._writing
+
+    def put(self, queue: QueueKey, number: int, due_us: int, *, fresh: bool) -> None:
+        """It is staged and due then; `fresh`: never put before."""
+        item = (queue, number)
+        self._gone.pop(item, None)
+        self._put[item] = _Put(due_us, fresh)
+        self._measure()
+
+    def gone(self, queue: QueueKey, number: int) -> None:
+        """It is staged no more."""
+        item = (queue, number)
+        waiting = self._put.pop(item, None)
+        if waiting is None or not waiting.fresh:
+            self._gone[item] = None
+        self._measure()
+
+    def advance(self, queue: QueueKey, progress: Progress) -> None:
+        """All that is staged below it was put, or is gone."""
+        self._progress[queue] = progress
+
+    def drop(self, queue: QueueKey) -> None:
+        """The queue itself is gone; who forgets it in the index does so after this."""
+        for waiting in (self._put, self._gone):
+            for item in [item for item in waiting if item[0] == queue]:
+                del waiting[item]
+        self._progress.pop(queue, None)
+        self._measure()
+
+    async def room(self) -> None:
+        """Returns when more may be put."""
+        await self._room.wait()
+
+    async def write(self, lock: Lock) -> None:
+        """All that waits now. Raises MetadataError; what was not written waits on."""
+        async with self.lock:
+            await self._write(lock)
+
+    async def _write(self, lock: Lock) -> None:
+        put, gone, progress = self._put, self._gone, self._progress
+        if not put and not gone and not progress:
+            return
+        self._put, self._gone, self._progress = {}, {}, {}
+        self._writing = put
+        try:
+            # Progress last: what it vouches for is in the index by then.
+            for items in _chunks(gone):
+                await self._repository.write(lock, (), items, {})
+            for items in _chunks(put):
+                rows = [Due(queue, number, put[queue, number].due_us) for queue, number in items]
+                await self._repository.write(lock, rows, (), {})
+            await self._repository.write(lock, (), (), progress)
+        except MetadataError:
+            self._take_back(put, gone, progress)
+            raise
+        finally:
+            self._writing = {}
+            self._measure()
+
+    def _take_back(
+        self,
+        put: dict[Item, _Put],
+        gone: dict[Item, None],
+        progress: dict[QueueKey, Progress],
+    ) -> None:
+        """Some of it may have been written: nothing is fresh any more."""
+        for item, waiting in put.items():
+            if item not in self._put and item not in self._gone:
+                self._put[item] = _Put(waiting.due_us, fresh=False)
+        for item in self._put.keys() & put.keys():
+            self._put[item] = _Put(self._put[item].due_us, fresh=False)
+        for item in gone:
+            if item not in self._put:
+                self._gone[item] = None
+        self._progress = progress | self._progress
+
+    def _measure(self) -> None:
+        waiting = len(self)
+        metrics.unwritten.set(waiting)
+        if waiting >= MAX_UNWRITTEN:
+            self._room.clear()
+        elif not self._room.is_set() and waiting < MAX_UNWRITTEN // 2:
+            self._room.set()
+
+
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    left = iter(items)
+    while chunk := list(islice(left, ROWS_PER_WRITE)):
+        yield chunk

@@ -1,0 +1,68 @@
+"""Every active topic, its limits and its queues, as the last reading of Postgres had them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from metadata.due import QueueKey
+from metadata.retention import Generation, LaneKey, RetentionRepository, TopicLimits
+from metadata.types import Change, ChangeKind
+from store_nodes.queue_id import QueueId
+
+REREAD_EVERY_S = 30.0
+"""Also without a change: rows that no change tells of, like trims."""
+LEAST_PAUSE_S = 0.1
+PAUSE_PER_READING = 5.0
+"""Times the last reading took: many topics are read less often."""
+
+Queues = dict[bytes, tuple[QueueKey, int]]
+"""By packed id: whose it is, and its group."""
+
+
+class TopicMap:
+    """Read again when the change feed tells of a topic. `on_change` is called after each reading.
+
+    Used by one term of leadership at a time.
+    """
+
+    def __init__(self, repository: RetentionRepository) -> None:
+        self._repository = repository
+        self._dirty = asyncio.Event()
+        self.topics: dict[tuple[bytes, bytes], TopicLimits] = {}
+        self.lanes: dict[LaneKey, list[Generation]] = {}
+        self.queues: Queues = {}
+
+    async def on_feed(self, changes: Sequence[Change]) -> None:
+        """A listener of the change feed."""
+        if any(change.kind in (ChangeKind.TOPIC, ChangeKind.RESET) for change in changes):
+            self._dirty.set()
+
+    async def read(self) -> None:
+        """Raises MetadataError."""
+        self._dirty.clear()
+        topics, self.lanes = await self._repository.topics()
+        self.topics = {(topic.tenant_id, topic.uid): topic for topic in topics}
+        self.queues = {
+            QueueId(key.topic_uid, key.partition, key.lane, each.number).pack(): (
+                QueueKey(*key, each.number),
+                each.group,
+            )
+            for key, generations in self.lanes.items()
+            for each in generations
+        }
+
+    async def follow(self, on_change: Callable[[Queues], None]) -> None:
+        """Keeps it fresh, for ever. Raises MetadataError."""
+        while True:
+            try:
+                async with asyncio.timeout(REREAD_EVERY_S):
+                    await self._dirty.wait()
+            except TimeoutError:
+                pass
+            began_s = time.monotonic()
+            await self.read()
+            on_change(self.queues)
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(max(LEAST_PAUSE_S, PAUSE_PER_READING * took_s))

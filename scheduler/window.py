@@ -1,0 +1,129 @@
+"""Delayed messages by when they are due: soon, in memory; later, in Postgres.
+
+All that is due by `until_us` is in memory, everything is in the projection until it is written, and
+the next rows are loaded long before they are due. When more is due soon than memory should hold,
+the window ends earlier and the soonest are loaded as others leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from metadata.due import DueRepository, QueueKey
+from metadata.locks import Lock
+from scheduler import metrics
+from scheduler.pending import DueHeap, StagedQueue
+from scheduler.ports import Clock
+from scheduler.projection import Projection
+
+SOON_US = 1_000_000
+"""What is due within this is kept whatever memory holds."""
+
+
+class Window:
+    """`find` gives the queue of a key, if there is one; `wake` says that a group's first changed;
+    `clock` tells a group's log time."""
+
+    def __init__(
+        self,
+        repository: DueRepository,
+        *,
+        length_s: float,
+        max_pending: int,
+        find: Callable[[QueueKey], StagedQueue | None],
+        wake: Callable[[int], None],
+        clock: Callable[[int], Clock],
+    ) -> None:
+        self._repository = repository
+        self._length_us = int(length_s * 1e6)
+        self._max_pending = max_pending
+        self._find = find
+        self._wake = wake
+        self._clock = clock
+        self._heaps: dict[int, DueHeap] = {}
+        self._held = 0
+        self._saturated = False
+        self.projection = Projection(repository)
+        self.until_us = 0
+
+    def heap(self, group: int) -> DueHeap:
+        """The messages of one group."""
+        heap = self._heaps.get(group)
+        if heap is None:
+            heap = self._heaps[group] = DueHeap()
+        return heap
+
+    @property
+    def held(self) -> int:
+        """Messages in memory."""
+        return self._held
+
+    def learned(self, queue: StagedQueue, number: int, due_us: int, *, fresh: bool) -> None:
+        """The store says it is staged and due then; `fresh`: it was never learned before."""
+        self.projection.put(queue.key, number, due_us, fresh=fresh)
+        self._keep(queue, number, due_us)
+
+    def settled(self, queue: StagedQueue, number: int) -> None:
+        """It is staged no more."""
+        if queue.due.pop(number, None) is not None:
+            self._holds(-1)
+            self.projection.gone(queue.key, number)
+
+    def forget(self, queue: StagedQueue) -> None:
+        """The queue is gone."""
+        queue.gone = True
+        self._holds(-len(queue.due))
+        queue.due.clear()
+        queue.ready.clear()
+        self.projection.drop(queue.key)
+
+    def wants_more(self, now_us: int) -> bool:
+        """It is time to load: half of the window is over, or memory has room again."""
+        room = self._held < self._max_pending // 2
+        return room and (self._saturated or self.until_us - now_us < self._length_us // 2)
+
+    async def load(self, now_us: int, lock: Lock) -> None:
+        """The next rows. What waits to be written is written first, so none is missed; what has
+        changed since its row was written is not taken from the row. Raises MetadataError."""
+        until_us = now_us + self._length_us
+        # What the store tells from here on and is due by then is kept; what it told is written.
+        before_us, self.until_us = self.until_us, max(self.until_us, until_us)
+        rows = None
+        try:
+            await self.projection.write(lock)
+            async with self.projection.lock:
+                rows = await self._repository.due_until(until_us, self._max_pending)
+                for row in rows:
+                    queue = self._find(row.queue)
+                    if queue is None or self.projection.has(row.queue, row.stage_number):
+                        continue
+                    if row.stage_number not in queue.due:
+                        self._keep(queue, row.stage_number, row.due_us)
+        finally:
+            if rows is None:
+                self.until_us = before_us
+        self._saturated = len(rows) == self._max_pending
+        if self._saturated:
+            self.until_us = min(self.until_us, rows[-1].due_us)
+
+    async def write(self, lock: Lock) -> None:
+        """What waits to be written. Raises MetadataError."""
+        await self.projection.write(lock)
+
+    def _keep(self, queue: StagedQueue, number: int, due_us: int) -> None:
+        crowded = self._held >= 2 * self._max_pending
+        if crowded and self._clock(queue.group).now_us() + SOON_US < due_us <= self.until_us:
+            self.until_us = due_us - 1
+            self._saturated = True
+        if due_us > self.until_us:
+            if queue.due.pop(number, None) is not None:
+                self._holds(-1)
+            return
+        if number not in queue.due:
+            self._holds(1)
+        if self.heap(queue.group).add(queue, number, due_us):
+            self._wake(queue.group)
+
+    def _holds(self, more: int) -> None:
+        self._held += more
+        metrics.pending.set(self._held)
