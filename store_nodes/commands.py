@@ -431,18 +431,6 @@ def _decode_body(
         raise BadCommand(str(error)) from error
 
 
-def decode_append(raw: bytes) -> Append | None:
-    """The append or stage that is the whole of a command, if it has dedup entries; else None, and
-    that costs little. Raises BadCommand."""
-    kind, _, window, length = _COMMAND.unpack_from(raw)
-    if kind not in (CommandKind.APPEND, CommandKind.STAGE):
-        return None
-    if not _APPEND.unpack_from(raw, _COMMAND.size)[5]:
-        return None
-    found = _decode_append(CommandKind(kind), raw, _COMMAND.size, length, window)
-    return found.append if isinstance(found, Stage) else found
-
-
 def _decode_append(
     kind: CommandKind, raw: bytes | memoryview, at: int, length: int, window: int
 ) -> Append | Stage:

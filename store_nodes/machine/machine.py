@@ -38,7 +38,6 @@ from store_nodes.commands import (
     Transfer,
     Truncate,
     ValueKind,
-    decode_append,
     decode_value,
     value_head,
 )
@@ -250,10 +249,9 @@ class Machine:
         return found.stages.locate(stage_number, found.readable)
 
     def batch_of_stage(self, queue: bytes, stage_number: int) -> tuple[int, int] | None:
-        """(base, count) of the staged batch a message is of; None once that is forgotten, which it
-        is not while `staged_live` holds."""
-        stages = self._queue(queue).stages
-        return None if stages is None else stages.batch_of(stage_number)
+        """(base, count) of the staged batch a message is of; None unless `staged_live`."""
+        found = self._queue(queue)
+        return None if found.stages is None else found.stages.batch_of(stage_number, found.readable)
 
     def staged_live(self, queue: bytes, base: int, count: int) -> bool:
         """Whether a message of this staged batch is staged, or released and readable; False also
@@ -263,15 +261,10 @@ class Machine:
             return False
         return found.stages.is_live(base, count, found.readable)
 
-    def dedup_known(self, append: Append | bytes) -> dict[int, Known]:
-        """What an append or stage (also as a whole command) would be refused for as things are:
-        index in its batch → the first message with that id; `log_time_us` is 0, the machine does
-        not know it. Empty where its sequence is applied already, or its queue is unknown."""
-        if not isinstance(append, Append):
-            found = decode_append(append)
-            if found is None:
-                return {}
-            append = found
+    def dedup_known(self, append: Append) -> dict[int, Known]:
+        """What an append, or that of a stage, would be refused for as things are: index in its
+        batch → the first message with that id; `log_time_us` is 0, the machine does not know it.
+        Empty where its sequence is applied already, or its queue is unknown."""
         queue = self._queues.get(append.queue) if append.dedup else None
         if queue is None:
             return {}

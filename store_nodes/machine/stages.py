@@ -238,23 +238,20 @@ class Stages:
             return "truncated", None
         return "offset", place
 
-    def batch_of(self, number: int) -> tuple[int, int] | None:
-        """(base, count) of the batch of a message; None if it was dropped."""
+    def batch_of(self, number: int, readable: Readable) -> tuple[int, int] | None:
+        """(base, count) of the batch of a message; None unless `is_live`."""
         found = self._find(number)
         if found is None:
             return None
-        at = found[0].batch(number)
-        return found[0].bases[at], found[0].counts[at]
+        chunk = found[0]
+        at = chunk.batch(number)
+        batch = chunk.bases[at], chunk.counts[at]
+        return batch if _is_live(chunk, *batch, readable) else None
 
     def is_live(self, base: int, count: int, readable: Readable) -> bool:
         """Whether a message of this batch is staged, or released and readable."""
-        number = bisect_right(self._firsts, base) - 1
-        if number < 0:
-            return False
-        chunk = self._chunks[number]
-        start = bisect_left(chunk.numbers, base)
-        places = chunk.places[start : bisect_left(chunk.numbers, base + count, start)]
-        return STAGED in places or any(place < TRUNCATED and place in readable for place in places)
+        at = bisect_right(self._firsts, base) - 1
+        return at >= 0 and _is_live(self._chunks[at], base, count, readable)
 
     # Inside.
 
@@ -344,6 +341,12 @@ class Stages:
 def _releasable(chunk: Chunk, at: int, log_time_us: int) -> bool:
     due_us = chunk.dues[at]
     return chunk.places[at] == STAGED and (due_us == HELD or due_us <= log_time_us)
+
+
+def _is_live(chunk: Chunk, base: int, count: int, readable: Readable) -> bool:
+    start = bisect_left(chunk.numbers, base)
+    places = chunk.places[start : bisect_left(chunk.numbers, base + count, start)]
+    return STAGED in places or any(place < TRUNCATED and place in readable for place in places)
 
 
 def _message(chunk: Chunk, at: int) -> StagedMessage:

@@ -11,7 +11,6 @@ from store_nodes.machine.outcomes import (
     AppendDone,
     CreateDone,
     DeleteDone,
-    Outcome,
     Refused,
     SealDone,
     TruncateDone,
@@ -20,66 +19,24 @@ from store_nodes.machine.queues import MAX_OFFSET, QueueOffsets
 from store_nodes.machine.sessions import FORGET_AFTER_US, MAX_DEADLINE_AHEAD_US, RECEIPTS
 from store_nodes.machine.snapshot import BadSnapshot
 from store_nodes.membership import Membership
-
-Q = bytes(24) + b"\x01"
-Q2 = bytes(24) + b"\x02"
-S = b"s" * 16
-S2 = b"t" * 16
-SECOND = 1_000_000
-START = 1_000 * SECOND
-
-
-class Driver:
-    """A machine and the instance it is at; time moves only when told."""
-
-    def __init__(self) -> None:
-        self.machine = Machine(3)
-        self.now = START
-
-    def do(self, *commands: bytes) -> list[Outcome]:
-        value = c.encode_value(commands, self.now)
-        return self.machine.apply(self.machine.applied, value)
-
-    def one(self, command: c.ControlCommand) -> Outcome:
-        [outcome] = self.do(c.encode(command))
-        return outcome
-
-    def append(
-        self,
-        seq: int,
-        *,
-        queue: bytes = Q,
-        session: bytes = S,
-        count: int = 1,
-        deadline: int | None = None,
-        dedup: bytes = b"",
-    ) -> Outcome:
-        limit = self.now + SECOND if deadline is None else deadline
-        [outcome] = self.do(c.encode_append(queue, session, seq, limit, count, b"batch", dedup))
-        return outcome
+from tests.unit.machine.driver import (
+    Q2,
+    S2,
+    SECOND,
+    START,
+    Driver,
+    Q,
+    S,
+    base,
+    expected_seq,
+    refusal,
+    with_queue,
+)
 
 
 @pytest.fixture
 def d() -> Driver:
-    driver = Driver()
-    assert driver.one(c.Create(Q, 0, b"meta")) == CreateDone(Q, 0)
-    return driver
-
-
-def refusal(outcome: Outcome) -> errors.StoreError:
-    assert isinstance(outcome, Refused)
-    return outcome.error
-
-
-def base(outcome: Outcome) -> int:
-    assert isinstance(outcome, AppendDone)
-    return outcome.base_offset
-
-
-def expected_seq(outcome: Outcome) -> int:
-    error = refusal(outcome)
-    assert isinstance(error, errors.SequenceGap)
-    return error.expected
+    return with_queue()
 
 
 # Instances, log time, digest.
