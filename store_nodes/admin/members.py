@@ -1,0 +1,257 @@
+"""Who is in the cluster: nodes added, removed and replaced, one step of one group at a time.
+
+Each step is a value in the group's log and compares the version of the membership it changes, so
+two operators cannot undo each other, and a step whose answer was lost is found done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from store_nodes.admin.errors import NotFinished, Refused
+from store_nodes.admin.operator import LOOK_AGAIN_S, Operator
+from store_nodes.admin.overview import Overview
+from store_nodes.commands import Reconfigure
+from store_nodes.errors import Conflict, NotAllowed, NotDone, OutcomeUnknown
+from store_nodes.membership import LEARNER, REMOVED, VOTER, ZONE, Membership
+from store_nodes.settings import parse_address
+from store_nodes.transport.handshake import Identity, dial
+from store_nodes.wire import Role
+
+REFUSED_FOR_GOOD_S = 10.0
+"""A rule that still forbids a step after this long (another node may only just be connecting) is
+an answer; catching up may take as long as it takes."""
+REACH_S = 10.0
+
+
+async def add_node(
+    operator: Operator, node: int, address: str, *, zone: str = "", secret: bytes = b""
+) -> None:
+    """Make `node` a voter of every group. It must run, with PACKETBOAT_STORE_JOIN=1.
+
+    `secret`: with it, the node is first asked at its address who it is.
+    """
+    seen = await operator.settled_overview()
+    _check_new(seen, node)
+    _check_zones(seen, add={node: zone})
+    if secret:
+        await _check_reached(operator, node, address, secret)
+    labels = {ZONE: zone} if zone else {}
+    await operator.each(
+        [row.group for row in seen.groups],
+        lambda group: _join(operator, group, node, address, labels),
+    )
+    operator.say(f"node {node} is a voter of every group")
+
+
+async def remove_node(operator: Operator, node: int) -> None:
+    """Remove `node`, up or down, from every group. Its id is never used again."""
+    seen = await operator.settled_overview()
+    _check_known(seen, node)
+    _check_zones(seen, remove=node)
+    groups = [row.group for row in seen.groups if seen.memberships[row.group].member(node)]
+    await operator.each(groups, lambda group: _leave(operator, group, node))
+    operator.say(f"node {node} is in no group; stop it and throw its directory away")
+
+
+async def replace_node(
+    operator: Operator,
+    old: int,
+    new: int,
+    address: str,
+    *,
+    zone: str | None = None,
+    secret: bytes = b"",
+) -> None:
+    """Put node `new`, in the same zone unless told otherwise, where `old` is: first it becomes a
+    voter, then `old` goes, group by group. `old` may be dead; it must not come back."""
+    if old == new:
+        raise Refused(f"node {old} cannot replace itself: a lost directory needs a new id")
+    seen = await operator.settled_overview()
+    _check_known(seen, old)
+    _check_new(seen, new)
+    was = [member for each in seen.memberships.values() if (member := each.member(old))]
+    if zone is None:
+        zone = was[0].labels.get(ZONE, "") if was else ""
+    _check_zones(seen, add={new: zone}, remove=old)
+    if secret:
+        await _check_reached(operator, new, address, secret)
+    labels = {ZONE: zone} if zone else {}
+
+    async def replace(group: int) -> None:
+        held = await operator.membership(group)
+        if held.member(old) is None and held.member(new) is None:
+            return
+        if held.member(new) is None:
+            await _step(operator, group, new, LEARNER, address, labels)
+        if _newly_crowded(held, _with(held, new, zone or "")) is not None:
+            # Of an even number of voters: both at once would hold a majority in their zone.
+            await _leave(operator, group, old)
+        await _join(operator, group, new, address, labels)
+        if held.member(old) is not None:
+            await _leave(operator, group, old)
+
+    await operator.each([row.group for row in seen.groups], replace)
+    operator.say(f"node {new} is where node {old} was; throw the directory of {old} away")
+
+
+# One group.
+
+
+async def _join(
+    operator: Operator, group: int, node: int, address: str, labels: dict[str, str]
+) -> None:
+    held = (await operator.membership(group)).member(node)
+    if held is None:
+        await _step(operator, group, node, LEARNER, address, labels)
+    if held is None or held.role != VOTER:
+        await _step(operator, group, node, VOTER, "", {})
+    operator.say(f"node {node} is a voter", group)
+
+
+async def _leave(operator: Operator, group: int, node: int) -> None:
+    await _step(operator, group, node, REMOVED, "", {})
+    operator.say(f"node {node} is removed", group)
+
+
+async def _step(
+    operator: Operator, group: int, node: int, role: str, address: str, labels: dict[str, str]
+) -> None:
+    """Until the group's log says so; raises Refused or NotFinished."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    refused_at_s: float | None = None
+    operator.say(f"node {node}: {_WORDS[role]}", group)
+    while True:
+        held = await operator.membership(group)
+        if _is_done(held, node, role):
+            return
+        step = Reconfigure(held.version + 1, node, role, address, labels)
+        trouble: Exception
+        try:
+            await operator.client.reconfigure(group, step, timeout_s=10.0)
+            return
+        except NotAllowed as error:
+            trouble = error
+            refused_at_s = refused_at_s or loop.time()
+            if role != VOTER and loop.time() - refused_at_s > REFUSED_FOR_GOOD_S:
+                raise Refused(f"group {group}: {error}") from None
+        except (Conflict, OutcomeUnknown) as error:
+            trouble = error  # look at what the log says, and go on from there
+        except NotDone as error:
+            trouble = error
+        operator.say(f"node {node}: {_WORDS[role]}; {trouble}", group)
+        if loop.time() - began_s > operator.timeout_s:
+            raise NotFinished(
+                f"group {group}: node {node} is not yet {role} ({trouble}); run it again to go on"
+            )
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+_WORDS = {
+    LEARNER: "joins as a learner",
+    VOTER: "becomes a voter once it has caught up",
+    REMOVED: "is being removed",
+}
+
+
+def _is_done(held: Membership, node: int, role: str) -> bool:
+    if role == REMOVED:
+        return held.member(node) is None
+    member = held.member(node)
+    return member is not None and (member.role == role or member.role == VOTER)
+
+
+# What can be refused before anything is changed.
+
+
+def _check_new(seen: Overview, node: int) -> None:
+    if not seen.groups:
+        raise Refused("no group is known: no node answers")
+    used = [group for group, each in seen.memberships.items() if node in each.removed]
+    if used:
+        raise Refused(
+            f"node {node} was removed (groups {used}) and its id is never used again;"
+            " give the new node an id that no node has had"
+        )
+
+
+def _check_known(seen: Overview, node: int) -> None:
+    if not seen.groups:
+        raise Refused("no group is known: no node answers")
+    if not any(
+        each.member(node) is not None or node in each.removed for each in seen.memberships.values()
+    ):
+        raise Refused(f"node {node} is and was in no group")
+
+
+def _check_zones(seen: Overview, *, add: dict[int, str] | None = None, remove: int = 0) -> None:
+    """What the operation ends in must not put a majority into one zone where it was not so."""
+    for group, held in seen.memberships.items():
+        after = held
+        for node, zone in (add or {}).items():
+            after = _with(after, node, zone)
+        if remove and after.member(remove) is not None:
+            if after.voters == (remove,):
+                raise Refused(f"node {remove} is the last voter of group {group}")
+            after = after.after(Reconfigure(after.version + 1, remove, REMOVED, "", {}))
+        crowded = _newly_crowded(held, after)
+        if crowded is not None:
+            inside = [m.node for m in after.members if m.labels.get(ZONE) == crowded]
+            raise Refused(
+                f"zone {crowded} would hold a majority of the voters of group {group} (nodes"
+                f" {inside} of {list(after.voters)}): losing it would stop the group; put the node"
+                " into another zone"
+            )
+
+
+def _newly_crowded(held: Membership, after: Membership) -> str | None:
+    return after.crowded_zone() if held.crowded_zone() is None else None
+
+
+def _with(held: Membership, node: int, zone: str) -> Membership:
+    labels = {ZONE: zone} if zone else {}
+    if held.member(node) is None:
+        step = Reconfigure(held.version + 1, node, LEARNER, "not:0", labels)
+        held = held.after(step)
+    return held.after(Reconfigure(held.version + 1, node, VOTER, "", {}))
+
+
+async def _check_reached(operator: Operator, node: int, address: str, secret: bytes) -> None:
+    """The node runs at its address, and is who it should be."""
+    try:
+        place = parse_address(address)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    operator.say(f"looking for node {node} at {address}")
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + REACH_S
+    while True:
+        try:
+            connection = await dial(place, Identity(secret), Role.CLIENT, node, _Nobody())
+        except (OSError, TimeoutError) as error:
+            if loop.time() >= deadline_s:
+                raise Refused(
+                    f"no node {node} at {address} ({str(error) or type(error).__name__}); start it"
+                    " first, with PACKETBOAT_STORE_JOIN=1"
+                ) from None
+        else:
+            connection.close("only looking")
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+class _Nobody:
+    """Handles a connection that is only looked at."""
+
+    def opened(self, connection: object, remote: object, welcome: object) -> None:
+        pass
+
+    def frame(self, head: object, body: bytes) -> None:
+        pass
+
+    def closed(self, reason: str) -> None:
+        pass
+
+    def congestion(self, congested: bool) -> None:
+        pass

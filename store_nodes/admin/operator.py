@@ -1,0 +1,120 @@
+"""One operator at work: a client of the store, a view of the cluster, and whom to tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+from store_nodes.admin.errors import NotFinished, Refused
+from store_nodes.admin.overview import Overview, overview
+from store_nodes.client import StoreClient
+from store_nodes.errors import StoreError
+from store_nodes.membership import Membership
+
+LOOK_AGAIN_S = 0.2
+GROUPS_AT_ONCE = 4
+
+
+class Note(NamedTuple):
+    """One line of progress; `group` None: of the operation as a whole."""
+
+    group: int | None
+    text: str
+
+
+Progress = Callable[[Note], None]
+
+
+def quiet(note: Note) -> None:
+    """Tells nobody."""
+
+
+class Operator:
+    """What all operations share. `client` is started; `timeout_s` bounds each operation."""
+
+    def __init__(
+        self, client: StoreClient, *, progress: Progress = quiet, timeout_s: float = 600.0
+    ) -> None:
+        self.client = client
+        self.progress = progress
+        self.timeout_s = timeout_s
+        self._last: dict[int | None, str] = {}
+
+    def say(self, text: str, group: int | None = None) -> None:
+        """Tell it, if it is news."""
+        if self._last.get(group) != text:
+            self._last[group] = text
+            self.progress(Note(group, text))
+
+    async def overview(self) -> Overview:
+        """The cluster as it is now. Nodes that were only just learned may still be dialed."""
+        statuses = await self.client.status()
+        return overview(statuses, self.client.nodes, self.client.groups)
+
+    async def settled_overview(self, wait_s: float = 3.0) -> Overview:
+        """The same, after the connections had time to come up: until every node that is known
+        answers, or that time is over."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        while True:
+            seen = await self.overview()
+            silent = [row for row in seen.nodes if row.state in ("down", "unknown")]
+            if not silent or loop.time() >= deadline_s:
+                return seen
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def membership(self, group: int) -> Membership:
+        """As the group's leader has applied it; waits for one."""
+        found: list[Membership] = []
+
+        async def look() -> bool:
+            seen = await self.overview()
+            row = seen.group(group)
+            if row is None or row.leader is None:
+                return False
+            found.append(seen.memberships[group])
+            return True
+
+        await self.until(look, lambda: f"group {group} has no leader")
+        return found[0]
+
+    async def until(
+        self,
+        reached: Callable[[], Awaitable[bool]],
+        missing: Callable[[], str],
+        timeout_s: float | None = None,
+    ) -> None:
+        """Look again and again; raises NotFinished with what is missing."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + (self.timeout_s if timeout_s is None else timeout_s)
+        while True:
+            try:
+                if await reached():
+                    return
+            except StoreError as error:
+                self.say(f"waiting: {error}")
+            if loop.time() >= deadline_s:
+                raise NotFinished(missing())
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def each(self, groups: Iterable[int], work: Callable[[int], Awaitable[None]]) -> None:
+        """Some groups at a time; the first that fails ends it, with the others as they are."""
+        turns = asyncio.Semaphore(GROUPS_AT_ONCE)
+
+        async def one(group: int) -> None:
+            async with turns:
+                await work(group)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for group in groups:
+                    tasks.create_task(one(group))
+        except ExceptionGroup as failed:
+            raise _first_of(failed) from None
+
+
+def _first_of(failed: ExceptionGroup[Exception]) -> Exception:
+    """A refusal says more than that something took too long."""
+    errors = failed.exceptions
+    return next((error for error in errors if isinstance(error, Refused)), errors[0])
