@@ -29,6 +29,7 @@ from metadata.cursors import CursorRepository
 from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
+from metadata.forwarded import ForwardedRepository
 from metadata.leases import LeaseRepository
 from metadata.placements import PlacementRepository
 from metadata.settings import DatabaseSettings
@@ -114,6 +115,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
                 cursors=CursorRepository(database),
                 assignments=AssignmentRepository(database),
                 leases=LeaseRepository(database),
+                forwarded=ForwardedRepository(database),
                 ack_key=settings.ack_secret,
                 settings=subscribe_settings.load(),
                 address=f"{settings.host}:{settings.port}",

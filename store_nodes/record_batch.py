@@ -21,6 +21,8 @@ FLAG_ZSTD = 1
 MAX_BATCH_BYTES = 10 * 1024 * 1024 + 256 * 1024
 """A 10 MiB message with its attributes fits."""
 MAX_BATCH_MESSAGES = 1000
+ORIGIN_STAGE_ID = "stage_id"
+"""In `origin`: the message id of a message that is a copy of one staged in a sealed queue."""
 
 _HEADER = struct.Struct("<2sBBIQI")
 _CRC = struct.Struct("<I")
@@ -44,7 +46,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     idempotency_key: str | None = None
     traceparent: str | None = None
     origin: dict[str, str | int] | None = None
-    """Of a dead letter: where it came from."""
+    """Where a dead letter, or the copy of a staged message, came from."""
 
 
 class BadBatch(ValueError):

@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import structlog
 
 from edge.asgi import ClientGone
+from edge.message_id import MessageId
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
 from metadata.leases import RENEW_EVERY_S, Lease
@@ -33,8 +34,11 @@ from metadata.types import (
     Claim,
     PartitionKey,
     Subscription,
+    Topic,
 )
+from store_nodes.queue_id import QueueId
 from subscribe_forwarder import metrics
+from subscribe_forwarder.batch import CacheBudget
 from subscribe_forwarder.flush import AckFlusher
 from subscribe_forwarder.owner import Owner
 from subscribe_forwarder.ports import (
@@ -42,6 +46,7 @@ from subscribe_forwarder.ports import (
     Catalog,
     Cursors,
     Feed,
+    ForwardedMessages,
     Leases,
     Offsets,
     Store,
@@ -50,13 +55,14 @@ from subscribe_forwarder.ports import (
 from subscribe_forwarder.pull import Delivery, Hub
 from subscribe_forwarder.reader import Reader
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.status import partition_of, queue_of
-from subscribe_forwarder.tail import CacheBudget, Tail
+from subscribe_forwarder.staged import Nowhere, StagedIds, StagedLocator, Where
+from subscribe_forwarder.tail import Tail
 
 ROLE = "subscribe"
 RETRY_S = 0.25
 SWEEP_EVERY_S = 5.0
 CLAIM_AT_ONCE = 500
+LOCATE_AT_ONCE = 32
 _log = structlog.get_logger("packetboat.subscribe")
 
 
@@ -72,6 +78,7 @@ class SubscribeForwarder:
         cursors: Cursors,
         assignments: Assignments,
         leases: Leases,
+        forwarded: ForwardedMessages,
         ack_key: bytes,
         settings: SubscribeSettings | None = None,
         address: str = "",
@@ -87,6 +94,7 @@ class SubscribeForwarder:
         self._address = address
         self._clock = clock
         self._budget = CacheBudget(self.settings.cache_bytes)
+        self.staged = StagedLocator(store, forwarded, StagedIds())
         self.flusher = AckFlusher(
             cursors,
             self._freeze,
@@ -96,7 +104,9 @@ class SubscribeForwarder:
         self._owners: dict[PartitionKey, Owner] = {}
         self._hubs: dict[bytes, Hub] = {}
         self._queues: dict[bytes, Tail] = {}
+        """By packed queue id; a tail has one for each generation."""
         self._watches: dict[int, Watch] = {}
+        self._topics: dict[bytes, Topic] = {}
         self._claiming = asyncio.Lock()
         self._lease: Lease | None = None
         self._incarnation = os.urandom(16)
@@ -231,6 +241,17 @@ class SubscribeForwarder:
         hub = self._hubs.get(subscription_uid)
         return None if hub is None else hub.readers.get(partition)
 
+    async def locate(
+        self, subscription: Subscription, wanted: Sequence[MessageId]
+    ) -> list[Where | Nowhere]:
+        """Where messages with ids of the stage form are; raises StoreError, MetadataError."""
+        topic = await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
+        found: list[Where | Nowhere] = []
+        for at in range(0, len(wanted), LOCATE_AT_ONCE):
+            part = wanted[at : at + LOCATE_AT_ONCE]
+            found += await asyncio.gather(*(self.staged.locate(topic, one) for one in part))
+        return found
+
     # Ownership.
 
     def _may_hand_out(self, reader: Reader) -> bool:
@@ -243,24 +264,30 @@ class SubscribeForwarder:
         topic = await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
         self.require_lease()
         readers: dict[int, Reader] = {}
-        for partition in topic.partitions:
-            key = PartitionKey(topic.tenant_id, topic.uid, partition.number)
-            owner = await self._owner(key)
-            reader = owner.reader(subscription.uid)
-            if reader is None:
-                owner.add_rows(await self.cursors.load([key]))
-                reader = owner.reader(subscription.uid)
-            if reader is None:
-                raise not_found("subscription", subscription.name)
-            readers[partition.number] = reader
+        while len(readers) < len(topic.partitions):
+            for partition in topic.partitions:
+                key = PartitionKey(topic.tenant_id, topic.uid, partition.number)
+                readers[partition.number] = await self._reader(key, subscription)
+            topic = self._latest(topic)  # it may have grown meanwhile
         hub = self._hubs.get(subscription.uid)
         if hub is None:
             hub = self._hubs[subscription.uid] = Hub(
                 subscription, self._may_hand_out, self._progressed, self.settings, self._clock
             )
         hub.readers = readers
+        hub.growth.follow(topic, readers)
         hub.incomplete = False
         return hub
+
+    async def _reader(self, key: PartitionKey, subscription: Subscription) -> Reader:
+        owner = await self._owner(key)
+        reader = owner.reader(subscription.uid)
+        if reader is None:
+            owner.add_rows(await self.cursors.load([key]))
+            reader = owner.reader(subscription.uid)
+        if reader is None:
+            raise not_found("subscription", subscription.name)
+        return reader
 
     async def _owner(self, key: PartitionKey) -> Owner:
         owner = self._owners.get(key)
@@ -306,26 +333,44 @@ class SubscribeForwarder:
             topic = await self.catalog.topic_by_uid(claim.key.tenant_id, topic_uid)
         except NotFound:
             return
-        partition = partition_of(topic, claim.key.partition)
-        if partition is None:
+        topic = self._latest(topic)
+        generations = topic.generations(claim.key.partition)
+        if not generations:
             return
-        queue = queue_of(topic_uid, partition)
         tail = Tail(
             self.store,
-            partition.group,
-            queue,
+            topic_uid,
+            generations,
             self._budget,
             lambda: self._on_tail(claim.key),
             fetch_bytes=self.settings.fetch_bytes,
             fetch_timeout_s=self.settings.fetch_timeout_s,
+            staged_ids=self.staged.ids,
+            reload=lambda: self._reload(claim.key.tenant_id, topic.name),
         )
         self._owners[claim.key] = Owner(claim, tail, self.ack_key)
-        self._queues[queue.pack()] = tail
-        watch = self._watches.get(partition.group)
-        if watch is None:
-            watch = self.store.watch(partition.group, self._on_offsets)
-            self._watches[partition.group] = watch
-        watch.add(queue)
+        self._watch(tail)
+
+    def _watch(self, tail: Tail, before: Mapping[QueueId, int] | None = None) -> None:
+        """Its queues as they are now, instead of those `before`."""
+        before, now = before or {}, tail.queues
+        for queue, group in before.items():
+            if queue not in now:
+                self._unwatch(queue, group)
+        for queue, group in now.items():
+            if queue in before:
+                continue
+            self._queues[queue.pack()] = tail
+            watch = self._watches.get(group)
+            if watch is None:
+                watch = self._watches[group] = self.store.watch(group, self._on_offsets)
+            watch.add(queue)
+
+    def _unwatch(self, queue: QueueId, group: int) -> None:
+        self._queues.pop(queue.pack(), None)
+        watch = self._watches.get(group)
+        if watch is not None:
+            watch.remove(queue)
 
     async def _drop_owner(self, key: PartitionKey) -> None:
         owner = self._owners.pop(key, None)
@@ -334,10 +379,8 @@ class SubscribeForwarder:
         owner.freeze()
         for reader in owner.readers():
             self._dropped(reader)
-        self._queues.pop(owner.tail.queue.pack(), None)
-        watch = self._watches.get(owner.tail.group)
-        if watch is not None:
-            watch.remove(owner.tail.queue)
+        for queue, group in owner.tail.queues.items():
+            self._unwatch(queue, group)
         await owner.tail.close()
         metrics.owned.set(len(self._owners))
 
@@ -362,7 +405,7 @@ class SubscribeForwarder:
         for offsets in changed:
             tail = self._queues.get(offsets.queue)
             if tail is not None:
-                tail.on_offsets(offsets.first, offsets.end)
+                tail.on_offsets(offsets.queue, offsets.first, offsets.end)
 
     def _on_tail(self, key: PartitionKey) -> None:
         owner = self._owners.get(key)
@@ -371,6 +414,9 @@ class SubscribeForwarder:
 
     def _wake(self, owner: Owner) -> None:
         for reader in owner.readers():
+            if reader.cursor.floor < owner.tail.first and not owner.frozen:
+                reader.lift()
+                self.flusher.note(reader)
             hub = self._hubs.get(reader.cursor.key.subscription_uid)
             if hub is not None and hub.waiting:
                 hub.dispatch()
@@ -492,10 +538,47 @@ class SubscribeForwarder:
         try:
             topic = await self.catalog.topic_by_uid(tenant_id, uid)
         except NotFound:
+            self._topics.pop(uid, None)
             for key in [k for k in self._owners if k.topic_uid == uid]:
                 await self._drop_owner(key)
             return
-        keys = [PartitionKey(tenant_id, uid, p.number) for p in topic.partitions]
+        await self._follow(topic)
+
+    async def _reload(self, tenant_id: bytes, name: str) -> None:
+        """The store has news of a topic that the change feed may not have told yet."""
+        with suppress(MetadataError):
+            await self._follow(await self.catalog.topic(tenant_id, name, refresh=True))
+
+    def _latest(self, topic: Topic) -> Topic:
+        """The newest view that anything here was told of: queues and barriers go by the same one,
+        so that no reader is led past a growth before it waits for the others."""
+        known = self._topics.get(topic.uid)
+        if known is not None and known.version > topic.version:
+            return known
+        self._topics[topic.uid] = topic
+        return topic
+
+    async def _follow(self, topic: Topic) -> None:
+        """Takes in what a placement changed: queues that follow others, partitions that are new."""
+        topic = self._latest(topic)
+        hubs = [hub for hub in self._hubs.values() if hub.subscription.topic_uid == topic.uid]
+        for hub in hubs:
+            hub.growth.follow(topic, hub.readers)
+        keys = [PartitionKey(topic.tenant_id, topic.uid, p.number) for p in topic.partitions]
+        for key in keys:
+            owner = self._owners.get(key)
+            if owner is not None:
+                before = owner.tail.queues
+                if owner.tail.follow(topic.generations(key.partition)):
+                    self._watch(owner.tail, before)
+                    self._wake(owner)
         if self._lease is not None and any(key not in self._owners for key in keys):
             with suppress(MetadataError, Problem):
                 await self._claim(keys)
+        for hub in hubs:
+            if len(hub.readers) < len(keys):
+                hub.incomplete = True
+            if hub.incomplete and hub.waiting:
+                with suppress(MetadataError, Problem):
+                    await self._open_hub(hub.subscription)
+                hub.dispatch()

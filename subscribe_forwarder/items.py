@@ -2,23 +2,29 @@
 
 Rules of DESIGN §7 for at-least-once delivery. An ack id with the subscription's uid and present
 generation is good whatever its epoch, attempt or deadline; a message id is good for what has been
-read in the present generation. Nack, release and modify need the present lease on top.
+read in the present generation, whichever form it has. Nack, release and modify need the present
+lease on top.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from edge import message_id
-from edge.message_id import BadMessageId
+from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem
 from metadata.types import Subscription
 from subscribe_forwarder import ack_id
 from subscribe_forwarder.ack_id import BadAckId, Head, Minter
 from subscribe_forwarder.reader import Reader
+from subscribe_forwarder.staged import Nowhere, Where
 
 MAX_ITEMS = 1000
+
+
+Locate = Callable[[Sequence[MessageId]], Awaitable[Sequence[Where | Nowhere]]]
+"""Where messages with ids of the stage form are."""
 
 
 class Ids(NamedTuple):
@@ -46,19 +52,28 @@ class Place(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The items by partition, in the order given, and those that name nothing."""
+    """The items by partition, in the order given, and those that name nothing. `gone` are those
+    whose message is no longer stored, which makes them settled."""
 
     places: dict[int, list[Place]]
     failures: list[Failure]
+    gone: list[int]
 
 
-def resolve(
-    ids: Ids, subscription: Subscription, readers: Mapping[int, Reader], key: bytes
+async def resolve(
+    ids: Ids,
+    subscription: Subscription,
+    readers: Mapping[int, Reader],
+    key: bytes,
+    locate: Locate,
 ) -> Named:
-    """Finds what the ids name; says of the others why they name nothing."""
+    """Finds what the ids name; says of the others why they name nothing.
+
+    Asks `locate` for ids of the stage form only; raises what it raises.
+    """
     if ids.field == "ack_id":
         return _by_ack_ids(ids.texts, subscription, readers, key)
-    return _by_message_ids(ids.texts, subscription, readers)
+    return await _by_message_ids(ids.texts, subscription, readers, locate)
 
 
 def lease_of(reader: Reader, place: Place) -> Problem | None:
@@ -103,7 +118,7 @@ def _by_ack_ids(
             continue
         place = Place(index, offset, attempt, head.epoch.n)
         places.setdefault(head.partition, []).append(place)
-    return Named(places, failures)
+    return Named(places, failures, [])
 
 
 def _misfit(
@@ -122,29 +137,50 @@ def _misfit(
     return None
 
 
-def _by_message_ids(
-    texts: Sequence[str], subscription: Subscription, readers: Mapping[int, Reader]
+async def _by_message_ids(
+    texts: Sequence[str],
+    subscription: Subscription,
+    readers: Mapping[int, Reader],
+    locate: Locate,
 ) -> Named:
-    places: dict[int, list[Place]] = {}
-    failures: list[Failure] = []
+    named = Named({}, [], [])
+    staged: list[tuple[int, MessageId]] = []
     for index, text in enumerate(texts):
         try:
             parsed = message_id.parse(text)
         except BadMessageId as error:
-            failures.append(Failure(index, bad_message_id(str(error))))
+            named.failures.append(Failure(index, bad_message_id(str(error))))
             continue
-        reader = readers.get(parsed.partition)
-        if (
-            parsed.form != message_id.FORM_OFFSET
-            or parsed.topic_uid != subscription.topic_uid
-            or parsed.lane != 0
-            or reader is None
-            or not reader.cursor.start <= parsed.number < reader.cursor.read_to
+        if parsed.topic_uid != subscription.topic_uid or parsed.lane != 0:
+            named.failures.append(Failure(index, _not_delivered()))
+        elif parsed.form == message_id.FORM_STAGE:
+            staged.append((index, parsed))
+        else:
+            _place(named, index, parsed.partition, parsed.number, readers)
+    for index, found in zip(
+        [index for index, _ in staged],
+        await locate([parsed for _, parsed in staged]) if staged else (),
+        strict=True,
+    ):
+        if isinstance(found, Where):
+            _place(named, index, found.partition, found.offset, readers)
+        elif found is Nowhere.TRUNCATED and any(
+            reader.cursor.start < reader.tail.first for reader in readers.values()
         ):
-            failures.append(Failure(index, _not_delivered()))
-            continue
-        places.setdefault(parsed.partition, []).append(Place(index, parsed.number))
-    return Named(places, failures)
+            named.gone.append(index)
+        else:
+            named.failures.append(Failure(index, _not_delivered()))
+    return named
+
+
+def _place(
+    named: Named, index: int, partition: int, offset: int, readers: Mapping[int, Reader]
+) -> None:
+    reader = readers.get(partition)
+    if reader is None or not reader.cursor.start <= offset < reader.cursor.read_to:
+        named.failures.append(Failure(index, _not_delivered()))
+    else:
+        named.places.setdefault(partition, []).append(Place(index, offset))
 
 
 def bad_message_id(detail: str) -> Problem:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from metadata.due import QueueKey
+from metadata.forwarded import Forwarded
 from metadata.leases import Lease
 from metadata.types import (
     Change,
@@ -22,12 +24,15 @@ Buffer = bytes | memoryview
 
 
 class Entry(Protocol):
-    """One whole stored batch; `indices` None for all of its messages."""
+    """One whole stored batch. `indices` are those of its messages that are here, None: all.
+    `stage` is the stage number of the batch's first message, None where it was not staged."""
 
     @property
     def base_offset(self) -> int: ...
     @property
     def log_time_us(self) -> int: ...
+    @property
+    def stage(self) -> int | None: ...
     @property
     def indices(self) -> tuple[int, ...] | None: ...
     @property
@@ -54,6 +59,17 @@ class Offsets(Protocol):
     def first(self) -> int: ...
     @property
     def end(self) -> int: ...
+    @property
+    def sealed(self) -> bool: ...
+
+
+class Location(Protocol):
+    """What became of a staged message: staged, offset, discarded or truncated."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def offset(self) -> int | None: ...
 
 
 class Watch(Protocol):
@@ -77,6 +93,7 @@ class Store(Protocol):
         min_end: int | None = None,
     ) -> Fetched: ...
     async def offsets(self, group: int, queue: QueueId) -> Offsets: ...
+    async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location: ...
     def watch(self, group: int, on_change: Callable[[Sequence[Offsets]], None]) -> Watch: ...
 
 
@@ -91,6 +108,12 @@ class Catalog(Protocol):
     async def subscriptions_of(
         self, tenant_id: bytes, topic_uid: bytes
     ) -> tuple[Subscription, ...]: ...
+
+
+class ForwardedMessages(Protocol):
+    """The part of `metadata.forwarded.ForwardedRepository` that subscribing uses."""
+
+    async def find(self, queue: QueueKey, numbers: Sequence[int]) -> Mapping[int, Forwarded]: ...
 
 
 class Feed(Protocol):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from edge.problem import Problem, unavailable
 from metadata.types import Subscription
 from subscribe_forwarder import metrics
+from subscribe_forwarder.growth import Growth
 from subscribe_forwarder.reader import PAUSED_OUTSTANDING, PAUSED_RANGES, Reader, Room, Taken
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.tail import wall_us
@@ -69,6 +70,7 @@ class Hub:
     ) -> None:
         self.subscription = subscription
         self.readers: dict[int, Reader] = {}
+        self.growth = Growth()
         self.incomplete = True
         """A partition is missing: look for its reader before the next use."""
         self.closed: Problem | None = None
@@ -183,6 +185,13 @@ class Hub:
                 )
 
     def _collect(self, max_messages: int, max_bytes: int) -> Delivery | None:
+        self.growth.lift(self.readers)
+        delivery = self._collect_once(max_messages, max_bytes)
+        while delivery is None and self.growth.lift(self.readers):
+            delivery = self._collect_once(max_messages, max_bytes)
+        return delivery
+
+    def _collect_once(self, max_messages: int, max_bytes: int) -> Delivery | None:
         new = self._settings.max_outstanding - self.outstanding
         room = Room(max_messages, max_bytes, max(0, new))
         now_s = self._clock()

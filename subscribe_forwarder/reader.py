@@ -13,10 +13,11 @@ from metadata.types import CursorState, Epoch, PartitionKey
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ack_id import Head, Minter
+from subscribe_forwarder.batch import Batch
 from subscribe_forwarder.cursor import Cursor, Settled
 from subscribe_forwarder.leases import Grant, LeaseTable
 from subscribe_forwarder.render import delivery
-from subscribe_forwarder.tail import Batch, Tail
+from subscribe_forwarder.tail import Tail
 
 PAUSED_RANGES = "too_many_ranges"
 PAUSED_OUTSTANDING = "too_many_outstanding"
@@ -75,6 +76,8 @@ class Reader:
         self.partition = partition
         self.frozen = False
         """Its ownership is in doubt: nothing is handed out, no ack is answered."""
+        self.limit: int | None = None
+        """New messages from here on wait for those of other partitions (growth.py)."""
         self._ack_key = ack_key
         self.reset(state, epoch)
 
@@ -100,16 +103,23 @@ class Reader:
         return self.cursor.pending() + unread
 
     @property
+    def end(self) -> int | None:
+        """One past the last offset that may be handed out now; None while that is not known."""
+        end = self.tail.end
+        return end if self.limit is None or end is None or end < self.limit else self.limit
+
+    @property
     def idle(self) -> bool:
         """Nothing is readable at `scan`, and nothing is out: there is nothing to look at."""
-        tail = self.tail
-        at_end = tail.end is not None and self.scan >= tail.end and self.scan >= tail.first
+        end = self.end
+        at_end = end is not None and self.scan >= end and self.scan >= self.tail.first
         return at_end and not self.leases.outstanding
 
     @property
     def may_have_new(self) -> bool:
         """Whether something may be readable at `scan`."""
-        return self.tail.end is None or self.scan < self.tail.end
+        end = self.end
+        return end is None or self.scan < end
 
     def take(self, room: Room, now_ms: int, now_us: int, deadline_ms: int) -> Taken | None:
         """Leases what is ready and in the cache, first what was out before, then new messages.
@@ -119,8 +129,7 @@ class Reader:
         ended = self.leases.expire(now_ms)
         if ended:
             metrics.lease_ended.labels("deadline").inc(ended)
-        if self.scan < self.tail.first:
-            self._skip_truncated()
+        self.lift()
         places: list[tuple[Batch, int]] = []
         again = 0
         try:
@@ -146,8 +155,8 @@ class Reader:
             self.tail.want(again)
             starved = True
         if self.may_have_new and not self.cursor.paused:
-            end = self.scan + 1 if self.tail.end is None else self.tail.end
-            offset, gap_end = self.cursor.gap_at(self.scan, end)
+            end = self.end
+            offset, gap_end = self.cursor.gap_at(self.scan, self.scan + 1 if end is None else end)
             if offset < gap_end and not self.tail.has(offset):
                 self.tail.want(offset)
                 starved = True
@@ -185,7 +194,7 @@ class Reader:
             room.max_bytes -= size
 
     def _take_new(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
-        end = self.tail.end
+        end = self.end
         while end is not None and not room.full and room.new > 0:
             offset, gap_end = self.cursor.gap_at(self.scan, end)
             if offset >= end:
@@ -242,9 +251,11 @@ class Reader:
         self.leases.settle((offset,))
         metrics.expired.inc(self.cursor.settle(offset, offset + 1, Settled.EXPIRED))
 
-    def _skip_truncated(self) -> None:
-        """The store no longer holds what is below its first offset."""
+    def lift(self) -> None:
+        """Counts what the store no longer holds, which is all below its first offset, as expired:
+        leased, waiting, and never handed out alike."""
         first = self.tail.first
-        self.leases.settle_below(first)
-        metrics.expired.inc(self.cursor.settle(self.cursor.floor, first, Settled.EXPIRED))
+        if self.cursor.floor < first:
+            self.leases.settle_below(first)
+            metrics.expired.inc(self.cursor.settle(self.cursor.floor, first, Settled.EXPIRED))
         self.scan = max(self.scan, first)

@@ -8,13 +8,15 @@ depend on the delivery is rendered once per message and shared by all subscripti
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from edge import message_id
+from store_nodes import record_batch
 from store_nodes.record_batch import Message
+from subscribe_forwarder.staged import StagedIds, Where
 
 _encode = msgspec.json.encode
 _raw_json = msgspec.json.Decoder(msgspec.Raw)
@@ -26,22 +28,45 @@ _JSON, _TEXT, _BINARY = 0, 1, 2
 
 
 class PartitionRenderer:
-    """Renders messages of one (topic, partition)."""
+    """Renders messages of one (topic, partition). `staged_ids` is told where those are whose id is
+    not made of their offset."""
 
-    __slots__ = ("_id_prefix", "_partition")
+    __slots__ = ("_id_prefix", "_number", "_partition", "_staged_ids", "_staged_prefix")
 
-    def __init__(self, topic_uid: bytes, partition: int) -> None:
+    def __init__(
+        self, topic_uid: bytes, partition: int, staged_ids: StagedIds | None = None
+    ) -> None:
         self._id_prefix = message_id.prefix(topic_uid, partition).encode()
+        self._staged_prefix = message_id.prefix(topic_uid, partition, message_id.FORM_STAGE)
+        self._number = partition
         self._partition = b"%d" % partition
+        self._staged_ids = staged_ids
 
-    def fragment(self, message: Message, offset: int, publish_time: bytes) -> bytes:
-        """The members of the JSON object that every delivery of the message shares."""
+    def staged(self, generation: int, stage_number: int, offset: int) -> bytes:
+        """The id of a message released from a queue of this partition."""
+        number = message_id.staged_number(generation, stage_number)
+        return self._remember(self._staged_prefix + message_id.suffix(number), offset)
+
+    def forwarded(self, origin: Mapping[str, str | int], offset: int) -> bytes | None:
+        """The id of a message that was staged in a queue sealed before it was due, if it was."""
+        text = origin.get(record_batch.ORIGIN_STAGE_ID)
+        return self._remember(text, offset) if isinstance(text, str) else None
+
+    def _remember(self, text: str, offset: int) -> bytes:
+        if self._staged_ids is not None:
+            self._staged_ids.put(text, Where(self._number, offset))
+        return text.encode("ascii")
+
+    def fragment(
+        self, message: Message, offset: int, publish_time: bytes, staged_id: bytes | None = None
+    ) -> bytes:
+        """The members of the JSON object that every delivery of the message shares. Its id is that
+        of its offset but for messages that were staged."""
         data_name, data, content_type = _data(message.data, message.content_type)
         return b"".join(
             (
                 b'"message_id":"',
-                self._id_prefix,
-                message_id.suffix(offset).encode(),
+                staged_id or self._id_prefix + message_id.suffix(offset).encode(),
                 data_name,
                 data,
                 b',"content_type":',

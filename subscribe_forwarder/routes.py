@@ -7,7 +7,7 @@ client going away. Whatever was leased is handed back when the response could no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -22,7 +22,7 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
-from edge.message_id import BadMessageId, MessageId
+from edge.message_id import BadMessageId
 from edge.problem import TYPE_BASE, not_found, unavailable
 from metadata.types import Topic
 from subscribe_forwarder import metrics, requests, status
@@ -30,6 +30,7 @@ from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.items import (
     Failure,
     Ids,
+    Named,
     Place,
     bad_message_id,
     lease_expired,
@@ -40,6 +41,7 @@ from subscribe_forwarder.pull import Delivery, Hub
 from subscribe_forwarder.reader import Reader
 from subscribe_forwarder.render import pull_body
 from subscribe_forwarder.requests import PullRequest
+from subscribe_forwarder.staged import Nowhere, Where
 
 NO_STORE = [(b"cache-control", b"no-store")]
 _MAX_GET_BODY_BYTES = 64 * 1024
@@ -132,9 +134,10 @@ class _Acks:
         ids = requests.decode(body, requests.ACK).ids()
         forwarder = self._forwarder
         hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
-        named = resolve(ids, hub.subscription, hub.readers, forwarder.ack_key)
+        readers = hub.readers.copy()
+        named = await self._named(hub, readers, ids)
         new = 0
-        touched = [hub.readers[partition] for partition in named.places]
+        touched = [readers[partition] for partition in named.places]
         for reader, places in zip(touched, named.places.values(), strict=True):
             new += reader.acked(sorted([place.offset for place in places]))
         if hub.waiting:
@@ -191,11 +194,13 @@ class _Acks:
         forwarder = self._forwarder
         hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
         forwarder.require_lease()
-        named = resolve(ids, hub.subscription, hub.readers, forwarder.ack_key)
+        readers = hub.readers.copy()
+        named = await self._named(hub, readers, ids)
+        named.failures.extend(Failure(item, lease_expired()) for item in named.gone)
         now_ms = forwarder.now_ms()
         done = 0
         for partition, places in named.places.items():
-            reader = hub.readers[partition]
+            reader = readers[partition]
             if reader.frozen:
                 raise unavailable("subscription", "A partition is being taken over; ask again.")
             reader.leases.expire(now_ms)
@@ -211,6 +216,16 @@ class _Acks:
             metrics.lease_ended.labels(ended).inc(done)
         hub.dispatch()
         await respond(send, 200, _results("done", ids, named.failures))
+
+    async def _named(self, hub: Hub, readers: Mapping[int, Reader], ids: Ids) -> Named:
+        forwarder = self._forwarder
+        return await resolve(
+            ids,
+            hub.subscription,
+            readers,
+            forwarder.ack_key,
+            lambda wanted: forwarder.locate(hub.subscription, wanted),
+        )
 
 
 def _results(count_name: str, ids: Ids, failures: list[Failure]) -> bytes:
@@ -239,29 +254,33 @@ class _Views:
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The message as stored."""
-        topic, parsed = await self._find(scope)
-        forwarder = self._forwarder
-        fragment = await status.message(forwarder.store, topic, parsed.partition, parsed.number)
+        topic, where = await self._find(scope)
+        fragment = await status.message(self._forwarder.store, topic, where)
         if fragment is None:
             raise not_found("message", path_param(scope, "id"))
         await respond(send, 200, b"{%b}" % fragment)
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Per subscription of the topic, from what is committed, and the leases held here."""
-        topic, parsed = await self._find(scope)
-        states = await status.ack_states(self._forwarder, topic, parsed.partition, parsed.number)
+        topic, where = await self._find(scope)
+        states = await status.ack_states(self._forwarder, topic, where)
         if states is None:
             raise not_found("message", path_param(scope, "id"))
         await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)
 
-    async def _find(self, scope: Scope) -> tuple[Topic, MessageId]:
-        """404 for an id of another topic, 400 for what is no id."""
+    async def _find(self, scope: Scope) -> tuple[Topic, Where]:
+        """404 for an id of another topic or of a message that is not published, 400 for no id."""
         topic = await self._forwarder.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
         text = path_param(scope, "id")
         try:
             parsed = message_id.parse(text)
         except BadMessageId as error:
             raise bad_message_id(str(error)) from error
-        if parsed.topic_uid != topic.uid or parsed.form != message_id.FORM_OFFSET or parsed.lane:
+        if parsed.topic_uid != topic.uid or parsed.lane:
             raise not_found("message", text)
-        return topic, parsed
+        if parsed.form == message_id.FORM_OFFSET:
+            return topic, Where(parsed.partition, parsed.number)
+        where = await self._forwarder.staged.locate(topic, parsed)
+        if isinstance(where, Nowhere):
+            raise not_found("message", text)
+        return topic, where

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from metadata.types import CursorState, Partition, Topic
+from metadata.types import CursorState, Partition, SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
+from subscribe_forwarder.batch import Batch
 from subscribe_forwarder.ports import Catalog, Cursors, Store
 from subscribe_forwarder.pull import Hub
 from subscribe_forwarder.reader import Reader
 from subscribe_forwarder.render import PartitionRenderer
-from subscribe_forwarder.tail import Batch
+from subscribe_forwarder.staged import Where
 
 
 class Sources(Protocol):
@@ -27,47 +28,51 @@ class Sources(Protocol):
     def reader(self, subscription_uid: bytes, partition: int) -> Reader | None: ...
 
 
-def partition_of(topic: Topic, number: int) -> Partition | None:
-    return next((p for p in topic.partitions if p.number == number), None)
+def generation_of(topic: Topic, number: int, offset: int) -> Partition | SealedPartition | None:
+    """The generation of the partition that holds the offset; of what is below all, the oldest."""
+    generations = topic.generations(number)
+    holding = [generation for generation in generations if generation.base <= offset]
+    return holding[-1] if holding else next(iter(generations), None)
 
 
-def queue_of(topic_uid: bytes, partition: Partition) -> QueueId:
-    return QueueId(topic_uid, partition.number, partition.lane, partition.generation)
-
-
-async def message(store: Store, topic: Topic, partition: int, offset: int) -> bytes | None:
+async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
     """The members of a stored message's JSON; None when it is not there (any more).
 
     Needs no ownership. Raises StoreError.
     """
-    found = partition_of(topic, partition)
+    found = generation_of(topic, *where)
     if found is None:
         return None
-    queue = queue_of(topic.uid, found)
+    queue = QueueId(topic.uid, found.number, found.lane, found.generation)
+    offset = where.offset
     try:
         fetched = await store.fetch(found.group, queue, offset, 1, min_end=offset + 1)
     except (QueueTruncated, QueueNotFound):
         return None
     for entry in fetched.entries:
-        batch = Batch(entry)
+        batch = Batch(entry, found.generation)
         if batch.base <= offset < batch.end:
             batch.messages()
-            return batch.fragment(offset - batch.base, PartitionRenderer(topic.uid, partition))
+            return batch.fragment(
+                offset - batch.base, PartitionRenderer(topic.uid, where.partition)
+            )
     return None
 
 
 async def ack_states(
-    sources: Sources, topic: Topic, partition: int, offset: int
+    sources: Sources, topic: Topic, where: Where
 ) -> dict[str, dict[str, Any]] | None:
     """By subscription name; None for a message that never was. Raises StoreError, MetadataError."""
-    found = partition_of(topic, partition)
+    partition, offset = where
+    found = generation_of(topic, partition, offset)
     if found is None:
         return None
     of_topic = await sources.cursors.of_topic(topic.tenant_id, topic.uid)
     rows = {row.key.subscription_uid: row for row in of_topic if row.key.partition == partition}
     if not any(offset < row.read_to for row in rows.values()):
+        queue = QueueId(topic.uid, found.number, found.lane, found.generation)
         try:
-            end = (await sources.store.offsets(found.group, queue_of(topic.uid, found))).end
+            end = (await sources.store.offsets(found.group, queue)).end
         except QueueNotFound:
             return None
         if offset >= end:

@@ -3,6 +3,9 @@
 One fetch serves whoever waits for those offsets, a batch is decoded once, when a message of it is
 first handed out, and what is rendered is kept beside it. A byte budget over all partitions decides
 what stays; a reader that comes back later fetches again.
+
+A partition that was moved, or whose topic grew, is a chain of queues in which each begins with the
+offset where the one before was sealed. Readers see one sequence of offsets.
 """
 
 from __future__ import annotations
@@ -10,148 +13,108 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from store_nodes import record_batch
+from metadata.types import Partition, SealedPartition
 from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
-from store_nodes.record_batch import BadBatch, Message
+from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
-from subscribe_forwarder.ports import Buffer, Entry, Store
-from subscribe_forwarder.render import PartitionRenderer, time_json
+from subscribe_forwarder.batch import Batch, CacheBudget
+from subscribe_forwarder.ports import Store
+from subscribe_forwarder.render import PartitionRenderer
+from subscribe_forwarder.staged import StagedIds
 
 MAX_FETCHES = 4
 """In flight per partition; subscriptions far apart in it fetch side by side."""
-CHUNKS = 16
 MIN_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 1.0
-_MESSAGE_OVERHEAD_BYTES = 600
 _log = structlog.get_logger("packetboat.subscribe")
 
 
-class Batch:
-    """One stored batch: raw until a message of it is needed."""
+class _Link:
+    """One queue of the chain: it holds the offsets from `base` to `sealed_at`, or on."""
 
-    __slots__ = (
-        "_fragments",
-        "_indices",
-        "_messages",
-        "_publish_time",
-        "_raw",
-        "base",
-        "chunk_end",
-        "cost_bytes",
-        "end",
-        "expires",
-        "log_time_us",
-    )
+    __slots__ = ("base", "first", "generation", "group", "packed", "queue", "sealed_at")
 
-    def __init__(self, entry: Entry) -> None:
-        self._raw: Buffer = entry.batch
-        self._indices = entry.indices
-        count = record_batch.peek(entry.batch)[0] if entry.indices is None else len(entry.indices)
-        self.base = entry.base_offset
-        self.end = entry.base_offset + count
-        self.chunk_end = self.end
-        self.log_time_us = entry.log_time_us
-        self.cost_bytes = 2 * len(entry.batch) + _MESSAGE_OVERHEAD_BYTES * count
-        self.expires = False
-        """Whether a message of it has a time to live; known once decoded."""
-        self._messages: list[Message] | None = None
-        self._fragments: list[bytes | None] = []
-        self._publish_time = b""
-
-    def messages(self) -> list[Message]:
-        """Decoded once; index 0 is the message at `base`. Raises BadBatch."""
-        if self._messages is None:
-            messages = record_batch.decode(self._raw)
-            if self._indices is not None:
-                messages = [messages[index] for index in self._indices]
-            self._messages = messages
-            self.expires = any(message.ttl_ms for message in messages)
-            self._fragments = [None] * len(messages)
-            self._publish_time = time_json(self.log_time_us)
-            self._raw = b""
-        return self._messages
-
-    def expired(self, index: int, now_us: int) -> bool:
-        message = self.messages()[index]
-        born_us = max(self.log_time_us, message.deliver_at_us)
-        return bool(message.ttl_ms) and born_us + message.ttl_ms * 1000 <= now_us
-
-    def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
-        """What every delivery of the message shares, rendered once."""
-        fragment = self._fragments[index]
-        if fragment is None:
-            message = self.messages()[index]
-            fragment = renderer.fragment(message, self.base + index, self._publish_time)
-            self._fragments[index] = fragment
-        return fragment
-
-
-class CacheBudget:
-    """Bounds the batches of all tails together; the least recently used leaves first."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self.chunk_bytes = limit_bytes // CHUNKS
-        """What one fetch may take of it: small messages cost far more here than on the wire."""
-        self._batches: OrderedDict[tuple[int, int], tuple[Tail, Batch]] = OrderedDict()
-        self.used_bytes = 0
-
-    def add(self, tail: Tail, batch: Batch) -> None:
-        self._batches[id(tail), batch.base] = tail, batch
-        self.used_bytes += batch.cost_bytes
-        while self.used_bytes > self._limit_bytes and len(self._batches) > 1:
-            _, (owner, oldest) = self._batches.popitem(last=False)
-            self.used_bytes -= oldest.cost_bytes
-            owner.forget(oldest)
-        metrics.cache_bytes.set(self.used_bytes)
-
-    def touch(self, tail: Tail, batch: Batch) -> None:
-        self._batches.move_to_end((id(tail), batch.base))
-
-    def remove(self, tail: Tail, batch: Batch) -> None:
-        del self._batches[id(tail), batch.base]
-        self.used_bytes -= batch.cost_bytes
+    def __init__(self, topic_uid: bytes, generation: Partition | SealedPartition) -> None:
+        self.group = generation.group
+        self.generation = generation.generation
+        self.queue = QueueId(topic_uid, generation.number, generation.lane, generation.generation)
+        self.packed = self.queue.pack()
+        self.base = generation.base
+        self.first = generation.base
+        self.sealed_at = generation.sealed_at if isinstance(generation, SealedPartition) else None
 
 
 class Tail:
-    """Reads one queue. `on_change` is called, on the loop, whenever more may be readable."""
+    """Reads one partition. `on_change` is called, on the loop, whenever more may be readable."""
 
     def __init__(
         self,
         store: Store,
-        group: int,
-        queue: QueueId,
+        topic_uid: bytes,
+        generations: Sequence[Partition | SealedPartition],
         budget: CacheBudget,
         on_change: Callable[[], None],
         *,
         fetch_bytes: int,
         fetch_timeout_s: float,
+        staged_ids: StagedIds | None = None,
+        reload: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`reload` reads the topic anew and calls `follow`: for a queue that proves to be sealed
+        before the change feed says what follows it."""
         self._store = store
-        self.group = group
-        self.queue = queue
+        self._reload = reload
+        self._topic_uid = topic_uid
         self._budget = budget
         self._on_change = on_change
         self._fetch_bytes = fetch_bytes
         self._fetch_timeout_s = fetch_timeout_s
-        self.renderer = PartitionRenderer(queue.topic_uid, queue.partition)
+        self.renderer = PartitionRenderer(topic_uid, generations[-1].number, staged_ids)
         self.first = 0
+        """What is below is not readable, but for kept offsets."""
         self.end: int | None = None
         """One past the last readable offset known; None before the store has said."""
         self.failure: Exception | None = None
         """Why the last fetch failed; None after one that worked."""
+        self._links: list[_Link] = []
         self._bases: list[int] = []
         self._batches: list[Batch] = []
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._backoff_s = 0.0
         self._retry: asyncio.TimerHandle | None = None
+        self.follow(generations)
+
+    @property
+    def queues(self) -> dict[QueueId, int]:
+        """The queues of the chain, each with its group."""
+        return {link.queue: link.group for link in self._links}
+
+    def follow(self, generations: Sequence[Partition | SealedPartition]) -> bool:
+        """The chain as the partitions table has it now, oldest first; whether it is another.
+
+        An older view than the one known changes nothing.
+        """
+        present = {link.queue: link for link in self._links}
+        links = [_Link(self._topic_uid, generation) for generation in generations]
+        if self._links and links[-1].generation < self._links[-1].generation:
+            return False
+        if [link.queue for link in links] == list(present):
+            return False
+        for link in links:
+            known = present.get(link.queue)
+            if known is not None:
+                link.first = known.first
+        self._links = links
+        if self.end is not None:
+            self.end = max(self.end, links[-1].base)
+        self._find_first()
+        return True
 
     def find(self, offset: int) -> Batch | None:
         """The cached batch that holds `offset`."""
@@ -176,13 +139,13 @@ class Tail:
             return  # one of them ending calls on_change, and whoever still wants asks again
         self._fetching[offset] = asyncio.get_running_loop().create_task(self._fetch(offset))
 
-    def on_offsets(self, first: int, end: int) -> None:
-        """The store says where the queue starts and ends; late news is ignored."""
-        grew = self.end is None or end > self.end or first > self.first
-        self.first = max(self.first, first)
-        self.end = end if self.end is None else max(self.end, end)
-        if grew:
-            self._on_change()
+    def on_offsets(self, queue: bytes, first: int, end: int) -> None:
+        """The store says where a queue starts and ends; late news is ignored."""
+        for link in reversed(self._links):
+            if link.packed == queue:
+                if self._note(link, first, end):
+                    self._on_change()
+                return
 
     async def refresh(self) -> None:
         """Returns when `end` covers what was readable at the call, or the store can't tell."""
@@ -201,7 +164,7 @@ class Tail:
     def unreadable(self, error: BadBatch) -> None:
         """A batch whose CRC holds and which is no batch: its readers stay before it, and say so."""
         if self.failure is None:
-            _log.error("unreadable batch", queue=str(self.queue), error=str(error))
+            _log.error("unreadable batch", queue=str(self._links[-1].queue), error=str(error))
         self.failure = error
 
     async def close(self) -> None:
@@ -218,15 +181,43 @@ class Tail:
         self._bases.clear()
         self._batches.clear()
 
+    def _note(self, link: _Link, first: int, end: int) -> bool:
+        """Whether more is readable, or less kept, than was known."""
+        grew = self.end is None or end > self.end
+        if grew:
+            self.end = end
+        if first > link.first:
+            link.first = first
+            grew |= self._find_first()
+        return grew
+
+    def _find_first(self) -> bool:
+        """The first offset of the first queue that has any; whether it is higher than before."""
+        before = self.first
+        for link in self._links:
+            self.first = max(self.first, link.first)
+            if link.sealed_at is None or link.first < link.sealed_at:
+                break
+        return self.first > before
+
+    def _link_of(self, offset: int) -> _Link:
+        """The queue that holds it; of what is below all of them, the oldest."""
+        for link in reversed(self._links):
+            if offset >= link.base:
+                return link
+        return self._links[0]
+
     async def _fetch(self, offset: int) -> None:
+        link = self._link_of(offset)
         try:
             async with asyncio.timeout(self._fetch_timeout_s):
-                grew = await self._fetch_once(offset)
+                grew = await self._fetch_once(link, offset)
         except QueueTruncated as error:
             self._recovered()
-            self.first = max(self.first, error.first_offset)
+            link.first = max(link.first, error.first_offset)
+            self._find_first()
         except Exception as error:
-            self._failed(error)
+            self._failed(link, error)
         else:
             self._recovered()
             if not grew and self.end is not None and offset < self.end:
@@ -235,19 +226,17 @@ class Tail:
             del self._fetching[offset]
         self._on_change()
 
-    async def _fetch_once(self, offset: int) -> bool:
+    async def _fetch_once(self, link: _Link, offset: int) -> bool:
         with metrics.fetch_seconds.time():
             fetched = await self._store.fetch(
-                self.group, self.queue, offset, self._fetch_bytes, min_end=offset + 1
+                link.group, link.queue, offset, self._fetch_bytes, min_end=offset + 1
             )
-        self.first = max(self.first, fetched.first_offset)
-        end = fetched.readable_end
-        self.end = end if self.end is None else max(self.end, end)
+        self._note(link, fetched.first_offset, fetched.readable_end)
         batches: list[Batch] = []
         left_bytes = self._budget.chunk_bytes
         for entry in fetched.entries:
             if left_bytes > 0:
-                batches.append(Batch(entry))
+                batches.append(Batch(entry, link.generation))
                 left_bytes -= batches[-1].cost_bytes
         if not batches:
             return False
@@ -264,13 +253,19 @@ class Tail:
 
     async def _refresh(self) -> None:
         try:
-            offsets = await self._store.offsets(self.group, self.queue)
+            link = self._links[-1]
+            offsets = await self._store.offsets(link.group, link.queue)
+            if offsets.sealed and self._reload is not None:
+                await self._reload()
+                if self._links[-1].queue != link.queue:
+                    link = self._links[-1]
+                    offsets = await self._store.offsets(link.group, link.queue)
         except StoreError as error:
             self.failure = error
         else:
             if not isinstance(self.failure, BadBatch):
                 self.failure = None
-            self.on_offsets(offsets.first, offsets.end)
+            self.on_offsets(offsets.queue, offsets.first, offsets.end)
         finally:
             self._refreshing = None
 
@@ -278,13 +273,13 @@ class Tail:
         self.failure = None
         self._backoff_s = 0.0
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, link: _Link, error: Exception) -> None:
         metrics.fetch_failed.labels(type(error).__name__).inc()
         if self.failure is None and not isinstance(error, QueueNotFound):
             expected = isinstance(error, StoreError | BadBatch | TimeoutError)
             _log.warning(
                 "fetch failed",
-                queue=str(self.queue),
+                queue=str(link.queue),
                 error=repr(error),
                 exc_info=None if expected else error,
             )

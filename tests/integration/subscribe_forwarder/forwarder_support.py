@@ -13,6 +13,7 @@ from metadata.catalog import Catalog
 from metadata.cursors import CursorRepository
 from metadata.database import Database
 from metadata.feed import ChangeFeed
+from metadata.forwarded import ForwardedRepository
 from metadata.ids import new_uid
 from metadata.leases import LeaseRepository
 from metadata.subscriptions import SubscriptionRepository
@@ -76,6 +77,7 @@ class Site:
             cursors=CursorRepository(database),
             assignments=AssignmentRepository(database),
             leases=LeaseRepository(database),
+            forwarded=ForwardedRepository(database),
             ack_key=ACK_KEY,
             settings=SubscribeSettings(**({"drain_s": 2.0} | settings)),
         )

@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from edge.asgi import ClientGone
 from edge.problem import Problem
+from metadata.due import QueueKey
 from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
+from metadata.forwarded import Forwarded
 from metadata.leases import MARGIN_S, Lease
 from metadata.types import (
     Change,
@@ -97,6 +99,7 @@ class Entry:
     batch: bytes
     indices: tuple[int, ...] | None = None
     count: int = 0
+    stage: int | None = None
 
 
 @dataclass
@@ -111,6 +114,18 @@ class FakeQueue:
     entries: list[Entry] = field(default_factory=list)
     first: int = 0
     end: int = 0
+    sealed: bool = False
+    staged: list[StagedOne] = field(default_factory=list)
+
+
+@dataclass
+class StagedOne:
+    """One staged message: its batch, the batch's first number, and what became of it."""
+
+    batch: bytes
+    base: int
+    state: str = "staged"
+    offset: int | None = None
 
 
 class FakeWatch:
@@ -140,17 +155,15 @@ class FakeStore:
         self.failure: StoreError | None = None
         self.silent = False
         self.fetches: list[int] = []
+        self.located: list[int] = []
         self.delay_s = 0.0
 
-    def publish(self, *bodies: bytes | Message, partition: int = 0, **fields: Any) -> list[int]:
+    def publish(
+        self, *bodies: bytes | Message, partition: int = 0, generation: int = 0, **fields: Any
+    ) -> list[int]:
         """Appends one batch; its offsets."""
-        queue_id = QueueId(self.topic_uid, partition)
-        queue = self.queues.setdefault(queue_id, FakeQueue())
-        messages = [
-            body if isinstance(body, Message) else Message(body, "text/plain", **fields)
-            for body in bodies
-        ]
-        batch = record_batch.encode(messages, LOG_TIME_US)
+        queue_id, queue = self._open(partition, generation)
+        messages, batch = _batch(bodies, fields)
         queue.entries.append(Entry(queue.end, LOG_TIME_US + queue.end, batch, None, len(messages)))
         base = queue.end
         queue.end += len(messages)
@@ -158,17 +171,73 @@ class FakeStore:
             self.tell(queue_id)
         return list(range(base, queue.end))
 
-    def truncate(self, first: int, partition: int = 0) -> None:
-        queue = self.queues[QueueId(self.topic_uid, partition)]
+    def stage(
+        self, *bodies: bytes | Message, partition: int = 0, generation: int = 0, **fields: Any
+    ) -> list[int]:
+        """Stages one batch; its numbers."""
+        _, queue = self._open(partition, generation)
+        messages, batch = _batch(bodies, fields)
+        base = len(queue.staged)
+        queue.staged += [StagedOne(batch, base) for _ in messages]
+        return list(range(base, len(queue.staged)))
+
+    def release(self, *numbers: int, partition: int = 0, generation: int = 0) -> list[int]:
+        """Releases messages of one staged batch, in that order; their offsets."""
+        queue_id, queue = self._open(partition, generation)
+        chosen = [queue.staged[number] for number in numbers]
+        base = chosen[0].base
+        indices = tuple(number - base for number in numbers)
+        entry = Entry(
+            queue.end, LOG_TIME_US + queue.end, chosen[0].batch, indices, len(numbers), base
+        )
+        queue.entries.append(entry)
+        for one in chosen:
+            one.state, one.offset = "offset", queue.end
+            queue.end += 1
+        if not self.silent:
+            self.tell(queue_id)
+        return [one.offset or 0 for one in chosen]
+
+    def discard(self, number: int, partition: int = 0, generation: int = 0) -> None:
+        _, queue = self._open(partition, generation)
+        queue.staged[number].state = "discarded"
+
+    def seal(self, partition: int = 0, generation: int = 0) -> int:
+        """Its end; the next generation exists from now on."""
+        queue_id, queue = self._open(partition, generation)
+        queue.sealed = True
+        following = queue_id._replace(generation=generation + 1)
+        self.queues[following] = FakeQueue(first=queue.end, end=queue.end)
+        return queue.end
+
+    def _open(self, partition: int, generation: int) -> tuple[QueueId, FakeQueue]:
+        queue_id = QueueId(self.topic_uid, partition, 0, generation)
+        queue = self.queues.setdefault(queue_id, FakeQueue())
+        assert not queue.sealed
+        return queue_id, queue
+
+    def truncate(self, first: int, partition: int = 0, generation: int = 0) -> None:
+        queue = self.queues[QueueId(self.topic_uid, partition, 0, generation)]
         queue.first = first
         queue.entries = [e for e in queue.entries if e.base_offset + e.count > first]
+        for one in queue.staged:
+            if one.offset is not None and one.offset < first:
+                one.state, one.offset = "truncated", None
 
     def tell(self, queue_id: QueueId) -> None:
         queue = self.queues.setdefault(queue_id, FakeQueue())
-        offsets = QueueOffsets(queue_id.pack(), queue.first, queue.end)
+        offsets = QueueOffsets(queue_id.pack(), queue.first, queue.end, sealed=queue.sealed)
         for watch in self.watches:
             if queue_id in watch.queues:
                 watch.on_change([offsets])
+
+    async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location:
+        await asyncio.sleep(0)
+        self.located.append(stage_number)
+        staged = self._queue(queue).staged
+        if stage_number >= len(staged):
+            return Location("truncated", None)
+        return Location(staged[stage_number].state, staged[stage_number].offset)
 
     async def fetch(
         self,
@@ -195,7 +264,7 @@ class FakeStore:
     async def offsets(self, group: int, queue: QueueId) -> QueueOffsets:
         await asyncio.sleep(0)
         found = self._queue(queue)
-        return QueueOffsets(queue.pack(), found.first, found.end)
+        return QueueOffsets(queue.pack(), found.first, found.end, sealed=found.sealed)
 
     def watch(self, group: int, on_change: Callable[[Sequence[QueueOffsets]], None]) -> FakeWatch:
         self.watches.append(FakeWatch(self, on_change))
@@ -207,6 +276,21 @@ class FakeStore:
         if queue not in self.queues:
             raise QueueNotFound(str(queue))
         return self.queues[queue]
+
+
+def _batch(
+    bodies: Sequence[bytes | Message], fields: Mapping[str, Any]
+) -> tuple[list[Message], bytes]:
+    messages = [
+        body if isinstance(body, Message) else Message(body, "text/plain", **fields)
+        for body in bodies
+    ]
+    return messages, record_batch.encode(messages, LOG_TIME_US)
+
+
+class Location(NamedTuple):
+    state: str
+    offset: int | None
 
 
 class Clock:
@@ -241,6 +325,7 @@ class FakeMetadata:
         """With `flush_failure`: the rows are written all the same."""
         self.flushes: list[list[CursorUpdate]] = []
         self.flush_gate: asyncio.Event | None = None
+        self.forwarded: dict[tuple[QueueKey, int], Forwarded] = {}
 
     def add_rows(self, one: Subscription, topic_: Topic, floor: int = 0) -> None:
         self.subscriptions[one.name] = one
@@ -331,6 +416,13 @@ class FakeMetadata:
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
         self._check()
         return tuple(row for row in self.rows.values() if row.topic_uid == topic_uid)
+
+    # Staged messages.
+
+    async def find(self, queue: QueueKey, numbers: Sequence[int]) -> dict[int, Forwarded]:
+        await asyncio.sleep(0)
+        self._check()
+        return {n: self.forwarded[queue, n] for n in numbers if (queue, n) in self.forwarded}
 
     # Assignments and leases.
 
@@ -531,6 +623,7 @@ async def world(
         cursors=metadata,
         assignments=metadata,
         leases=metadata,
+        forwarded=metadata,
         ack_key=ACK_KEY,
         settings=SubscribeSettings(**({"drain_s": 1.0} | settings)),
         clock=metadata.clock,

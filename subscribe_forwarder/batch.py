@@ -1,0 +1,119 @@
+"""Stored batches as all subscriptions of a partition share them, within one budget of bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from store_nodes import record_batch
+from store_nodes.record_batch import Message
+from subscribe_forwarder import metrics
+from subscribe_forwarder.ports import Buffer, Entry
+from subscribe_forwarder.render import PartitionRenderer, time_json
+
+CHUNKS = 16
+_MESSAGE_OVERHEAD_BYTES = 600
+
+
+class Batch:
+    """One stored batch: raw until a message of it is needed."""
+
+    __slots__ = (
+        "_fragments",
+        "_generation",
+        "_indices",
+        "_messages",
+        "_publish_time",
+        "_raw",
+        "_stage",
+        "base",
+        "chunk_end",
+        "cost_bytes",
+        "end",
+        "expires",
+        "log_time_us",
+    )
+
+    def __init__(self, entry: Entry, generation: int = 0) -> None:
+        self._raw: Buffer = entry.batch
+        self._indices = entry.indices
+        self._stage = entry.stage
+        self._generation = generation
+        count = record_batch.peek(entry.batch)[0] if entry.indices is None else len(entry.indices)
+        self.base = entry.base_offset
+        self.end = entry.base_offset + count
+        self.chunk_end = self.end
+        self.log_time_us = entry.log_time_us
+        self.cost_bytes = 2 * len(entry.batch) + _MESSAGE_OVERHEAD_BYTES * count
+        self.expires = False
+        """Whether a message of it has a time to live; known once decoded."""
+        self._messages: list[Message] | None = None
+        self._fragments: list[bytes | None] = []
+        self._publish_time = b""
+
+    def messages(self) -> list[Message]:
+        """Decoded once; index 0 is the message at `base`. Raises BadBatch."""
+        if self._messages is None:
+            messages = record_batch.decode(self._raw)
+            if self._indices is not None:
+                messages = [messages[index] for index in self._indices]
+            self._messages = messages
+            self.expires = any(message.ttl_ms for message in messages)
+            self._fragments = [None] * len(messages)
+            self._publish_time = time_json(self.log_time_us)
+            self._raw = b""
+        return self._messages
+
+    def expired(self, index: int, now_us: int) -> bool:
+        message = self.messages()[index]
+        born_us = max(self.log_time_us, message.deliver_at_us)
+        return bool(message.ttl_ms) and born_us + message.ttl_ms * 1000 <= now_us
+
+    def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
+        """What every delivery of the message shares, rendered once."""
+        fragment = self._fragments[index]
+        if fragment is None:
+            message = self.messages()[index]
+            offset = self.base + index
+            message_id = None
+            if self._stage is not None:
+                number = self._stage + (index if self._indices is None else self._indices[index])
+                message_id = renderer.staged(self._generation, number, offset)
+            elif message.origin is not None:
+                message_id = renderer.forwarded(message.origin, offset)
+            fragment = renderer.fragment(message, offset, self._publish_time, message_id)
+            self._fragments[index] = fragment
+        return fragment
+
+
+class Owner(Protocol):
+    """Whoever keeps batches within a budget; told when it must let one go."""
+
+    def forget(self, batch: Batch) -> None: ...
+
+
+class CacheBudget:
+    """Bounds the batches of all tails together; the least recently used leaves first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self.chunk_bytes = limit_bytes // CHUNKS
+        """What one fetch may take of it: small messages cost far more here than on the wire."""
+        self._batches: OrderedDict[tuple[int, int], tuple[Owner, Batch]] = OrderedDict()
+        self.used_bytes = 0
+
+    def add(self, owner: Owner, batch: Batch) -> None:
+        self._batches[id(owner), batch.base] = owner, batch
+        self.used_bytes += batch.cost_bytes
+        while self.used_bytes > self._limit_bytes and len(self._batches) > 1:
+            _, (of, oldest) = self._batches.popitem(last=False)
+            self.used_bytes -= oldest.cost_bytes
+            of.forget(oldest)
+        metrics.cache_bytes.set(self.used_bytes)
+
+    def touch(self, owner: Owner, batch: Batch) -> None:
+        self._batches.move_to_end((id(owner), batch.base))
+
+    def remove(self, owner: Owner, batch: Batch) -> None:
+        del self._batches[id(owner), batch.base]
+        self.used_bytes -= batch.cost_bytes

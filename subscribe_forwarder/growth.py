@@ -1,0 +1,87 @@
+"""Keeping the order of keys over a growth of their topic.
+
+After a growth from n to m partitions a key of partition h mod n is in h mod m. What was published
+before is in the generations sealed by the growth, what came after in those that follow. So that
+nothing of a key overtakes what is older, a subscription reads on in partition q beyond the growth
+only when it has read the sealed generation of each p that could hold keys of q to its end: those
+that equal q modulo the greatest common divisor of n and m. Read means handed out once, like within
+a partition; acked does not matter, for neither does it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from metadata.types import SealedPartition, Topic
+from subscribe_forwarder.reader import Reader
+
+
+class Barrier(NamedTuple):
+    """Partition `number` is not read on from `base` before each (partition, end) of `behind` is."""
+
+    number: int
+    base: int
+    behind: tuple[tuple[int, int], ...]
+
+
+def barriers(topic: Topic) -> list[Barrier]:
+    """Those of all growths of which anything may still be unread, the oldest first."""
+    count = len(topic.partitions)
+    grown_to: dict[int, int] = {}
+    ends: dict[int, dict[int, int]] = {}
+    bases: dict[tuple[int, int], int] = {}
+    for number in (partition.number for partition in topic.partitions):
+        after = count
+        for generation in reversed(topic.generations(number)):
+            size = generation.of_partitions if isinstance(generation, SealedPartition) else count
+            bases[size, number] = generation.base
+            if isinstance(generation, SealedPartition) and size < after:
+                grown_to[size] = after
+                ends.setdefault(size, {})[number] = generation.sealed_at
+            after = size
+    found = []
+    for before, after in sorted(grown_to.items()):
+        step = math.gcd(before, after)
+        for number in range(after):
+            base = bases.get((after, number))
+            behind = tuple(
+                (other, end)
+                for other, end in sorted(ends[before].items())
+                if other != number and (other - number) % step == 0
+            )
+            if base is not None and behind:
+                found.append(Barrier(number, base, behind))
+    return found
+
+
+class Growth:
+    """The barriers of one subscription; costs nothing once all are passed."""
+
+    def __init__(self) -> None:
+        self._barriers: Sequence[Barrier] = ()
+
+    def follow(self, topic: Topic, readers: Mapping[int, Reader]) -> None:
+        """The topic as it is now."""
+        self._barriers = barriers(topic)
+        self.lift(readers)
+
+    def lift(self, readers: Mapping[int, Reader]) -> bool:
+        """Sets each reader's limit to its first barrier that stands; whether one was lifted."""
+        if not self._barriers:
+            return False
+        limits: dict[int, int] = {}
+        for barrier in self._barriers:
+            if barrier.number not in limits and any(
+                other in readers and readers[other].scan < end for other, end in barrier.behind
+            ):
+                limits[barrier.number] = barrier.base
+        lifted = False
+        for number, reader in readers.items():
+            limit = limits.get(number)
+            lifted |= reader.limit is not None and (limit is None or limit > reader.limit)
+            reader.limit = limit
+        if not limits:
+            self._barriers = ()
+        return lifted

@@ -1,0 +1,100 @@
+"""Where messages are whose id was made when they were staged.
+
+Such an id names the queue and the number under which a delayed message was staged, and stays when
+it is released: then the store knows its offset. One that was staged in a queue which was sealed
+before it came due goes on as a copy in a queue that follows; where that is, Postgres knows. What
+this process has delivered it remembers, so that an ack by message id asks nobody.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from typing import NamedTuple
+
+from edge.message_id import MessageId
+from metadata.due import QueueKey
+from metadata.types import SealedPartition, Topic
+from store_nodes.errors import QueueNotFound
+from store_nodes.queue_id import QueueId
+from subscribe_forwarder.ports import ForwardedMessages, Store
+
+MAX_REMEMBERED = 65_536
+
+
+class Where(NamedTuple):
+    """A published message."""
+
+    partition: int
+    offset: int
+
+
+class Nowhere(enum.Enum):
+    """A message that can't be read: not yet, never, or no more."""
+
+    STAGED = "staged"
+    DISCARDED = "discarded"
+    TRUNCATED = "truncated"
+    UNKNOWN = "unknown"
+
+
+class StagedIds:
+    """Id → place, of the messages delivered last; the least recently used leaves."""
+
+    def __init__(self, max_entries: int = MAX_REMEMBERED) -> None:
+        self._max_entries = max_entries
+        self._places: OrderedDict[str, Where] = OrderedDict()
+
+    def put(self, text: str, where: Where) -> None:
+        self._places[text] = where
+        self._places.move_to_end(text)
+        if len(self._places) > self._max_entries:
+            self._places.popitem(last=False)
+
+    def get(self, text: str) -> Where | None:
+        where = self._places.get(text)
+        if where is not None:
+            self._places.move_to_end(text)
+        return where
+
+
+class StagedLocator:
+    """Finds them: what was delivered here, else what the store says, else what Postgres says."""
+
+    def __init__(self, store: Store, forwarded: ForwardedMessages, ids: StagedIds) -> None:
+        self._store = store
+        self._forwarded = forwarded
+        self.ids = ids
+
+    async def locate(self, topic: Topic, wanted: MessageId) -> Where | Nowhere:
+        """Of an id of FORM_STAGE and of this topic. Raises StoreError, MetadataError."""
+        text = str(wanted)
+        known = self.ids.get(text)
+        if known is not None:
+            return known
+        generation = next(
+            (g for g in topic.generations(wanted.partition) if g.generation == wanted.generation),
+            None,
+        )
+        if generation is None or generation.lane != wanted.lane:
+            return Nowhere.UNKNOWN
+        queue = QueueId(topic.uid, generation.number, generation.lane, generation.generation)
+        try:
+            found = await self._store.locate(generation.group, queue, wanted.stage_number)
+        except QueueNotFound:
+            return Nowhere.UNKNOWN
+        if found.offset is not None:
+            where = Where(wanted.partition, found.offset)
+        elif isinstance(generation, SealedPartition) and found.state != Nowhere.TRUNCATED.value:
+            # The copy is made, then written down, then the original discarded.
+            key = QueueKey(topic.tenant_id, topic.uid, *queue[1:])
+            moved = (await self._forwarded.find(key, [wanted.stage_number])).get(
+                wanted.stage_number
+            )
+            if moved is None:
+                return Nowhere(found.state)
+            where = Where(moved.partition, moved.offset)
+        else:
+            return Nowhere(found.state)
+        self.ids.put(text, where)
+        return where
