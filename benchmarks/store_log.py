@@ -160,7 +160,7 @@ class Log:
     async def _flushes(self) -> float:
         """Of one node, on average."""
         found = await statuses(self.client)
-        return sum(status["log"]["flushes"] for status in found.values()) / len(found)
+        return sum(float(status["log"]["flushes"]) for status in found.values()) / len(found)
 
 
 def disk_limit(directory: Path, batch: bytes) -> Row:
@@ -221,6 +221,10 @@ def summary(rounds: list[list[Row]]) -> list[Row]:
     return merged
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.{0 if value >= 100 else 3}f}"
+
+
 def show(rows: list[Row]) -> None:
     columns = {
         "batches_per_s": "batches/s",
@@ -235,10 +239,7 @@ def show(rows: list[Row]) -> None:
     }
     table = Table("", *columns.values())
     for row in rows:
-        cells = [
-            f"{row[name]:,.{0 if row[name] >= 100 else 3}f}" if name in row else "–"
-            for name in columns
-        ]
+        cells = [_figure(row[name]) if name in row else "–" for name in columns]
         table.add_row(row["case"], *cells)
     console.print(table)
     by_case = {row["case"]: row for row in rows}
