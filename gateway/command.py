@@ -9,6 +9,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from gateway import store_command
+
 S = TypeVar("S")
 
 app = typer.Typer(
@@ -18,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(store_command.app)
 Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; `up` takes 0 for any free.")]
 

@@ -86,8 +86,7 @@ class Connections:
                         await self.next_change(group).wait()
         except TimeoutError:
             missing = [group for group in self.groups if not self.has_leader(group)]
-            failures = {link.node: link.last_failure for link in self._links.values()}
-            raise Unavailable(f"no leader in groups {missing}; nodes: {failures}") from None
+            raise Unavailable(f"no leader in groups {missing}; nodes: {self.failures()}") from None
 
     # What is known.
 
@@ -103,6 +102,15 @@ class Connections:
         for node, (host, port) in self._seeds.items():
             told.setdefault(node, NodeView(node, f"{host}:{port}"))
         return dict(sorted(told.items()))
+
+    @property
+    def connected(self) -> tuple[int, ...]:
+        """The nodes that requests can be sent to now."""
+        return tuple(sorted(node for node, link in self._links.items() if link.up))
+
+    def failures(self) -> dict[int, str]:
+        """Why each of the other nodes is not connected."""
+        return {node: link.last_failure for node, link in self._links.items() if not link.up}
 
     def has_leader(self, group: int) -> bool:
         """A publish to the group would be sent at once, to a node that speaks."""

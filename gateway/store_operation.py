@@ -1,0 +1,141 @@
+"""What `packetboat store …` does: find the store, run one operation on it, say how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+
+from gateway import logs
+from gateway.data_dir import State
+from gateway.settings import ServerSettings, SettingsError, log_level
+from gateway.store_view import Board, tables
+from gateway.supervisor import GROUPS
+from store_nodes.admin import AdminError, NotFinished, Operator, Overview
+from store_nodes.client import StoreClient
+from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
+from store_nodes.settings import Address
+
+DONE = 0
+REFUSED = 1
+WRONG_USE = 2
+NOT_FINISHED = 3
+WATCH_EVERY_S = 1.0
+CONNECT_S = 5.0
+
+R = TypeVar("R")
+Work = Callable[[Operator], Awaitable[R]]
+
+
+class Store(NamedTuple):
+    """Where the store is and what it is reached with."""
+
+    nodes: dict[int, Address]
+    groups: int
+    secret: bytes
+
+
+def find(data_dir: Path | None) -> Store:
+    """The store of a `packetboat up`, or the one that the environment names; raises ValueError or
+    OSError."""
+    # What goes wrong is told once, by the command; a node that is down is no news here.
+    logs.configure("error" if log_level() == "info" else log_level(), role="store")
+    if data_dir is not None:
+        return _of_data_dir(data_dir)
+    settings = ServerSettings.from_environment(ack_secret=bytes(16))
+    if not settings.store_secret:
+        raise SettingsError("PACKETBOAT_STORE_SECRET is needed")
+    return Store(settings.store_nodes, settings.store_groups, settings.store_secret)
+
+
+def _of_data_dir(data_dir: Path) -> Store:
+    state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)
+    if state.ports is None:
+        raise ValueError(f"{data_dir} was never started")
+    nodes = {node: ("127.0.0.1", port) for node, port in enumerate(state.ports.store, 1)}
+    return Store(nodes, GROUPS, bytes.fromhex(state.store_secret))
+
+
+def run(store: Store, work: Work[object], timeout_s: float = 600.0) -> int:
+    """One operation that changes something, its progress shown; the exit status."""
+    with Board(Console()) as board:
+        status, _ = _finish(store, work, timeout_s, board)
+    return status
+
+
+def show(store: Store, *, watch: bool, json: bool) -> int:
+    """The overview, once or for ever; the exit status says whether the store is well."""
+    status, seen = _finish(store, lambda operator: _show(operator, watch, json), 60.0, None)
+    if seen is None:
+        return status
+    well = bool(seen.groups) and all(
+        row.leader is not None and row.spare >= 0 for row in seen.groups
+    )
+    return DONE if well else REFUSED
+
+
+def _finish(
+    store: Store, work: Work[R], timeout_s: float, board: Board | None
+) -> tuple[int, R | None]:
+    try:
+        return DONE, asyncio.run(_operate(store, work, timeout_s, board))
+    except (NotFinished, OutcomeUnknown) as error:
+        sys.stderr.write(f"packetboat store: not finished: {error}\n")
+        return NOT_FINISHED, None
+    except (AdminError, StoreError) as error:
+        sys.stderr.write(f"packetboat store: {error}\n")
+        return REFUSED, None
+    except KeyboardInterrupt:
+        return NOT_FINISHED, None
+
+
+async def _operate(store: Store, work: Work[R], timeout_s: float, board: Board | None) -> R:
+    client = StoreClient(store.nodes, groups=range(store.groups), secret=store.secret)
+    await client.start()
+    try:
+        await _until_connected(client)
+        if board is None:
+            return await work(Operator(client, timeout_s=timeout_s))
+        return await work(Operator(client, progress=board.tell, timeout_s=timeout_s))
+    finally:
+        await client.close()
+
+
+async def _until_connected(client: StoreClient) -> None:
+    """To one node at least; the others come up while the operation looks around."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + CONNECT_S
+    while not client.connected:
+        if loop.time() >= deadline_s:
+            raise Unavailable(f"no store node answers: {client.failures()}")
+        await asyncio.sleep(0.02)
+
+
+async def _show(operator: Operator, watch: bool, json: bool) -> Overview:
+    seen = await operator.settled_overview()
+    if json:
+        while True:
+            sys.stdout.write(_json(seen) + "\n")
+            sys.stdout.flush()
+            if not watch:
+                return seen
+            await asyncio.sleep(WATCH_EVERY_S)
+            seen = await operator.overview()
+    console = Console()
+    if not watch:
+        console.print(tables(seen))
+        return seen
+    with Live(tables(seen), console=console, screen=console.is_terminal) as live:
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            live.update(tables(await operator.overview()))
+
+
+def _json(seen: Overview) -> str:
+    return msgspec.json.encode({"nodes": seen.nodes, "groups": seen.groups}).decode()
