@@ -265,8 +265,7 @@ class Group:
         pending, step = self.line.steps[0]
         now_us = self._shell.now_us()
         try:
-            self.replica.check_step(step)
-            if not self.replica.quiesce(now_us):
+            if not self.replica.quiesce(now_us, step):
                 return
             instance = self.replica.propose_membership(now_us, step)
         except NotDone as error:

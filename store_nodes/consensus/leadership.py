@@ -60,6 +60,7 @@ class Leadership:
     leave_by_us: int = 0
     quiet_until_us: int = 0
     """No new work until then, so that a change can be proposed."""
+    quiet_asked: bool = False
     behind_for: int = 0
     behind_since_us: int = 0
     """`behind_for` was chosen and not on the disk here at that time; 0: the disk is level."""

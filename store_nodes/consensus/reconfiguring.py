@@ -7,7 +7,9 @@ The rules
     2. One change makes, removes, promotes or demotes one node (store_nodes/membership.py).
     3. A leader takes the next step only when the last is *settled*: an instance under the new
        membership is chosen in the leader's own ballot. It opens a no-op for that at once.
-    4. A candidacy belongs to the membership it began under. A candidate that learns of another
+    4. A step waits until a majority of the voters it leaves has all that is chosen on its disk:
+       those who go may take theirs with them.
+    5. A candidacy belongs to the membership it began under. A candidate that learns of another
        stands again in a higher ballot. One whose phase 1 finds a change that is accepted and not
        known to be chosen finishes that change, proposes nothing beyond it, and stands again.
 
@@ -24,7 +26,7 @@ Why that is safe
 
     *A later ballot.* A candidate knows the chosen prefix up to some instance and the membership M
     there, which may be long outdated. If the change in i was chosen, a majority of M accepted it,
-    and the candidate's phase 1 under M meets that majority: it finds the change, and by rule 4 goes
+    and the candidate's phase 1 under M meets that majority: it finds the change, and by rule 5 goes
     no further. It stands again under M', finds the next, and so on, until it knows the present one.
     Had it gone on in the first ballot, it could miss what majorities of later memberships chose.
 
@@ -45,7 +47,7 @@ from store_nodes.commands import Reconfigure, encode_membership, encode_noop
 from store_nodes.consensus.effects import MembershipChanged, VotingAllowed
 from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.standing import Standing
-from store_nodes.errors import Conflict, NotAllowed, NotLeader
+from store_nodes.errors import NotAllowed, NotLeader
 from store_nodes.membership import LEARNER, REPAIR, VOTER, Membership
 
 
@@ -70,22 +72,37 @@ class Reconfiguring(Standing):
             and self._clock.ready
         )
 
-    def quiesce(self, now_us: int) -> bool:
-        """Take no new work for up to `transfer_us`, so that `can_reconfigure` becomes true under
-        load too; whether it is."""
+    def quiesce(self, now_us: int, step: Reconfigure) -> bool:
+        """Take no new work for up to `transfer_us`, so that `step` can be proposed under load too;
+        whether it can be now. Raises as `check_step`."""
         self._now_us = now_us
+        self.check_step(step)
         led = self.leadership
-        if led is None:
-            return False
-        if self.can_reconfigure:
+        assert led is not None
+        after = self.membership.after(step)
+        if self.can_reconfigure and self._is_held(led, after):
             return True
-        if now_us >= led.quiet_until_us:
+        near = sum(self._is_near(led, voter) for voter in after.voters)
+        if near >= after.majority and now_us >= led.quiet_until_us:
             led.quiet_until_us = now_us + self.timing.transfer_us
+            led.quiet_asked = False
+        if led.next_instance == self.acceptor.chosen and not led.quiet_asked:
+            # Its replies say what is on whose disk.
+            led.quiet_asked = True
+            self._heartbeat(led)
         return False
 
+    def _is_near(self, led: Leadership, node: int) -> bool:
+        return node == self.me or self._is_level(led, node)
+
+    def _is_held(self, led: Leadership, after: Membership) -> bool:
+        """Whether a majority of these voters has all that is chosen on its disk."""
+        delivered = {**led.peer_delivered, self.me: self.acceptor.delivered}
+        level = [v for v in after.voters if delivered.get(v, -1) >= self.acceptor.chosen]
+        return len(level) >= after.majority
+
     def check_step(self, step: Reconfigure) -> None:
-        """Raises NotLeader, Conflict or NotAllowed: what a leader must refuse to propose. The
-        caller waits for `can_reconfigure` after that."""
+        """Raises NotLeader, Conflict or NotAllowed: what a leader must refuse to propose."""
         led = self.leadership
         if led is None or led.finishing:
             raise NotLeader(self.leader)
@@ -95,7 +112,8 @@ class Reconfiguring(Standing):
             raise NotAllowed(f"node {step.node} has not caught up with the group yet")
         self._check_reach(led, after)
         crowded = after.crowded_zone()
-        if crowded is not None and self.membership.crowded_zone() is None:
+        repairs = REPAIR in step.labels
+        if crowded is not None and self.membership.crowded_zone() is None and not repairs:
             raise NotAllowed(f"zone {crowded} would hold a majority of the voters")
 
     def _check_reach(self, led: Leadership, after: Membership) -> None:
@@ -112,17 +130,17 @@ class Reconfiguring(Standing):
         return heard_us is not None and self._now_us - heard_us < self.timing.election_us
 
     def propose_membership(self, now_us: int, step: Reconfigure) -> int:
-        """Propose one step; the instance it was proposed in. Only while `can_reconfigure`; raises
-        as `check_step`."""
+        """Propose one step; the instance it was proposed in. Only when `quiesce` said so; raises as
+        `check_step`."""
         self._now_us = now_us
         led = self.leadership
         assert led is not None
-        assert self.can_reconfigure
         self.check_step(step)
         return self._propose_step(led, step)
 
     def _propose_step(self, led: Leadership, step: Reconfigure) -> int:
         assert self.can_reconfigure
+        assert self._is_held(led, self.membership.after(step))
         led.change_at = led.next_instance
         led.quiet_until_us = 0
         return self._open_next(led, encode_membership(step, self._stamp()), False)
@@ -194,11 +212,10 @@ class Reconfiguring(Standing):
         if step is None:
             return
         try:
-            self._check_reach(led, self.membership.after(step))
-        except (Conflict, NotAllowed):
+            if self.quiesce(self._now_us, step):
+                self._propose_step(led, step)
+        except NotAllowed:
             return
-        if self.quiesce(self._now_us):
-            self._propose_step(led, step)
 
     def _repair_step(self, led: Leadership) -> Reconfigure | None:
         version = self.membership.version + 1
