@@ -47,6 +47,10 @@ class Role(enum.Enum):
         return self in (Role.ALL, Role.SUBSCRIBE)
 
     @property
+    def schedules(self) -> bool:
+        return self in (Role.ALL, Role.SCHEDULER)
+
+    @property
     def controls(self) -> bool:
         return self in (Role.ALL, Role.GATEWAY)
 
@@ -69,6 +73,8 @@ class ServerSettings:
     """Hex; authenticates ack ids. Processes that serve one tenant must share it."""
     dev_token_sha256: bytes = field(default=b"", repr=False)
     """Hex; the development tenant's token is known to the server by this hash only."""
+    tenant_stored_bytes: int = 0
+    """What a tenant may store over all of its topics; 0: no limit. For the scheduling role."""
     http_listener: Listener = Listener.PLAIN
     """`hypercorn`: every connection is Hypercorn's from its first byte."""
     log_level: str = "info"

@@ -39,6 +39,8 @@ from metadata.topics import TopicRepository
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder
+from scheduler import settings as scheduler_settings
+from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
 from subscribe_forwarder import routes as subscribe_routes
 from subscribe_forwarder import settings as subscribe_settings
@@ -125,6 +127,16 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             parts.readiness.add("subscribe", subscriber.not_ready_reason)
             parts.drains.append(subscriber.drain)
             parts.routes += subscribe_routes.routes(subscriber)
+        if settings.role.schedules:
+            scheduler = Scheduler(
+                store=store,
+                database=database,
+                feed=feed,
+                settings=scheduler_settings.load(),
+                tenant_bytes=settings.tenant_stored_bytes,
+            )
+            await scheduler.start()
+            stack.push_async_callback(scheduler.close)
         yield parts
 
 

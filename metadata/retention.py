@@ -22,11 +22,12 @@ from metadata.types import ChangeKind, OnLimit, Retention, RetentionMode
 
 _TOPICS = """
 SELECT tenant_id, uid, name, retention_mode, retention_seconds, retention_bytes,
-    retention_on_limit, full_reason, full_detail
+    retention_on_limit, dedup_window_s, full_reason, full_detail
 FROM topics WHERE state = 'active'
 """
 _GENERATIONS = """
-SELECT tenant_id, topic_uid, partition, lane, generation, group_number, base, sealed_at, trimmed_to
+SELECT tenant_id, topic_uid, partition, lane, generation, group_number, base, sealed_at,
+    trimmed_to, sealed_time_us
 FROM partitions
 ORDER BY tenant_id, topic_uid, partition, lane, generation
 """
@@ -46,7 +47,7 @@ FROM deliveries JOIN cursors USING (tenant_id, subscription_uid, partition, lane
 GROUP BY cursors.tenant_id, cursors.topic_uid, cursors.partition, cursors.lane
 """
 _LOCK = """
-SELECT generation, group_number, base, sealed_at, trimmed_to FROM partitions
+SELECT generation, group_number, base, sealed_at, trimmed_to, sealed_time_us FROM partitions
 WHERE tenant_id = $1 AND topic_uid = $2 AND partition = $3 AND lane = $4
 ORDER BY generation
 FOR UPDATE
@@ -101,6 +102,7 @@ class Generation(NamedTuple):
     base: int
     sealed_at: int | None
     trimmed_to: int
+    sealed_time_us: int | None = None
 
 
 class KeptSignature(NamedTuple):
@@ -118,6 +120,7 @@ class TopicLimits:
     uid: bytes
     name: str
     retention: Retention
+    dedup_window_s: int
     full: str | None
     full_detail: str
 
@@ -211,7 +214,7 @@ class RetentionRepository:
         async def work(session: AsyncSession) -> None:
             for flag in flags:
                 row = await session.get(TopicRow, (flag.tenant_id, flag.topic_uid))
-                if row is None or row.full_reason == flag.reason is None:
+                if row is None or (row.full_reason, row.full_detail or "") == flag[2:]:
                     continue
                 version = await changes.next_version(session)
                 row.full_reason = flag.reason
@@ -245,6 +248,7 @@ def _limits(row: Connection) -> TopicLimits:
             row["retention_bytes"],
             OnLimit(row["retention_on_limit"]),
         ),
+        dedup_window_s=row["dedup_window_s"],
         full=row["full_reason"],
         full_detail=row["full_detail"] or "",
     )

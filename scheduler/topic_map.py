@@ -6,7 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from metadata.due import QueueKey
+from metadata.errors import MetadataError
 from metadata.retention import Generation, LaneKey, RetentionRepository, TopicLimits
 from metadata.types import Change, ChangeKind
 from store_nodes.queue_id import QueueId
@@ -16,6 +19,7 @@ REREAD_EVERY_S = 30.0
 LEAST_PAUSE_S = 0.1
 PAUSE_PER_READING = 5.0
 """Times the last reading took: many topics are read less often."""
+_log = structlog.get_logger("packetboat.scheduler")
 
 Queues = dict[bytes, tuple[QueueKey, int]]
 """By packed id: whose it is, and its group."""
@@ -54,7 +58,7 @@ class TopicMap:
         }
 
     async def follow(self, on_change: Callable[[Queues], None]) -> None:
-        """Keeps it fresh, for ever. Raises MetadataError."""
+        """Keeps it fresh, for ever."""
         while True:
             try:
                 async with asyncio.timeout(REREAD_EVERY_S):
@@ -62,7 +66,12 @@ class TopicMap:
             except TimeoutError:
                 pass
             began_s = time.monotonic()
-            await self.read()
-            on_change(self.queues)
+            try:
+                await self.read()
+            except MetadataError as error:
+                _log.info("topics not read", error=f"{error.code}: {error}")
+                self._dirty.set()
+            else:
+                on_change(self.queues)
             took_s = time.monotonic() - began_s
             await asyncio.sleep(max(LEAST_PAUSE_S, PAUSE_PER_READING * took_s))

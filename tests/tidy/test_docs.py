@@ -13,11 +13,12 @@ import openapi
 from gateway.settings import ServerSettings, UpSettings
 from metadata import settings as metadata_settings
 from publish_forwarder.settings import PublishSettings
+from scheduler.settings import SchedulerSettings
 from store_nodes import settings as store_settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PARTS = ("auth", "edge", "gateway", "publish_forwarder", "subscribe_forwarder")
+PARTS = ("auth", "edge", "gateway", "publish_forwarder", "scheduler", "subscribe_forwarder")
 
 
 def variables() -> set[str]:
@@ -30,6 +31,7 @@ def variables() -> set[str]:
         (ServerSettings, "PACKETBOAT_"),
         (UpSettings, "PACKETBOAT_"),
         (PublishSettings, "PACKETBOAT_PUBLISH_"),
+        (SchedulerSettings, "PACKETBOAT_SCHEDULER_"),
     ):
         found |= {prefix + field.name.upper() for field in dataclasses.fields(kind)}
     return found - {"PACKETBOAT_STORE", "PACKETBOAT_DATABASE"}

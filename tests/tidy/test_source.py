@@ -18,6 +18,7 @@ PARTS = (
     "metadata",
     "openapi",
     "publish_forwarder",
+    "scheduler",
     "sdk",
     "store_nodes",
     "subscribe_forwarder",

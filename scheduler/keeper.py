@@ -1,0 +1,145 @@
+"""Rounds of trimming, then who is full: topics and tenants at their limits refuse publishes.
+
+What is full is judged after what could be trimmed was, and told to every process by the change
+feed: the publish forwarders answer 507 from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+import structlog
+
+from metadata.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
+from scheduler import metrics
+from scheduler.limits import Full, Plan, tenant_full, topic_full
+from scheduler.sizes import Sizes
+from scheduler.term import put_off
+from scheduler.topic_map import TopicMap
+from scheduler.truncator import Truncator
+
+USAGE_EVERY_S = 15.0
+PAUSE_PER_ROUND = 4.0
+"""Times the last round took: a large installation is looked at less often."""
+FLAGS_AT_ONCE = 100
+TopicKey = tuple[bytes, bytes]
+_log = structlog.get_logger("packetboat.scheduler")
+
+
+class Keeper:
+    """One term of leadership."""
+
+    def __init__(
+        self,
+        topics: TopicMap,
+        retention: RetentionRepository,
+        truncator: Truncator,
+        sizes: Sizes,
+        *,
+        every_s: float,
+        tenant_bytes: int,
+    ) -> None:
+        self._topics = topics
+        self._retention = retention
+        self._truncator = truncator
+        self._sizes = sizes
+        self._every_s = every_s
+        self._tenant_bytes = tenant_bytes
+        self._topic_full: dict[TopicKey, Full] = {}
+        self._tenant_full: set[bytes] = set()
+        self._noted_s = 0.0
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            began_s = time.monotonic()
+            await put_off("trim round", self.round())
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(max(self._every_s, PAUSE_PER_ROUND * took_s))
+
+    async def round(self) -> None:
+        """One look at everything. Raises MetadataError."""
+        holds = await self._retention.holds()
+        await self._sizes.measure()
+        topics, lanes = self._topics.topics, self._topics.lanes
+        counts = Counter((lane.tenant_id, lane.topic_uid) for lane in lanes)
+        plans = await self._truncator.trim(topics, lanes, holds)
+        if self._any_limit(topics):
+            await self._sizes.measure()
+        await self._judge(topics, plans, counts)
+        if time.monotonic() - self._noted_s >= USAGE_EVERY_S:
+            self._noted_s = time.monotonic()
+            totals = self._sizes.totals(lanes)
+            await self._retention.note_usage((*key, *total) for key, total in totals.items())
+
+    def _any_limit(self, topics: dict[TopicKey, TopicLimits]) -> bool:
+        """Some topic or tenant is near enough to a limit that what was just trimmed matters."""
+        totals = self._sizes.totals(self._topics.lanes)
+        if any(
+            topic.full is not None
+            or (topic.retention.bytes is not None and totals[key][0] >= topic.retention.bytes)
+            for key, topic in topics.items()
+            if key in totals
+        ):
+            return True
+        by_tenant = _by_tenant(totals)
+        return bool(self._tenant_bytes) and any(
+            stored >= self._tenant_bytes for stored in by_tenant.values()
+        )
+
+    async def _judge(
+        self,
+        topics: dict[TopicKey, TopicLimits],
+        plans: dict[LaneKey, Plan],
+        counts: Counter[TopicKey],
+    ) -> None:
+        """Writes the flags that changed; a topic of which a group did not answer keeps its own."""
+        totals = self._sizes.totals(self._topics.lanes)
+        planned: dict[TopicKey, list[Plan]] = {}
+        for lane, each in plans.items():
+            planned.setdefault((lane.tenant_id, lane.topic_uid), []).append(each)
+        over = {
+            tenant_id: tenant_full(
+                self._tenant_bytes, stored, before=tenant_id in self._tenant_full
+            )
+            for tenant_id, stored in _by_tenant(totals).items()
+        }
+        self._tenant_full = {tenant_id for tenant_id, full in over.items() if full is not None}
+        flags: list[FullFlag] = []
+        for key, topic in topics.items():
+            lanes = planned.get(key, [])
+            own = self._topic_full.get(key)
+            if lanes and len(lanes) == counts[key]:
+                own = topic_full(
+                    topic.retention,
+                    totals[key][0],
+                    age_blocked=any(each.age_blocked for each in lanes),
+                    bytes_blocked=any(each.bytes_blocked for each in lanes),
+                    before=own,
+                )
+            elif key not in self._topic_full and topic.full is not None:
+                continue
+            self._remember(key, own)
+            full = over.get(topic.tenant_id) or own
+            reason, detail = (full.reason, full.detail) if full is not None else (None, "")
+            if (topic.full, topic.full_detail) != (reason, detail):
+                flags.append(FullFlag(*key, reason, detail))
+                _log.info("room in a topic", topic=topic.name, full=reason or "no")
+        for at in range(0, len(flags), FLAGS_AT_ONCE):
+            await self._retention.set_full(flags[at : at + FLAGS_AT_ONCE])
+        metrics.full_topics.set(len(self._topic_full))
+
+    def _remember(self, key: TopicKey, full: Full | None) -> None:
+        if full is None:
+            self._topic_full.pop(key, None)
+        else:
+            self._topic_full[key] = full
+
+
+def _by_tenant(totals: dict[TopicKey, tuple[int, int]]) -> dict[bytes, int]:
+    by_tenant: dict[bytes, int] = {}
+    for (tenant_id, _), (stored, _) in totals.items():
+        by_tenant[tenant_id] = by_tenant.get(tenant_id, 0) + stored
+    return by_tenant

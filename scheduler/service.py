@@ -1,0 +1,100 @@
+"""The scheduler role: one of its processes leads and does the work, the others wait to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from metadata.database import Database
+from metadata.due import DueRepository
+from metadata.feed import ChangeFeed
+from metadata.forwarded import ForwardedRepository
+from metadata.locks import Lock, LockRepository
+from metadata.placements import PlacementRepository
+from metadata.retention import RetentionRepository
+from scheduler.due_loop import DueLoop
+from scheduler.keeper import Keeper
+from scheduler.leader import Leader
+from scheduler.ports import Store
+from scheduler.settings import SchedulerSettings
+from scheduler.sizes import Sizes
+from scheduler.term import Term
+from scheduler.topic_map import TopicMap
+from scheduler.truncator import Truncator
+
+
+class Scheduler:
+    """Everything of one process. `tenant_bytes`: what a tenant may store, 0 for no limit."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        database: Database,
+        feed: ChangeFeed,
+        settings: SchedulerSettings,
+        tenant_bytes: int = 0,
+    ) -> None:
+        self._store = store
+        self._database = database
+        self._settings = settings
+        self._tenant_bytes = tenant_bytes
+        self._retention = RetentionRepository(database)
+        self._topics = TopicMap(self._retention)
+        feed.add_listener(self._topics.on_feed)
+        self._leader = Leader(LockRepository(database), self._work)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def leading(self) -> bool:
+        return self._leader.leading
+
+    async def start(self) -> None:
+        """Never fails: with Postgres or the store down it waits."""
+        self._task = asyncio.create_task(self._leader.run())
+
+    async def close(self) -> None:
+        """Gives the lock back, so that another takes it at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _work(self, term: Term, lock: Callable[[], Lock]) -> None:
+        await self._topics.read()
+        due = DueLoop(
+            self._store,
+            DueRepository(self._database),
+            ForwardedRepository(self._database),
+            self._settings,
+            term,
+            lock,
+        )
+
+        try:
+            await due.begin(self._topics.queues)
+            term.spawn(self._keeper().run())
+            await self._topics.follow(due.owned)
+        finally:
+            due.close()
+
+    def _keeper(self) -> Keeper:
+        settings = self._settings
+        sizes = Sizes(self._store, settings.release_timeout_s)
+        truncator = Truncator(
+            self._store,
+            self._retention,
+            PlacementRepository(self._database),
+            ForwardedRepository(self._database),
+            sizes,
+            age_every_s=settings.age_every_s,
+            timeout_s=settings.release_timeout_s,
+        )
+        return Keeper(
+            self._topics,
+            self._retention,
+            truncator,
+            sizes,
+            every_s=settings.trim_every_s,
+            tenant_bytes=self._tenant_bytes,
+        )

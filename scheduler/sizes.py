@@ -1,0 +1,64 @@
+"""What the store holds, by queue: the answer of each group's leader, the last one where it has
+none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from metadata.retention import Generation, LaneKey
+from scheduler import metrics
+from scheduler.ports import TrimStore
+from store_nodes.client import QueueInfo
+from store_nodes.errors import StoreError
+from store_nodes.queue_id import QueueId
+
+_log = structlog.get_logger("packetboat.scheduler")
+
+
+class Sizes:
+    """Asked anew by `measure`; `fresh` says which groups answered the last time."""
+
+    def __init__(self, store: TrimStore, timeout_s: float) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._groups: dict[int, dict[bytes, QueueInfo]] = {}
+        self.fresh: set[int] = set()
+
+    async def measure(self) -> None:
+        """Asks every group; one without a leader keeps what it had."""
+        groups = self._store.groups
+        answers = await asyncio.gather(*(self._ask(group) for group in groups))
+        self.fresh = {group for group, there in zip(groups, answers, strict=True) if there}
+
+    async def _ask(self, group: int) -> bool:
+        try:
+            infos = await self._store.queues(group, timeout_s=self._timeout_s)
+        except StoreError as error:
+            metrics.failures.labels("sizes").inc()
+            _log.debug("a group has no leader to ask", group=group, error=str(error))
+            return False
+        self._groups[group] = {info.queue: info for info in infos}
+        return True
+
+    def of(self, key: LaneKey, generation: Generation) -> QueueInfo | None:
+        """None when it isn't known: not made yet, deleted, or its group never answered."""
+        raw = QueueId(key.topic_uid, key.partition, key.lane, generation.number).pack()
+        return self._groups.get(generation.group, {}).get(raw)
+
+    def totals(
+        self, lanes: Mapping[LaneKey, Iterable[Generation]]
+    ) -> dict[tuple[bytes, bytes], tuple[int, int]]:
+        """(stored bytes, staged messages) by (tenant, topic)."""
+        totals: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+        for key, generations in lanes.items():
+            stored, staged = totals.get((key.tenant_id, key.topic_uid), (0, 0))
+            for generation in generations:
+                info = self.of(key, generation)
+                if info is not None:
+                    stored += info.stored_bytes
+                    staged += info.staged
+            totals[key.tenant_id, key.topic_uid] = (stored, staged)
+        return totals

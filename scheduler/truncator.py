@@ -1,0 +1,251 @@
+"""Trims what nothing holds and what limits want gone: the scheduler's second job.
+
+Per round: what pins hold and what the store has are read, each partition is planned (limits.py),
+`trimmed_to` is committed under the partition's row lock where it goes up, and then the store is
+told to truncate, with the offsets to keep. A crash in between leaves `trimmed_to` ahead of the
+store; the next round sees that and truncates. Only partitions of which something changed cost more
+than their share of the two readings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from metadata.errors import MetadataError, NotFound
+from metadata.forwarded import ForwardedRepository
+from metadata.placements import PlacementRepository
+from metadata.retention import (
+    Generation,
+    Holds,
+    KeptSignature,
+    LaneKey,
+    RetentionRepository,
+    TopicLimits,
+    Trimmed,
+)
+from metadata.types import Retention
+from scheduler import metrics
+from scheduler.limits import DEFAULT_AGE_S, Plan, Wanted, plan
+from scheduler.ports import TrimStore
+from scheduler.sizes import Sizes
+from store_nodes.client import QueueInfo
+from store_nodes.errors import QueueNotFound, StoreError
+from store_nodes.queue_id import QueueId
+
+PARTITIONS_AT_ONCE = 16
+AGE_STEPS = 20
+"""A short age limit is looked at this many times within its length."""
+MIN_AGE_EVERY_S = 0.5
+LEAST_SEALED_S = 60.0
+"""How long a sealed queue that is trimmed stays, at least: publishers may still ask it."""
+_log = structlog.get_logger("packetboat.scheduler")
+
+
+class Truncator:
+    """One term of leadership."""
+
+    def __init__(
+        self,
+        store: TrimStore,
+        retention: RetentionRepository,
+        placements: PlacementRepository,
+        forwarded: ForwardedRepository,
+        sizes: Sizes,
+        *,
+        age_every_s: float,
+        timeout_s: float,
+    ) -> None:
+        self._store = store
+        self._retention = retention
+        self._placements = placements
+        self._forwarded = forwarded
+        self._sizes = sizes
+        self._age_every_s = age_every_s
+        self._timeout_s = timeout_s
+        self._at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+        self._ages: dict[LaneKey, tuple[float, int]] = {}
+        self._sent: dict[LaneKey, KeptSignature | None] = {}
+
+    async def trim(
+        self,
+        topics: dict[tuple[bytes, bytes], TopicLimits],
+        lanes: dict[LaneKey, list[Generation]],
+        holds: Holds,
+    ) -> dict[LaneKey, Plan]:
+        """One round; the plans of the partitions whose groups answered."""
+        totals = self._sizes.totals(lanes)
+        plans: dict[LaneKey, Plan] = {}
+
+        async def one(key: LaneKey, generations: list[Generation]) -> None:
+            topic = topics[key.tenant_id, key.topic_uid]
+            stored, _ = totals[key.tenant_id, key.topic_uid]
+            async with self._at_once:
+                try:
+                    plans[key] = await self._trim_lane(topic, key, generations, holds, stored)
+                except (QueueNotFound, NotFound):
+                    return  # its topic is on its way out
+                except (StoreError, MetadataError) as error:
+                    metrics.failures.labels("trim").inc()
+                    _log.info("trim put off", topic=topic.name, error=f"{error.code}: {error}")
+
+        await asyncio.gather(
+            *(
+                one(key, generations)
+                for key, generations in lanes.items()
+                if all(each.group in self._sizes.fresh for each in generations)
+            )
+        )
+        for memory in (self._ages, self._sent):
+            for key in memory.keys() - lanes.keys():
+                del memory[key]
+        return plans
+
+    async def _trim_lane(
+        self,
+        topic: TopicLimits,
+        key: LaneKey,
+        generations: list[Generation],
+        holds: Holds,
+        topic_bytes: int,
+    ) -> Plan:
+        wanted = Wanted(
+            await self._too_old(topic.retention, key, generations),
+            await self._too_much(topic.retention, key, generations, topic_bytes),
+        )
+        planned = plan(topic.retention, holds.pinned.get(key), wanted)
+        end = generations[-1].base
+        if (info := self._sizes.of(key, generations[-1])) is not None:
+            end = info.end
+        target = min(planned.target, end)
+        kept = holds.kept.get(key)
+        before = max(each.trimmed_to for each in generations)
+        if target > before or self._store_is_behind(key, generations, kept):
+            trimmed = await self._retention.trim(key, target, past_pins=planned.past_pins)
+            if trimmed is not None:
+                if trimmed.trimmed_to > before:
+                    metrics.trims.inc()
+                await self._truncate(key, trimmed)
+                self._sent[key] = kept
+                generations[:] = [_after(each, trimmed.trimmed_to) for each in trimmed.generations]
+                if len(generations) > 1 or generations[0].number > 0:
+                    await self._forwarded.forget(*key, trimmed.trimmed_to)
+        if len(generations) > 1 and kept is None:
+            await self._drop_empty(topic, key, generations, holds.pinned.get(key))
+        return planned
+
+    def _store_is_behind(
+        self, key: LaneKey, generations: Sequence[Generation], kept: KeptSignature | None
+    ) -> bool:
+        """A truncation was lost, or what is to be kept is not what the store was told last."""
+        for each in generations:
+            info = self._sizes.of(key, each)
+            if info is not None and info.first < min(each.trimmed_to, info.end):
+                return True
+        if key in self._sent:
+            return self._sent[key] != kept
+        return kept is not None or any(
+            info is not None and info.stored_bytes > 0 and each.trimmed_to > each.base
+            for each in generations
+            for info in [self._sizes.of(key, each)]
+        )
+
+    async def _truncate(self, key: LaneKey, trimmed: Trimmed) -> None:
+        for each in trimmed.generations:
+            upto = trimmed.trimmed_to
+            if each.sealed_at is not None:
+                upto = min(upto, each.sealed_at)
+            if self._sizes.of(key, each) is None or upto < each.base:
+                continue
+            keep = [offset for offset in trimmed.kept if each.base <= offset < upto]
+            await self._store.truncate(
+                each.group, _queue(key, each), upto, keep, timeout_s=self._timeout_s
+            )
+
+    async def _drop_empty(
+        self,
+        topic: TopicLimits,
+        key: LaneKey,
+        generations: Sequence[Generation],
+        pinned: int | None,
+    ) -> None:
+        """Queues of sealed generations that hold nothing, once no cursor is below their end and no
+        publisher may ask them whether they know an id."""
+        for each in generations:
+            info = self._sizes.of(key, each)
+            if each.sealed_at is None or each.trimmed_to < each.sealed_at:
+                continue
+            if pinned is not None and pinned < each.sealed_at:
+                continue
+            if each.sealed_time_us is None or (info is not None and info.staged):
+                continue
+            wait_s = max(LEAST_SEALED_S, topic.dedup_window_s)
+            if self._store.clock(each.group).now_us() < each.sealed_time_us + wait_s * 1e6:
+                continue
+            await self._store.delete(each.group, _queue(key, each), timeout_s=self._timeout_s)
+            await self._placements.forget_generation(*key, each.number)
+
+    async def _too_old(
+        self, retention: Retention, key: LaneKey, generations: Iterable[Generation]
+    ) -> int:
+        """Below this offset everything is older than the topic's age limit."""
+        seconds = retention.seconds if retention.seconds is not None else DEFAULT_AGE_S
+        every_s = max(MIN_AGE_EVERY_S, min(self._age_every_s, seconds / AGE_STEPS))
+        asked_s, target = self._ages.get(key, (-every_s, 0))
+        now_s = time.monotonic()
+        if now_s - asked_s < every_s:
+            return target
+        for each in generations:
+            info = self._sizes.of(key, each)
+            if info is None or info.first == info.end:
+                continue
+            before_us = self._store.clock(each.group).now_us() - seconds * 1_000_000
+            offset = await self._store.offset_at(
+                each.group, _queue(key, each), before_us, timeout_s=self._timeout_s
+            )
+            target = max(target, offset)
+            if offset < info.end:
+                break
+        self._ages[key] = (now_s, target)
+        return target
+
+    async def _too_much(
+        self,
+        retention: Retention,
+        key: LaneKey,
+        generations: Sequence[Generation],
+        topic_bytes: int,
+    ) -> int:
+        """Below this offset is more than the partition's share of the topic's byte limit; shares
+        are as the bytes are."""
+        if retention.bytes is None or topic_bytes <= retention.bytes:
+            return 0
+        infos: list[tuple[Generation, QueueInfo]] = []
+        for each in generations:
+            info = self._sizes.of(key, each)
+            if info is not None:
+                infos.append((each, info))
+        share = retention.bytes * sum(info.stored_bytes for _, info in infos) // topic_bytes
+        for each, info in reversed(infos):
+            if info.stored_bytes > share:
+                return await self._store.offset_back(
+                    each.group, _queue(key, each), share, timeout_s=self._timeout_s
+                )
+            share -= info.stored_bytes
+        return 0
+
+
+def _after(generation: Generation, trimmed_to: int) -> Generation:
+    """The row as the trim left it."""
+    if generation.sealed_at is not None:
+        trimmed_to = min(trimmed_to, generation.sealed_at)
+    if generation.base > trimmed_to:
+        return generation
+    return generation._replace(trimmed_to=max(generation.trimmed_to, trimmed_to))
+
+
+def _queue(key: LaneKey, generation: Generation) -> QueueId:
+    return QueueId(key.topic_uid, key.partition, key.lane, generation.number)
