@@ -16,12 +16,15 @@ In msgpack `data` may also be bytes, which are stored as they are.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from edge.problem import FieldError, Problem, invalid
+from publish_forwarder import delays
+from publish_forwarder.delays import Delay
 from publish_forwarder.headers import (
     MAX_ID_BYTES,
     MAX_KEY_BYTES,
@@ -29,9 +32,9 @@ from publish_forwarder.headers import (
     Metadata,
     check_attributes,
     longer_than,
-    not_yet,
-    refuse,
 )
+from publish_forwarder.outcomes import preceding_item_failed
+from publish_forwarder.refusals import not_yet, refuse
 from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message
 
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
@@ -110,8 +113,15 @@ _NAMED_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `
 _MSGPACK_START = b"\x81\xa8messages"
 
 
-def decode(body: bytes, metadata: Metadata) -> list[Entry]:
-    """One entry per item, in order; raises a Problem when the body as a whole is wrong."""
+class Batch(NamedTuple):
+    """One entry per item, in order, and the delays of those that have one, by index."""
+
+    entries: list[Entry]
+    delays: dict[int, Delay]
+
+
+def decode(body: bytes, metadata: Metadata) -> Batch:
+    """Raises a Problem when the body as a whole is wrong."""
     content_type = metadata.message.content_type or "application/json"
     kind = content_type.partition(";")[0].strip().lower()
     to_message: Callable[[Any], Message]
@@ -127,13 +137,18 @@ def decode(body: bytes, metadata: Metadata) -> list[Entry]:
     _check_count(len(items))
     publisher_id, traceparent = metadata.message.publisher_id, metadata.message.traceparent
     entries: list[Message | _Failed] = []
+    delays_of: dict[int, Delay] = {}
     total_bytes = 0
-    for item in items:
+    for index, item in enumerate(items):
         if isinstance(item, _Failed):
             entries.append(item)
             continue
         try:
             message = to_message(item)
+            if item.delay_seconds is not None or item.deliver_at is not None:
+                delay = _delay(item)
+                if delay is not None:
+                    delays_of[index] = delay
         except Problem as problem:
             entries.append(_Failed(problem, item.key))
             continue
@@ -142,7 +157,7 @@ def decode(body: bytes, metadata: Metadata) -> list[Entry]:
         entries.append(message)
     if total_bytes > MAX_BATCH_DATA_BYTES:
         raise _too_large(f"a batch has at most {MAX_BATCH_DATA_BYTES} bytes of data.")
-    return _fail_followers(entries)
+    return Batch(_fail_followers(entries), delays_of)
 
 
 def _from_json(body: bytes) -> _Items:
@@ -232,7 +247,7 @@ def _fail_followers(entries: list[Message | _Failed]) -> list[Entry]:
                 broken.add(entry.key)
             result.append(entry.problem)
         elif broken and entry.key in broken:
-            result.append(_preceding_item_failed())
+            result.append(preceding_item_failed())
         else:
             result.append(entry)
     return result
@@ -285,10 +300,6 @@ def _msgpack_message(item: MsgpackItem) -> Message:
 def _message(item: Item, data: bytes, content_type: str | None) -> Message:
     if len(data) > MAX_MESSAGE_BYTES:
         raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
-    if item.delay_seconds is not None:
-        raise not_yet("delay_seconds", "Delayed delivery")
-    if item.deliver_at is not None:
-        raise not_yet("deliver_at", "Delayed delivery")
     if item.ttl_seconds is not None:
         raise not_yet("ttl_seconds", "A time to live")
     if item.key is not None:
@@ -309,6 +320,15 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
         priority=item.priority,
         idempotency_key=item.idempotency_key,
     )
+
+
+def _delay(item: Item) -> Delay | None:
+    if item.deliver_at is None:
+        assert item.delay_seconds is not None
+        return delays.after("delay_seconds", item.delay_seconds)
+    if item.delay_seconds is not None:
+        refuse("deliver_at", "give either delay_seconds or deliver_at.")
+    return delays.at("deliver_at", item.deliver_at, time.time_ns() // 1000)
 
 
 def is_json(content_type: str) -> bool:
@@ -383,15 +403,6 @@ def _too_large(detail: str) -> Problem:
 
 def _malformed(detail: str) -> Problem:
     return Problem(400, "malformed-body", "Malformed body", detail)
-
-
-def _preceding_item_failed() -> Problem:
-    return Problem(
-        424,
-        "preceding-item-failed",
-        "A preceding item failed",
-        "An earlier item of this key was not accepted; this one is not stored, to keep order.",
-    )
 
 
 def _unsupported(kind: str) -> Problem:

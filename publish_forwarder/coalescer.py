@@ -9,6 +9,8 @@ What happens to a parcel whose append failed:
     not done, unkeyed        to another partition at once, while one is left to try
     not done, keyed          waits in front, and is sent again when its group has a leader
     not done, past deadline  503: not stored, and never will be
+    ids known to the log     these are answered with the first message; the rest is sent at once
+    queue sealed             all wait, in order, for the queue that comes after it (`moves`)
     unknown                  504: the Appender repeated it by sequence until its deadline, and still
                              does not know; it is not sent again, so nothing is stored twice
 """
@@ -18,83 +20,57 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
-
-import msgspec
+from collections.abc import Callable, Iterable
 
 from edge.problem import Problem
-from publish_forwarder.budget import Share
-from publish_forwarder.failures import is_lasting, is_of_node, problem_of, waited_too_long
+from publish_forwarder.failures import (
+    is_full,
+    is_lasting,
+    is_of_node,
+    problem_of,
+    waited_too_long,
+)
 from publish_forwarder.metrics import PublishMetrics
+from publish_forwarder.outcomes import Placed, Single, known_as
+from publish_forwarder.parcel import Parcel
 from publish_forwarder.ports import Appender
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.settings import PublishSettings
 from store_nodes.client.appender import Receipt
-from store_nodes.errors import NotDone, OutcomeUnknown, StoreError
+from store_nodes.commands import DEDUP_ENTRY
+from store_nodes.errors import (
+    DedupKnown,
+    Known,
+    NotDone,
+    OutcomeUnknown,
+    QueueSealed,
+    StoreError,
+)
 from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message, encode
-from store_nodes.wire import Durability
 
 RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 0.1
 
 
-class Placed(NamedTuple):
-    """A parcel is stored: `receipts` writes what its messages are answered."""
-
-    receipts: ReceiptWriter
-    partition: int
-    base_offset: int
-    log_time_us: int
-    duplicate: bool = False
-
-    def receipts_json(self, count: int) -> list[str]:
-        return self.receipts.write(self.base_offset, count, self.log_time_us, self.duplicate)
-
-
-Outcome = Placed | Problem
-
-
-class Parcel(msgspec.Struct, eq=False):
-    """Messages of one request that are stored together or not at all, in one partition.
-
-    `pinned` ones (of a key or an idempotency key) never change partition. Whoever waits for the
-    outcome waits on `future`; it may be cancelled, what was accepted is appended all the same.
-    """
-
-    messages: list[Message]
-    size_bytes: int
-    pinned: bool
-    durability: Durability
-    deadline_s: float
-    share: Share
-    future: asyncio.Future[Outcome] | None
-    publish_id: str = ""
-    reroutes: int = 0
-
-    def settle(self, outcome: Outcome) -> None:
-        """Gives back what the parcel held, and answers whoever still waits."""
-        self.share.release(self.size_bytes, len(self.messages))
-        future = self.future
-        if future is not None and not future.done():
-            future.set_result(outcome)
-
-
 class Lane:
-    """One partition's way into the log."""
+    """One partition's way into the log: appends to one queue."""
 
     __slots__ = (
         "_appender",
         "_loop",
         "_metrics",
         "_on_lasting",
+        "_on_quiet",
         "_on_waiting",
         "_retry",
         "_retry_s",
         "_scheduled",
         "_settings",
         "_stopped",
+        "closed",
+        "dedup_window_s",
         "group",
+        "held",
         "in_flight",
         "partition",
         "pending",
@@ -114,19 +90,27 @@ class Lane:
         settings: PublishSettings,
         metrics: PublishMetrics,
         *,
+        dedup_window_s: int,
         on_waiting: Callable[[Lane], None],
         on_lasting: Callable[[StoreError], None],
+        on_quiet: Callable[[Lane], None],
     ) -> None:
         self.partition = partition
         self.group = group
         self.receipts = receipts
+        self.dedup_window_s = dedup_window_s
         self.reroute: Callable[[Parcel, Lane], bool] = _nowhere
         """Set by the topic's routes: whether another lane took the parcel."""
         self.pending: deque[Parcel] = deque()
         self.in_flight: list[Parcel] = []
         self.sent_at_s = 0.0
         self.stalled = False
-        """The append in flight takes too long: unkeyed messages had better go elsewhere."""
+        """What waits here waits too long: unkeyed messages had better go elsewhere."""
+        self.closed = False
+        """The queue is sealed, or no longer the topic's: nothing is sent any more. When nothing is
+        in flight either, `on_quiet` is told, for what is pending to be moved."""
+        self.held = False
+        """What was accepted before, for an older queue of the partition, is to go first."""
         self.waiting = False
         """Known to the forwarder's sweep."""
         self._appender = appender
@@ -134,6 +118,7 @@ class Lane:
         self._metrics = metrics
         self._on_waiting = on_waiting
         self._on_lasting = on_lasting
+        self._on_quiet = on_quiet
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._retry: asyncio.TimerHandle | None = None
@@ -154,19 +139,55 @@ class Lane:
             self._scheduled = True
             self._loop.call_soon(self._send)
 
+    def put_first(self, parcels: Iterable[Parcel]) -> None:
+        """What was accepted for an older queue goes before all that waits here."""
+        self.pending.extendleft(reversed(list(parcels)))
+        self._wake()
+
+    def hold(self) -> None:
+        """Send nothing until `let_go`."""
+        self.held = self.stalled = True
+
+    def let_go(self) -> None:
+        """What was accepted before has gone."""
+        self.held = self.stalled = False
+        self._wake()
+
+    def close(self) -> None:
+        """Send nothing any more; `on_quiet` follows, at once or when the append is answered."""
+        self.closed = self.stalled = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if not self.in_flight:
+            self._on_quiet(self)
+
+    def take_all(self) -> list[Parcel]:
+        """What waits here, to be moved."""
+        parcels, self.pending = list(self.pending), deque()
+        return parcels
+
+    def _wake(self) -> None:
+        if self.pending and self._retry is None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._send)
+
     def _send(self) -> None:
         self._scheduled = False
         self._retry = None
         if self.in_flight or not self.pending:
             return
-        parcels, messages, durability = self._take()
+        if self.held or self.closed:
+            self._stay()
+            return
+        parcels, messages, ids = self._take()
         self.in_flight = parcels
         self.sent_at_s = now_s = self._loop.time()
         timeout_s = max(1.0, max(parcel.deadline_s for parcel in parcels) - now_s)
         batch = encode(messages, time.time_ns() // 1000)
         try:
-            future = self._appender.append_nowait(
-                batch, len(messages), durability=durability, timeout_s=timeout_s
+            future = self._append(
+                batch, parcels, len(messages), timeout_s, packed_ids(parcels) if ids else b""
             )
         except StoreError as error:
             self._failed(error)
@@ -176,14 +197,35 @@ class Lane:
         metrics.append_bytes += len(batch)
         future.add_done_callback(self._answered)
 
-    def _take(self) -> tuple[list[Parcel], list[Message], Durability]:
-        """The parcels of the next append, oldest first; all of one durability."""
+    def _stay(self) -> None:
+        """Nothing is sent now; parcels still have their deadlines, and other lanes to go to."""
+        if not self.waiting:
+            self._on_waiting(self)
+        if self.closed:
+            self._on_quiet(self)
+
+    def _append(
+        self, batch: bytes, parcels: list[Parcel], count: int, timeout_s: float, dedup: bytes
+    ) -> asyncio.Future[Receipt]:
+        return self._appender.append_nowait(
+            batch,
+            count,
+            durability=parcels[0].durability,
+            timeout_s=timeout_s,
+            dedup=dedup,
+            dedup_window_s=self.dedup_window_s,
+        )
+
+    def _take(self) -> tuple[list[Parcel], list[Message], bool]:
+        """The parcels of the next append, oldest first, all of one durability; their messages; and
+        whether any has ids."""
         pending = self.pending
         first = pending.popleft()
         parcels = [first]
+        ids = first.ids is not None
         if not pending:
-            return parcels, first.messages, _wire(first.durability)
-        durability = _wire(first.durability)
+            return parcels, first.messages, ids
+        durability = first.durability
         messages = list(first.messages)
         room = self._settings.max_append_bytes - first.size_bytes
         while pending:
@@ -191,13 +233,15 @@ class Lane:
             if (
                 parcel.size_bytes > room
                 or len(messages) + len(parcel.messages) > MAX_BATCH_MESSAGES
-                or _wire(parcel.durability) != durability
+                or parcel.durability != durability
             ):
                 break
             room -= parcel.size_bytes
             messages += parcel.messages
+            if parcel.ids is not None:
+                ids = True
             parcels.append(pending.popleft())
-        return parcels, messages, durability
+        return parcels, messages, ids
 
     def _answered(self, future: asyncio.Future[Receipt]) -> None:
         """One callback per append; what it does per message is the receipt."""
@@ -210,36 +254,80 @@ class Lane:
                 error = OutcomeUnknown(f"{type(error).__name__}: {error}")
             self._failed(error)
             return
-        receipt = future.result()
         now_s = self._loop.time()
         parcels, self.in_flight = self.in_flight, []
-        self.stalled = False
+        self.stalled = self.held or self.closed
         self._retry_s = RETRY_FIRST_S
-        offset, metrics = receipt.base_offset, self._metrics
+        metrics = self._metrics
+        metrics.messages += self._settle_stored(parcels, future.result())
+        metrics.append_seconds.observe(now_s - self.sent_at_s)
+        if self.pending:
+            self._send()
+        elif self.closed:
+            self._on_quiet(self)
+
+    def _settle_stored(self, parcels: list[Parcel], receipt: Receipt) -> int:
+        """Tells each parcel where it is; how many messages that were."""
+        offset = receipt.base_offset
         for parcel in parcels:
             # A receipt that an earlier transmission earned is no duplicate to the publisher.
             parcel.settle(Placed(self.receipts, self.partition, offset, receipt.log_time_us))
             offset += len(parcel.messages)
-        metrics.messages += offset - receipt.base_offset
-        metrics.append_seconds.observe(now_s - self.sent_at_s)
-        if self.pending:
-            self._send()
+        return offset - receipt.base_offset
 
     def _failed(self, error: StoreError) -> None:
         parcels, self.in_flight = self.in_flight, []
-        self.stalled = False
-        if not isinstance(error, NotDone):
-            self._metrics.unknown += sum(len(parcel.messages) for parcel in parcels)
-            self._settle_all(parcels, problem_of(error))
+        self.stalled = self.held or self.closed
+        if isinstance(error, DedupKnown) and self._known(parcels, error.known):
+            pass
+        elif not isinstance(error, NotDone):
+            for parcel in parcels:
+                self._metrics.unknown += len(parcel.messages)
+                self._settle(parcel, problem_of(error, repeatable=parcel.ids is not None))
+        elif isinstance(error, QueueSealed) and error.successors:
+            self._sealed(parcels)
         elif is_lasting(error):
             self._metrics.refused += sum(len(parcel.messages) for parcel in parcels)
             self._settle_all(parcels, problem_of(error))
             self._on_lasting(error)
         else:
             self._not_done(parcels, error)
-        if self.pending and self._retry is None and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._send)
+        if self.closed:
+            self._on_quiet(self)
+        else:
+            self._wake()
+
+    def _known(self, parcels: list[Parcel], known: dict[int, Known]) -> bool:
+        """Answers the messages that the log has; what is left goes again, first and in order."""
+        left: list[Parcel] = []
+        base = found = 0
+        for parcel in parcels:
+            rest: Parcel | None = parcel
+            ids = parcel.ids.entries if parcel.ids is not None else ()
+            hits = {e.at: known[base + e.at] for e in ids if base + e.at in known}
+            base += len(parcel.messages)
+            if hits:
+                found += len(hits)
+                rest = parcel.learn(hits, self._known_as)
+            if rest is not None:
+                left.append(rest)
+        self.pending.extendleft(reversed(left))
+        self._metrics.duplicates += found
+        return found > 0
+
+    def _known_as(self, known: Known) -> Single:
+        return known_as(known, self.receipts)
+
+    def _sealed(self, parcels: list[Parcel]) -> None:
+        """The partition goes on in another queue."""
+        self.closed = self.stalled = True
+        stay = [parcel for parcel in parcels if parcel.pinned or not self.reroute(parcel, self)]
+        self._metrics.rerouted += sum(len(p.messages) for p in parcels) - sum(
+            len(p.messages) for p in stay
+        )
+        self.pending.extendleft(reversed(stay))
+        if not self.waiting:
+            self._on_waiting(self)
 
     def _not_done(self, parcels: list[Parcel], error: NotDone) -> None:
         """Nothing of it is in the log: others may take it, or it is sent again, in order."""
@@ -248,22 +336,27 @@ class Lane:
         for parcel in parcels:
             if not parcel.pinned and self.reroute(parcel, self):
                 self._metrics.rerouted += len(parcel.messages)
-            elif parcel.deadline_s <= now_s or is_of_node(error) or self._stopped:
+            elif (
+                parcel.deadline_s <= now_s
+                or is_of_node(error)
+                or (parcel.ids is not None and is_full(error))
+                or self._stopped
+            ):
                 self._metrics.refused += len(parcel.messages)
                 self._settle(parcel, problem_of(error))
             else:
                 stay.append(parcel)
         self.pending.extendleft(reversed(stay))
-        if stay:
+        if stay and not self.closed:
             self._retry = self._loop.call_later(self._retry_s, self._send)
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
-            if not self.waiting:
-                self._on_waiting(self)
+        if stay and not self.waiting:
+            self._on_waiting(self)
 
     def sweep(self, now_s: float, has_leader: bool) -> None:
         """Every few milliseconds while something waits: move on what need not wait here."""
         slow = bool(self.in_flight) and now_s - self.sent_at_s > self._settings.stall_s
-        self.stalled = slow
+        self.stalled = slow = slow or self.held or self.closed
         if not (slow or self._retry is not None or not has_leader):
             return
         kept: deque[Parcel] = deque()
@@ -288,6 +381,11 @@ class Lane:
         in_flight, self.in_flight = self.in_flight, []
         self._settle_all(in_flight, problem_of(OutcomeUnknown("this forwarder is stopping")))
 
+    def refuse_all(self, problem: Problem) -> None:
+        """What waits here has nowhere to go."""
+        self._metrics.refused += sum(len(parcel.messages) for parcel in self.pending)
+        self._settle_all(self.take_all(), problem)
+
     def _settle_all(self, parcels: list[Parcel] | deque[Parcel], problem: Problem) -> None:
         for parcel in parcels:
             self._settle(parcel, problem)
@@ -298,9 +396,18 @@ class Lane:
         parcel.settle(problem)
 
 
-def _wire(durability: Durability) -> Durability:
-    """What the store is asked for: NONE is answered here, and its append watched like others."""
-    return Durability.QUORUM if durability is Durability.NONE else durability
+def packed_ids(parcels: list[Parcel]) -> bytes:
+    """The dedup section of an append of these."""
+    entries = []
+    base = 0
+    for parcel in parcels:
+        if parcel.ids is not None:
+            entries += [
+                DEDUP_ENTRY.pack(base + entry.at, entry.name, entry.fingerprint)
+                for entry in parcel.ids.entries
+            ]
+        base += len(parcel.messages)
+    return b"".join(entries)
 
 
 def _nowhere(parcel: Parcel, away_from: Lane) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import MetadataError, MetadataUnavailable, NotFound
+from metadata.types import Topic
 from store_nodes.errors import (
     DiskFull,
     NotDone,
@@ -28,20 +29,30 @@ def is_of_node(error: StoreError) -> bool:
     return isinstance(error, DiskFull)
 
 
+def is_full(error: StoreError) -> bool:
+    """The group takes no more for now, such as ids beyond those it may remember."""
+    return isinstance(error, Overloaded)
+
+
 def is_of_topic(error: StoreError) -> bool:
     """The queue is gone or closed: what is cached of the topic is out of date."""
     return isinstance(error, QueueNotFound | QueueSealed)
 
 
-def problem_of(error: StoreError) -> Problem:
-    """The problem a publisher is answered; `outcome` says whether the message may be stored."""
+def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
+    """The problem a publisher is answered; `outcome` says whether the message may be stored.
+    `repeatable`: the log knows it by its id, so that it may be published again."""
     if not isinstance(error, NotDone):
+        advice = (
+            "Publishing it again in the same way stores it at most once."
+            if repeatable
+            else "Publishing it again may store it twice."
+        )
         return Problem(
             504,
             "outcome-unknown",
             "Outcome unknown",
-            "The message may or may not be stored: the log did not answer in time. Publishing it "
-            "again may store it twice.",
+            f"The message may or may not be stored: the log did not answer in time. {advice}",
             extra={"outcome": "unknown"},
         )
     if isinstance(error, DiskFull):
@@ -66,6 +77,17 @@ def waited_too_long(partition: int) -> Problem:
 
 def stopping() -> Problem:
     return _not_done(503, "stopping", "Stopping", "This forwarder is shutting down.", 1)
+
+
+def topic_changed() -> Problem:
+    return problem_of(QueueNotFound("gone"))
+
+
+def topic_full(topic: Topic) -> Problem:
+    """507 before anything is accepted: a limit of the topic or the tenant is reached."""
+    slug = topic.full or "topic-full"
+    title = "The tenant's storage is full" if slug == "tenant-full" else "The topic is full"
+    return _not_done(507, slug, title, topic.full_detail or f"{title}.", 30)
 
 
 def problem_of_lookup(error: MetadataError, topic: str) -> Problem:

@@ -3,7 +3,7 @@
 What is answered and when (`durability`):
 
     quorum, all   201 after the store says so, with message id and offset
-    leader        202 with a publish id once the leader has it
+    leader        202 with a publish id once the leader has it (with an id: once a majority has)
     none          202 with a publish id at once
 
 A publish is accepted when its memory is reserved and its parcel is in a lane; from then on it goes
@@ -16,51 +16,36 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from edge.problem import Problem
 from metadata.errors import MetadataError
-from metadata.types import Topic
+from metadata.types import SealedPartition, Topic
+from publish_forwarder.accepting import EARLY, Acceptor, Request
 from publish_forwarder.budget import Budget, Share
-from publish_forwarder.coalescer import Lane, Outcome, Parcel, Placed
+from publish_forwarder.coalescer import Lane
+from publish_forwarder.delays import Delay
 from publish_forwarder.failures import is_of_topic, problem_of_lookup, stopping
+from publish_forwarder.idempotency import Producer
+from publish_forwarder.lanes import ProbeLane, StageLane
 from publish_forwarder.metrics import PublishMetrics
+from publish_forwarder.moves import Moves, kept_lanes
+from publish_forwarder.outcomes import Outcome, Single, Stored, each
+from publish_forwarder.parcel import Parcel, message_bytes
 from publish_forwarder.ports import Store, TopicSource
 from publish_forwarder.receipts import ReceiptWriter
-from publish_forwarder.router import TopicRoutes, partition_of, routing_key
+from publish_forwarder.router import TopicRoutes, queue_of
 from publish_forwarder.settings import PublishSettings
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
-EARLY = frozenset({Durability.LEADER, Durability.NONE})
-"""Durabilities answered 202: what is answered may still be lost."""
 SWEEP_S = 0.025
-MESSAGE_OVERHEAD_BYTES = 160
-"""More than the encoding of a message adds to its texts, and about what it costs in memory."""
-MAX_RUN_BYTES = 1024 * 1024
-"""Unkeyed messages of one request are cut into parcels of this size, each to its own partition."""
-
-
-def message_bytes(message: Message) -> int:
-    """An upper bound of the encoded size, without encoding."""
-    size = MESSAGE_OVERHEAD_BYTES + len(message.data)
-    for text in (message.key, message.content_type, message.publisher_id, message.idempotency_key):
-        if text is not None:
-            size += _utf8_bytes(text)
-    if message.attributes is not None:
-        for name, value in message.attributes.items():
-            size += _utf8_bytes(name) + _utf8_bytes(value) + 8
-    return size
-
-
-def _utf8_bytes(text: str) -> int:
-    """Exact for ASCII, else an upper bound."""
-    return len(text) if text.isascii() else 4 * len(text)
 
 
 class PublishForwarder:
@@ -81,7 +66,7 @@ class PublishForwarder:
         self._store = store
         self._registry = registry
         self._routes: dict[bytes, TopicRoutes] = {}
-        self._retired: list[TopicRoutes] = []
+        self._moves = Moves(self._routes, catalog, self._open)
         self._stale: set[tuple[bytes, str]] = set()
         self._waiting: set[Lane] = set()
         self._sweep_handle: asyncio.TimerHandle | None = None
@@ -91,6 +76,7 @@ class PublishForwarder:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._acceptor = Acceptor(self.metrics, self.settings.timeout_s, self._next_publish_id)
         if self._registry is not None:
             self._registry.register(self.metrics)
         self._accepting = True
@@ -103,7 +89,8 @@ class PublishForwarder:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.drain_s):
                 await self.budget.until_idle()
-        for lane in self._lanes():
+        await self._moves.close()
+        for lane in list(self._lanes()):
             lane.stop(stopping())
         if self._sweep_handle is not None:
             self._sweep_handle.cancel()
@@ -120,6 +107,8 @@ class PublishForwarder:
             routes = self._open(topic, routes)
         if not self._accepting:
             raise stopping()
+        if routes.refusal is not None:
+            raise routes.refusal
         return routes
 
     async def _look_up(self, tenant_id: bytes, topic_name: str) -> Topic:
@@ -133,13 +122,22 @@ class PublishForwarder:
         return topic
 
     def publish_nowait(
-        self, routes: TopicRoutes, share: Share, message: Message, durability: Durability
+        self,
+        routes: TopicRoutes,
+        share: Share,
+        message: Message,
+        durability: Durability,
+        delay: Delay | None = None,
     ) -> Parcel:
         """Accepts one message, or raises a Problem; the outcome is in the parcel's future."""
-        key = message.key if message.key is not None else message.idempotency_key
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
-        parcel = self._parcel([message], size_bytes, key is not None, durability, share)
+        if message.idempotency_key is not None or delay is not None:
+            delays = {0: delay} if delay is not None else None
+            request = Request(routes, share, durability, delays)
+            return self._acceptor.one(request, message, size_bytes)
+        key = message.key
+        parcel = self._parcel(message, size_bytes, key is not None, durability, share)
         if key is None:
             lane = routes.unkeyed(1, size_bytes, share.held_messages)
         else:
@@ -148,44 +146,18 @@ class PublishForwarder:
         return parcel
 
     def publish_many_nowait(
-        self, routes: TopicRoutes, share: Share, messages: Sequence[Message], durability: Durability
+        self,
+        routes: TopicRoutes,
+        share: Share,
+        messages: Sequence[Message],
+        durability: Durability,
+        delays: Mapping[int, Delay] | None = None,
+        producer: Producer | None = None,
     ) -> list[tuple[Parcel, Sequence[int]]]:
         """Accepts all or raises a Problem; each parcel comes with the indices of its messages.
-
-        The keyed messages of one partition are one parcel, so that none of a key is stored when
-        an earlier one is not.
-        """
-        sizes = [message_bytes(message) for message in messages]
-        share.reserve(sum(sizes), len(messages))
-        runs: list[list[int]] = []
-        keyed: dict[int, list[int]] = {}
-        run: list[int] = []
-        run_bytes = 0
-        partitions = len(routes.lanes)
-        for index, message in enumerate(messages):
-            key = routing_key(message)
-            if key is not None:
-                keyed.setdefault(partition_of(key, partitions), []).append(index)
-                continue
-            if run_bytes + sizes[index] > MAX_RUN_BYTES and run:
-                runs.append(run)
-                run, run_bytes = [], 0
-            run.append(index)
-            run_bytes += sizes[index]
-        if run:
-            runs.append(run)
-
-        parcels: list[tuple[Parcel, Sequence[int]]] = []
-        for indices in runs:
-            parcel = self._parcel_of(messages, sizes, indices, False, durability, share)
-            lane = routes.unkeyed(len(indices), parcel.size_bytes, share.held_messages)
-            lane.add(parcel)
-            parcels.append((parcel, indices))
-        for partition, indices in keyed.items():
-            parcel = self._parcel_of(messages, sizes, indices, True, durability, share)
-            routes.lanes[partition].add(parcel)
-            parcels.append((parcel, indices))
-        return parcels
+        `delays` are by index."""
+        request = Request(routes, share, durability, delays, producer)
+        return self._acceptor.many(request, messages)
 
     async def publish(
         self,
@@ -193,17 +165,19 @@ class PublishForwarder:
         topic_name: str,
         message: Message,
         durability: Durability = Durability.QUORUM,
-    ) -> Placed | str:
+        delay: Delay | None = None,
+    ) -> Stored | str:
         """Where it is stored, or its publish id (leader, none). Raises a Problem.
 
         Cancelling it leaves an accepted message on its way: the outcome is unknown to the caller.
         """
         routes = await self.routes_of(tenant_id, topic_name)
-        parcel = self.publish_nowait(routes, self.budget.share(tenant_id), message, durability)
+        share = self.budget.share(tenant_id)
+        parcel = self.publish_nowait(routes, share, message, durability, delay)
         outcome = await parcel.future if parcel.future is not None else None
         if isinstance(outcome, Problem):
             raise outcome
-        return parcel.publish_id or _placed(outcome)
+        return parcel.publish_id or _stored(outcome)
 
     async def publish_batch(
         self,
@@ -211,98 +185,121 @@ class PublishForwarder:
         topic_name: str,
         messages: Sequence[Message],
         durability: Durability = Durability.QUORUM,
-    ) -> list[Placed | Problem | str]:
-        """Per message, in order, what `publish` returns or raises; of a parcel stored together,
-        the offset of the message itself. Raises a Problem when nothing was accepted."""
+        delays: Mapping[int, Delay] | None = None,
+        producer: Producer | None = None,
+    ) -> list[Single | str]:
+        """Per message, in order, what `publish` returns or raises. Raises a Problem when nothing
+        was accepted."""
         routes = await self.routes_of(tenant_id, topic_name)
         share = self.budget.share(tenant_id)
-        results: list[Placed | Problem | str] = [""] * len(messages)
-        for parcel, indices in self.publish_many_nowait(routes, share, messages, durability):
+        results: list[Single | str] = [""] * len(messages)
+        parcels = self.publish_many_nowait(routes, share, messages, durability, delays, producer)
+        for parcel, indices in parcels:
             outcome = await parcel.future if parcel.future is not None else None
-            for position, index in enumerate(indices):
-                if isinstance(outcome, Problem):
-                    results[index] = outcome
-                elif parcel.publish_id:
-                    results[index] = f"{parcel.publish_id}-{position}"
+            singles = each(outcome, len(indices)) if outcome is not None else [None] * len(indices)
+            for position, (index, single) in enumerate(zip(indices, singles, strict=True)):
+                if isinstance(single, Problem) or not parcel.publish_id:
+                    assert single is not None
+                    results[index] = single
                 else:
-                    placed = _placed(outcome)
-                    results[index] = placed._replace(base_offset=placed.base_offset + position)
+                    results[index] = f"{parcel.publish_id}-{position}"
         return results
-
-    def _parcel_of(
-        self,
-        messages: Sequence[Message],
-        sizes: Sequence[int],
-        indices: Sequence[int],
-        pinned: bool,
-        durability: Durability,
-        share: Share,
-    ) -> Parcel:
-        if len(indices) == len(messages):
-            return self._parcel(list(messages), sum(sizes), pinned, durability, share)
-        chosen = [messages[index] for index in indices]
-        size_bytes = sum(sizes[index] for index in indices)
-        return self._parcel(chosen, size_bytes, pinned, durability, share)
 
     def _parcel(
         self,
-        messages: list[Message],
+        message: Message,
         size_bytes: int,
         pinned: bool,
         durability: Durability,
         share: Share,
     ) -> Parcel:
+        """Of one message with neither id nor delay."""
         loop = self._loop
         future: asyncio.Future[Outcome] | None = None
         publish_id = ""
+        if durability in EARLY:
+            publish_id = self._next_publish_id()
         if durability is not Durability.NONE:
             future = loop.create_future()
-        if durability in EARLY:
-            publish_id = f"{self._incarnation}-{next(self._publish_ids)}"
+        else:
+            # Answered here; its append is watched like others.
+            durability = Durability.QUORUM
         deadline_s = loop.time() + self.settings.timeout_s
         return Parcel(
-            messages, size_bytes, pinned, durability, deadline_s, share, future, publish_id
+            [message], size_bytes, pinned, durability, deadline_s, share, future, publish_id
         )
+
+    def _next_publish_id(self) -> str:
+        return f"{self._incarnation}-{next(self._publish_ids)}"
 
     def _open(self, topic: Topic, before: TopicRoutes | None) -> TopicRoutes:
         """The lanes of a topic seen first or changed; queues that are the same keep their lane,
         and with it the order of what is under way."""
         if len(self._routes) >= self.settings.max_cached_topics:
             self._evict()
-        kept: dict[QueueId, Lane] = {}
+        routes = TopicRoutes(topic, self.settings, self._store.has_leader, self)
+        kept: dict[int, Lane] = {}
         if before is not None:
-            kept = {_queue(before.topic, at): lane for at, lane in enumerate(before.lanes)}
-        routes = TopicRoutes(topic, self.settings, self._store.has_leader)
-        for at in range(len(topic.partitions)):
-            queue = _queue(topic, at)
-            lane = kept.pop(queue, None)
-            if lane is None:
-                lane = self._lane(topic, at, queue)
+            kept, routes.staging = kept_lanes(before, topic)
+            routes.probes = before.probes
+        routes.lanes = [
+            kept.get(at) or self._lane(topic, at) for at in range(len(topic.partitions))
+        ]
+        for lane in routes.all_lanes():
+            lane.dedup_window_s = topic.dedup_window_s
+        for lane in (*routes.lanes, *routes.staging.values()):
             lane.reroute = routes.reroute
-            routes.lanes.append(lane)
-        if any(not lane.idle for lane in kept.values()):
-            assert before is not None
-            before.lanes = list(kept.values())
-            self._retired = [old for old in self._retired if not old.idle] + [before]
         self._routes[topic.uid] = routes
+        if before is not None:
+            self._moves.replaced(before, routes)
         return routes
 
-    def _lane(self, topic: Topic, at: int, queue: QueueId) -> Lane:
-        partition = topic.partitions[at]
+    def _lane(self, topic: Topic, at: int) -> Lane:
         return Lane(
-            partition.number,
-            partition.group,
-            self._store.appender(partition.group, queue),
-            ReceiptWriter(topic.uid, topic.name, partition.number, partition.lane),
-            self.settings,
-            self.metrics,
-            on_waiting=self._wait,
-            on_lasting=partial(self._lasting, topic),
+            *self._lane_parts(topic, topic.partitions[at].group, queue_of(topic, at)),
+            **self._lane_hooks(topic),
         )
 
+    def stage_lane(self, topic: Topic, at: int) -> Lane:
+        """What the routes of a topic open when a message has a delay."""
+        partition = topic.partitions[at]
+        return StageLane(
+            partition.generation,
+            *self._lane_parts(topic, partition.group, queue_of(topic, at)),
+            **self._lane_hooks(topic),
+        )
+
+    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> ProbeLane:
+        """What the routes of a topic open when a sealed queue may know an id."""
+        queue = QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation)
+        return ProbeLane(
+            sealed,
+            partial(self._moves.onward, topic),
+            *self._lane_parts(topic, sealed.group, queue),
+            **self._lane_hooks(topic),
+        )
+
+    def _lane_parts(self, topic: Topic, group: int, queue: QueueId) -> tuple[Any, ...]:
+        return (
+            queue.partition,
+            group,
+            self._store.appender(group, queue),
+            ReceiptWriter(topic.uid, topic.name, queue.partition, queue.lane),
+            self.settings,
+            self.metrics,
+        )
+
+    def _lane_hooks(self, topic: Topic) -> dict[str, Any]:
+        return {
+            "dedup_window_s": topic.dedup_window_s,
+            "on_waiting": self._wait,
+            "on_lasting": partial(self._lasting, topic),
+            "on_quiet": partial(self._moves.quiet, topic),
+        }
+
     def _lanes(self) -> Iterable[Lane]:
-        for routes in (*self._routes.values(), *self._retired):
-            yield from routes.lanes
+        for routes in self._routes.values():
+            yield from routes.all_lanes()
 
     def _evict(self) -> None:
         """The oldest idle topics go, a tenth at a time; busy ones stay, the budget bounds them."""
@@ -337,11 +334,6 @@ class PublishForwarder:
             self._sweep_handle = self._loop.call_later(SWEEP_S, self._sweep)
 
 
-def _queue(topic: Topic, at: int) -> QueueId:
-    partition = topic.partitions[at]
-    return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
-
-
-def _placed(outcome: Placed | None) -> Placed:
-    assert outcome is not None
+def _stored(outcome: Outcome | None) -> Stored:
+    assert isinstance(outcome, Stored)
     return outcome

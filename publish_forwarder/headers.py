@@ -7,13 +7,18 @@ UTF-8. A `Packetboat-` header that is not known is refused rather than dropped: 
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterable
-from typing import NoReturn
 from urllib.parse import unquote
 
 import msgspec
 
-from edge.problem import FieldError, Problem, invalid
+from edge.problem import FieldError, Problem
+from publish_forwarder import delays
+from publish_forwarder.delays import Delay
+from publish_forwarder.idempotency import Producer
+from publish_forwarder.refusals import not_yet, refuse
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
@@ -25,6 +30,7 @@ MAX_KEY_BYTES = 1024
 MAX_ID_BYTES = 256
 """Of a publisher id, an idempotency key, a content type, a traceparent."""
 MAX_PRIORITY = 9
+MAX_SEQUENCE = 2**63 - 1
 
 DURABILITIES = {
     b"quorum": Durability.QUORUM,
@@ -36,34 +42,32 @@ DURABILITIES = {
 _OURS = b"packetboat-"
 _ATTRIBUTE = b"packetboat-attr-"
 _CLOUD_EVENT = b"ce-"
+_PRODUCER = b"packetboat-producer"
+_SEQUENCE = b"packetboat-sequence"
+_PRODUCER_ID = re.compile(rb"[0-9A-Fa-f]{32}")
 _attributes_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 class Metadata:
     """What the headers of one request say, before its body is read."""
 
-    __slots__ = ("content_length", "durability", "message")
+    __slots__ = ("content_length", "delay", "durability", "message")
 
     def __init__(self) -> None:
         self.message = Message(b"")
         self.durability = Durability.QUORUM
         self.content_length: int | None = None
+        self.delay: Delay | None = None
 
 
-def refuse(name: str, detail: str) -> NoReturn:
-    raise invalid(f"{name}: {detail}", [FieldError(name, detail)])
+class BatchMetadata(Metadata):
+    """Of a batch: also who sends it and under which number, if it says so."""
 
+    __slots__ = ("producer",)
 
-def not_yet(field: str, what: str) -> Problem:
-    """For what the API has a name for and this version would otherwise have to ignore."""
-    detail = f"{what} is not available in this version; the message was not accepted."
-    return Problem(
-        422,
-        "not-yet-supported",
-        "Not yet supported",
-        f"{field}: {detail}",
-        errors=[FieldError(field, detail)],
-    )
+    def __init__(self) -> None:
+        super().__init__()
+        self.producer: Producer | None = None
 
 
 def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
@@ -95,14 +99,29 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
     return metadata
 
 
-def parse_batch(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
+def parse_batch(headers: Iterable[tuple[bytes, bytes]]) -> BatchMetadata:
     """The metadata of a batch: what holds for all its messages."""
-    metadata = Metadata()
+    metadata = BatchMetadata()
+    producer: bytes | None = None
+    sequence: int | None = None
     for name, value in headers:
         if name in _BATCH_NAMES:
             _READERS[name](metadata, value)
+        elif name == _PRODUCER:
+            if not _PRODUCER_ID.fullmatch(value):
+                refuse("Packetboat-Producer", "must be 32 hexadecimal digits.")
+            producer = bytes.fromhex(value.decode("ascii"))
+        elif name == _SEQUENCE:
+            if not value.isdigit() or len(value) > 19 or int(value) > MAX_SEQUENCE:
+                refuse("Packetboat-Sequence", f"must be a whole number from 0 to {MAX_SEQUENCE}.")
+            sequence = int(value)
         elif name.startswith((_OURS, b"idempotency-key", _CLOUD_EVENT)):
             refuse(name.decode("latin-1"), "belongs to one message: put it in the item.")
+    if producer is not None and sequence is not None:
+        metadata.producer = Producer(producer, sequence)
+    elif producer is not None or sequence is not None:
+        missing = "Packetboat-Producer" if producer is None else "Packetboat-Sequence"
+        refuse(missing, "Packetboat-Producer and Packetboat-Sequence come together.")
     return metadata
 
 
@@ -202,6 +221,23 @@ def _read_durability(metadata: Metadata, value: bytes) -> None:
     metadata.durability = durability
 
 
+def _read_delay(metadata: Metadata, value: bytes) -> None:
+    name = "Packetboat-Delay"
+    _set_delay(metadata, name, delays.after_text(name, _text(name, value, MAX_ID_BYTES)))
+
+
+def _read_deliver_at(metadata: Metadata, value: bytes) -> None:
+    name = "Packetboat-Deliver-At"
+    text = _text(name, value, MAX_ID_BYTES)
+    _set_delay(metadata, name, delays.at(name, text, time.time_ns() // 1000))
+
+
+def _set_delay(metadata: Metadata, name: str, delay: Delay | None) -> None:
+    if metadata.delay is not None:
+        refuse(name, "give either Packetboat-Delay or Packetboat-Deliver-At, once.")
+    metadata.delay = delay
+
+
 def _read_attributes(metadata: Metadata, value: bytes) -> None:
     name = "Packetboat-Attributes"
     text = _percent_text(name, value, MAX_HEADER_BYTES)
@@ -250,6 +286,8 @@ _READERS: dict[bytes, Callable[[Metadata, bytes], None]] = {
     b"packetboat-priority": _read_priority,
     b"packetboat-durability": _read_durability,
     b"packetboat-attributes": _read_attributes,
+    b"packetboat-delay": _read_delay,
+    b"packetboat-deliver-at": _read_deliver_at,
     b"idempotency-key": _read_idempotency_key,
     b"traceparent": _read_traceparent,
 }
@@ -276,7 +314,5 @@ _BATCH_NAMES = frozenset(
     }
 )
 _LATER = {
-    b"packetboat-delay": "Delayed delivery",
-    b"packetboat-deliver-at": "Delayed delivery",
     b"packetboat-ttl": "A time to live",
 }

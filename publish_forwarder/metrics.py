@@ -57,6 +57,8 @@ class PublishMetrics(Collector):
         self.refused = 0
         self.unknown = 0
         self.lost = 0
+        self.duplicates = 0
+        self.scheduled = 0
         self.append_seconds = Histogram()
         self._budget = budget
         self._topics = topics
@@ -80,6 +82,8 @@ class PublishMetrics(Collector):
             ("refused_messages", self.refused, "Messages accepted, then answered: not stored."),
             ("unknown_messages", self.unknown, "Messages answered with an unknown outcome."),
             ("lost_messages", self.lost, "Messages answered 202 and seen not to be stored."),
+            ("duplicate_messages", self.duplicates, "Ids that the log knew already."),
+            ("scheduled_messages", self.scheduled, "Messages stored to be released when due."),
             ("overload_refusals", self._budget.refusals, "Requests refused with 429 or 503."),
         )
         for name, value, text in counters:

@@ -33,11 +33,23 @@ def rfc3339(time_us: int) -> str:
 
 class ReceiptWriter:
     """The receipts of one partition: `{"message_id", "topic", "partition", "offset",
-    "publish_time", "duplicate"}`."""
+    "publish_time", "duplicate"}`; of what is staged also `"scheduled_for", "accepted_time"`."""
 
-    __slots__ = ("_after_id", "_before_suffix", "_high", "_high_text", "lane")
+    __slots__ = (
+        "_after_id",
+        "_before_suffix",
+        "_high",
+        "_high_text",
+        "lane",
+        "partition",
+        "topic",
+        "topic_uid",
+    )
 
     def __init__(self, topic_uid: bytes, topic: str, partition: int, lane: int = 0) -> None:
+        self.topic_uid = topic_uid
+        self.topic = topic
+        self.partition = partition
         self.lane = lane
         self._before_suffix = '{"message_id":"' + message_id.prefix(topic_uid, partition)
         name = msgspec.json.encode(topic).decode()
@@ -45,11 +57,18 @@ class ReceiptWriter:
         self._high = -1
         self._high_text = ""
 
+    def of_partition(self, partition: int, lane: int) -> ReceiptWriter:
+        """The writer of another partition of the topic, or this one."""
+        if (partition, lane) == (self.partition, self.lane):
+            return self
+        return ReceiptWriter(self.topic_uid, self.topic, partition, lane)
+
     def write(self, base_offset: int, count: int, log_time_us: int, duplicate: bool) -> list[str]:
-        """The receipts of `count` messages in a row."""
+        """The receipts of `count` messages in a row; a log time of 0 is not known any more."""
         middle = self._after_id
         flag = "true" if duplicate else "false"
-        tail = f',"publish_time":"{rfc3339(log_time_us)}","duplicate":{flag}}}'
+        time_json = f'"{rfc3339(log_time_us)}"' if log_time_us else "null"
+        tail = f',"publish_time":{time_json},"duplicate":{flag}}}'
         end = base_offset + count
         if (end - 1) >> _LOW_BITS != base_offset >> _LOW_BITS:
             split = ((base_offset >> _LOW_BITS) + 1) << _LOW_BITS
@@ -61,6 +80,30 @@ class ReceiptWriter:
             f"{head}{pairs[(n & _LOW_MASK) >> 12]}{pairs[n & 4095]}{middle}{n}{tail}"
             for n in range(base_offset, end)
         ]
+
+    def write_staged(
+        self,
+        generation: int,
+        stage_number: int,
+        due_us: int | None,
+        accepted_us: int,
+        duplicate: bool,
+    ) -> str:
+        """Of one message that waits for its time: it has no offset yet, and its id is final."""
+        staged_id = message_id.staged(
+            self.topic_uid, self.partition, generation, stage_number, self.lane
+        )
+        receipt = {
+            "message_id": str(staged_id),
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": None,
+            "publish_time": None,
+            "duplicate": duplicate,
+            "scheduled_for": rfc3339(due_us) if due_us is not None else None,
+            "accepted_time": rfc3339(accepted_us) if accepted_us else None,
+        }
+        return msgspec.json.encode(receipt).decode()
 
     def _head(self, offset: int) -> str:
         high = offset >> _LOW_BITS

@@ -7,17 +7,30 @@ flight goes in the next one, so few large appends are in flight rather than a sm
 partition. (Measured at 256 single publishes outstanding, 4 partitions: turning after 256 messages
 costs half of what turning after 64 does at the store nodes.) While there is little to batch, a
 message takes an idle partition instead of waiting for an answer to others.
+
+A group knows the ids of what was stored there. So while a topic's dedup window after a move or a
+growth lasts, messages with ids go to their open queue by way of the sealed ones that may have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from typing import Protocol
 
-from metadata.types import Topic
-from publish_forwarder.coalescer import Lane, Parcel
+from edge.problem import Problem
+from metadata.types import SealedPartition, Topic
+from publish_forwarder.coalescer import Lane
+from publish_forwarder.failures import topic_full
+from publish_forwarder.lanes import ProbeLane
+from publish_forwarder.parcel import Parcel, claim
 from publish_forwarder.settings import PublishSettings
+from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
+
+REMEMBERED = 1.25
+"""An id is remembered for at most this many dedup windows."""
 
 
 def partition_of(key: str, partitions: int) -> int:
@@ -31,25 +44,82 @@ def routing_key(message: Message) -> str | None:
     return message.key if message.key is not None else message.idempotency_key
 
 
+def _route(parcel: Parcel, index: int) -> str:
+    """What decides the partition of a pinned parcel's message."""
+    key = routing_key(parcel.messages[index])
+    if key is None:
+        assert parcel.ids is not None
+        assert parcel.ids.batch is not None
+        key = parcel.ids.batch.producer.route
+    return key
+
+
+def queue_of(topic: Topic, at: int) -> QueueId:
+    """The open queue of a partition."""
+    partition = topic.partitions[at]
+    return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
+
+
+class LaneMaker(Protocol):
+    """Opens the lanes of a topic when they are first used."""
+
+    def stage_lane(self, topic: Topic, at: int) -> Lane: ...
+    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> ProbeLane: ...
+
+
 class TopicRoutes:
     """The lanes of one topic in partition order, and where its unkeyed messages go now."""
 
-    __slots__ = ("_at", "_bytes", "_has_leader", "_messages", "_settings", "lanes", "topic")
+    __slots__ = (
+        "_at",
+        "_bytes",
+        "_has_leader",
+        "_maker",
+        "_messages",
+        "_recent",
+        "_settings",
+        "draining",
+        "lanes",
+        "probes",
+        "refusal",
+        "staging",
+        "topic",
+    )
 
     def __init__(
-        self, topic: Topic, settings: PublishSettings, has_leader: Callable[[int], bool]
+        self,
+        topic: Topic,
+        settings: PublishSettings,
+        has_leader: Callable[[int], bool],
+        maker: LaneMaker,
     ) -> None:
         self.topic = topic
+        self.refusal: Problem | None = topic_full(topic) if topic.full is not None else None
+        """What publishing is answered now, if it is refused."""
         self.lanes: list[Lane] = []
+        self.staging: dict[int, Lane] = {}
+        """By partition, once something was published there with a delay."""
+        self.probes: dict[QueueId, ProbeLane] = {}
+        self.draining: set[Lane] = set()
+        """Lanes of older queues that are not answered yet: what they hold goes first."""
         self._settings = settings
         self._has_leader = has_leader
+        self._maker = maker
+        sealed = (one for one in topic.sealed if one.of_partitions)
+        self._recent = tuple(sorted(sealed, key=lambda one: one.sealed_time_us))
         self._at = 0
         self._messages = 0
         self._bytes = 0
 
     @property
     def idle(self) -> bool:
-        return all(lane.idle for lane in self.lanes)
+        return all(lane.idle for lane in self.all_lanes())
+
+    def all_lanes(self) -> Iterator[Lane]:
+        yield from self.lanes
+        yield from self.staging.values()
+        yield from self.probes.values()
+        yield from self.draining
 
     def keyed(self, key: str) -> Lane:
         return self.lanes[partition_of(key, len(self.lanes))]
@@ -77,16 +147,107 @@ class TopicRoutes:
         self._bytes += size_bytes
         return lane
 
+    def of_kind(self, lane: Lane, parcel: Parcel) -> Lane:
+        """`lane`, or the one that stages in its partition."""
+        return lane if parcel.due_us is None else self._stage_lane(lane.partition)
+
     def reroute(self, parcel: Parcel, away_from: Lane) -> bool:
         """Whether another lane took it; bounded, so that no parcel wanders for ever."""
         if parcel.reroutes >= 2 * len(self.lanes):
             return False
-        other = self._open_lane(self.lanes.index(away_from))
+        other = self._open_lane(min(away_from.partition, len(self.lanes) - 1))
         if other is None:
             return False
         parcel.reroutes += 1
-        self.lanes[other].add(parcel)
+        self.of_kind(self.lanes[other], parcel).add(parcel)
         return True
+
+    def first_partitions(self) -> int:
+        """By how many partitions the keys were spread when the oldest ids that count were new."""
+        recent = self._remembered() if self._recent else ()
+        return recent[0].of_partitions if recent else len(self.lanes)
+
+    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[Lane, Parcel]]:
+        """Where a pinned parcel goes next, cut if its messages go different ways. `after_us`: it
+        has been to the queues sealed until then."""
+        ids = parcel.ids
+        if ids is None and len(parcel.messages) == 1:
+            return [(self._next(_route(parcel, 0), parcel, after_us), parcel)]
+        ways: dict[Lane, list[int]] = {}
+        for index in range(len(parcel.messages)):
+            lane = self._next(_route(parcel, index), parcel, after_us)
+            ways.setdefault(lane, []).append(index)
+        batch = ids.batch if ids is not None else None
+        if len(ways) == 1:
+            (lane,) = ways
+            if batch is None or (batch.partitions, batch.partition) == self._place_of(lane):
+                return [(lane, parcel)]
+        placed = []
+        for lane, part in zip(ways, parcel.cut(list(ways.values())), strict=True):
+            if ids is not None and batch is not None:
+                # Its id is made of where it is stored, so here it has another one.
+                there = batch.at(ways[lane], *self._place_of(lane))
+                if not claim(ids.in_flight, part, there.entry(part.messages), there):
+                    continue
+            placed.append((lane, part))
+        return placed
+
+    def take_in(self, parcels: Iterable[Parcel]) -> None:
+        """What was accepted for queues since sealed, in order: before all that came later."""
+        first: dict[Lane, list[Parcel]] = {}
+        for parcel in parcels:
+            if parcel.pinned:
+                for lane, part in self.place(parcel):
+                    first.setdefault(lane, []).append(part)
+            else:
+                held = parcel.share.held_messages
+                lane = self.unkeyed(len(parcel.messages), parcel.size_bytes, held)
+                self.of_kind(lane, parcel).add(parcel)
+        for lane, parts in first.items():
+            lane.put_first(parts)
+
+    def _next(self, route: str, parcel: Parcel, after_us: int) -> Lane:
+        at = partition_of(route, len(self.lanes))
+        if parcel.ids is not None:
+            here = self.topic.partitions[at].group, len(self.lanes)
+            for sealed in self._remembered() if self._recent else ():
+                if (
+                    sealed.sealed_time_us > after_us
+                    and (sealed.group, sealed.of_partitions) != here
+                    and partition_of(route, sealed.of_partitions) == sealed.number
+                ):
+                    return self._probe(sealed)
+        return self.of_kind(self.lanes[at], parcel)
+
+    def _place_of(self, lane: Lane) -> tuple[int, int]:
+        """Of how many partitions a lane's is one, and which."""
+        if isinstance(lane, ProbeLane):
+            return lane.of_partitions, lane.partition
+        return len(self.lanes), lane.partition
+
+    def _remembered(self) -> tuple[SealedPartition, ...]:
+        """The sealed queues whose groups may still know ids of messages that now go elsewhere."""
+        window_us = int(self.topic.dedup_window_s * REMEMBERED * 1e6)
+        oldest_us = time.time_ns() // 1000 - window_us
+        if self._recent[0].sealed_time_us < oldest_us:
+            self._recent = tuple(s for s in self._recent if s.sealed_time_us >= oldest_us)
+        return self._recent
+
+    def _probe(self, sealed: SealedPartition) -> Lane:
+        queue = QueueId(self.topic.uid, sealed.number, sealed.lane, sealed.generation)
+        lane = self.probes.get(queue)
+        if lane is None:
+            lane = self.probes[queue] = self._maker.probe_lane(self.topic, sealed)
+        return lane
+
+    def _stage_lane(self, at: int) -> Lane:
+        lane = self.staging.get(at)
+        if lane is None:
+            lane = self.staging[at] = self._maker.stage_lane(self.topic, at)
+            lane.reroute = self.reroute
+            if self.draining:
+                lane.hold()
+        return lane
 
     def _open_lane(self, away_from: int, idle: bool = False) -> int | None:
         """The next one whose group has a leader and that does not stall."""

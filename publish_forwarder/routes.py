@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.problem import Problem
+from publish_forwarder.accepting import EARLY
 from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, decode
 from publish_forwarder.body import read_body
 from publish_forwarder.budget import Share
-from publish_forwarder.forwarder import EARLY, PublishForwarder
+from publish_forwarder.delays import Delay
+from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.headers import parse, parse_batch
+from publish_forwarder.idempotency import Producer
+from publish_forwarder.outcomes import Mixed, Outcome
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -40,14 +44,16 @@ class _Handlers:
         message = metadata.message
         message.data = await read_body(receive, share, MAX_MESSAGE_BYTES, metadata.content_length)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
-        parcel = forwarder.publish_nowait(routes, share, message, metadata.durability)
+        parcel = forwarder.publish_nowait(
+            routes, share, message, metadata.durability, metadata.delay
+        )
         outcome = await parcel.future if parcel.future is not None else None
         if isinstance(outcome, Problem):
             raise outcome
         if outcome is None or parcel.publish_id:
             await respond(send, 202, publish_id_json(parcel.publish_id).encode("ascii"))
         else:
-            await respond(send, 201, outcome.receipts_json(1)[0].encode("utf-8"))
+            await respond(send, 201, texts_of(outcome, 1, "")[0].encode("utf-8"))
 
     async def publish_batch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200 (202 for leader and none) with one result per item, in order."""
@@ -57,15 +63,19 @@ class _Handlers:
         metadata = parse_batch(scope["headers"])
         body = await read_body(receive, share, MAX_BODY_BYTES, metadata.content_length)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
-        entries = decode(body, metadata)
+        batch = decode(body, metadata)
+        entries, delays = batch
         messages = [entry for entry in entries if isinstance(entry, Message)]
-        if len(messages) == len(entries):
-            results = await self._results(routes, share, messages, metadata.durability)
-        else:
-            stored = await self._results(routes, share, messages, metadata.durability)
-            rest = iter(stored)
+        if len(messages) < len(entries) and delays:
+            at = [index for index, entry in enumerate(entries) if isinstance(entry, Message)]
+            delays = {to: delays[index] for to, index in enumerate(at) if index in delays}
+        results = await self._results(
+            routes, share, messages, metadata.durability, delays, metadata.producer
+        )
+        if len(messages) < len(entries):
+            stored = iter(results)
             results = [
-                next(rest) if isinstance(entry, Message) else entry.to_json().decode("utf-8")
+                next(stored) if isinstance(entry, Message) else entry.to_json().decode("utf-8")
                 for entry in entries
             ]
         text = '{"results":[' + ",".join(results) + "]}"
@@ -73,27 +83,43 @@ class _Handlers:
         await respond(send, status, text.encode("utf-8"))
 
     async def _results(
-        self, routes: TopicRoutes, share: Share, messages: list[Message], durability: Durability
+        self,
+        routes: TopicRoutes,
+        share: Share,
+        messages: list[Message],
+        durability: Durability,
+        delays: dict[int, Delay],
+        producer: Producer | None,
     ) -> list[str]:
         """The JSON result of each message."""
         if not messages:
             return []
-        parcels = self._forwarder.publish_many_nowait(routes, share, messages, durability)
+        parcels = self._forwarder.publish_many_nowait(
+            routes, share, messages, durability, delays, producer
+        )
         results: list[str] = [""] * len(messages)
         for parcel, indices in parcels:
             outcome = await parcel.future if parcel.future is not None else None
-            if isinstance(outcome, Problem):
-                texts = [outcome.to_json().decode("utf-8")] * len(indices)
-            elif outcome is None or parcel.publish_id:
-                ids = (f"{parcel.publish_id}-{number}" for number in range(len(indices)))
-                texts = [publish_id_json(publish_id) for publish_id in ids]
-            else:
-                texts = outcome.receipts_json(len(indices))
+            texts = texts_of(outcome, len(indices), parcel.publish_id)
             if len(indices) == len(messages):
                 return texts
             for index, text in zip(indices, texts, strict=True):
                 results[index] = text
         return results
+
+
+def texts_of(outcome: Outcome | None, count: int, publish_id: str) -> list[str]:
+    """What the `count` messages of a parcel are answered, as JSON."""
+    if isinstance(outcome, Problem):
+        return [outcome.to_json().decode("utf-8")] * count
+    if isinstance(outcome, Mixed):
+        return [
+            texts_of(single, 1, publish_id and f"{publish_id}-{position}")[0]
+            for position, single in enumerate(outcome.outcomes)
+        ]
+    if publish_id or outcome is None:
+        return [publish_id_json(f"{publish_id}-{number}") for number in range(count)]
+    return outcome.receipts_json(count)
 
 
 def publish_id_json(publish_id: str) -> str:

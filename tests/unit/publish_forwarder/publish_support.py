@@ -20,7 +20,8 @@ from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.routes import routes
 from publish_forwarder.settings import PublishSettings
 from store_nodes.client.appender import Receipt
-from store_nodes.errors import StoreError
+from store_nodes.commands import DEDUP_ENTRY, StageExtras
+from store_nodes.errors import DedupKnown, Known, OutcomeUnknown, QueueSealed, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode
 from store_nodes.wire import Durability
@@ -74,12 +75,18 @@ class FakeCatalog:
 
 @dataclass
 class Sent:
-    """One append as the store got it, waiting for the test to answer."""
+    """One append or stage as the store got it, waiting for the test to answer."""
 
     messages: list[Message]
     durability: Durability
     timeout_s: float
     future: asyncio.Future[Receipt]
+    ids: list[tuple[int, bytes, int]]
+    due_us: tuple[int, ...] | None = None
+
+
+Dedup = dict[bytes, tuple[int, Known]]
+"""What a group remembers: the fingerprint of an id, and where its message is."""
 
 
 @dataclass
@@ -87,34 +94,103 @@ class FakeQueue:
     """An appender and the log behind it. Held appends wait for `answer` or `fail`."""
 
     group: int
+    queue: QueueId
+    remembered: Dedup = field(default_factory=dict)
     held: bool = False
     refusal: StoreError | None = None
+    successors: tuple[tuple[int, bytes], ...] = ()
+    """Of a sealed queue."""
     log: list[Message] = field(default_factory=list)
+    staged: list[tuple[Message, int]] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     appends: int = 0
 
     def append_nowait(
-        self, batch: bytes, count: int, *, durability: Durability, timeout_s: float
+        self,
+        batch: bytes,
+        count: int,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        return self._take(batch, count, durability, timeout_s, dedup, None)
+
+    def stage_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        extras: StageExtras,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        return self._take(batch, count, durability, timeout_s, dedup, extras.due_us)
+
+    def _take(
+        self,
+        batch: bytes,
+        count: int,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        due_us: tuple[int, ...] | None,
     ) -> asyncio.Future[Receipt]:
         if self.refusal is not None:
             raise self.refusal
         messages = decode(batch)
         assert len(messages) == count
+        ids = list(DEDUP_ENTRY.iter_unpack(dedup))
+        assert len({name for _, name, _ in ids}) == len(ids), "an id twice in one append"
         self.appends += 1
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self.sent.append(Sent(messages, durability, timeout_s, future))
+        self.sent.append(Sent(messages, durability, timeout_s, future, ids, due_us))
         if not self.held:
             self.answer()
         return future
 
     def answer(self) -> None:
         sent = self.sent.pop(0)
-        base_offset = len(self.log)
-        self.log += sent.messages
-        sent.future.set_result(Receipt(base_offset, LOG_TIME_US + base_offset, False))
+        result = self.apply(sent)
+        if isinstance(result, Receipt):
+            sent.future.set_result(result)
+        else:
+            sent.future.set_exception(result)
+
+    def apply(self, sent: Sent) -> Receipt | StoreError:
+        """What the log decides, in the order in which it looks."""
+        known = {}
+        for index, name, fingerprint in sent.ids:
+            if name in self.remembered:
+                first, where = self.remembered[name]
+                known[index] = where._replace(same_body=first == fingerprint)
+        if known:
+            return DedupKnown(known)
+        if self.successors:
+            return QueueSealed(len(self.log), self.successors)
+        staged = sent.due_us is not None
+        base = len(self.staged) if staged else len(self.log)
+        time_us = LOG_TIME_US + base
+        if sent.due_us is not None:
+            self.staged += zip(sent.messages, sent.due_us, strict=True)
+        else:
+            self.log += sent.messages
+        for index, name, fingerprint in sent.ids:
+            where = Known(base + index, staged, True, self.queue.pack(), time_us)
+            self.remembered[name] = (fingerprint, where)
+        return Receipt(base, time_us, False)
 
     def fail(self, error: StoreError) -> None:
         self.sent.pop(0).future.set_exception(error)
+
+    def lose_the_answer(self) -> None:
+        """The log takes it, and nobody is told."""
+        sent = self.sent.pop(0)
+        assert isinstance(self.apply(sent), Receipt)
+        sent.future.set_exception(OutcomeUnknown("silence"))
 
     def release(self) -> None:
         self.held = False
@@ -128,16 +204,22 @@ class FakeStore:
     def __init__(self) -> None:
         self.leaderless: set[int] = set()
         self.queues: dict[QueueId, FakeQueue] = {}
+        self.remembered: dict[int, Dedup] = {}
 
     def has_leader(self, group: int) -> bool:
         return group not in self.leaderless
 
     def appender(self, group: int, queue: QueueId) -> FakeQueue:
-        return self.queues.setdefault(queue, FakeQueue(group))
+        if queue not in self.queues:
+            remembered = self.remembered.setdefault(group, {})
+            self.queues[queue] = FakeQueue(group, queue, remembered)
+        return self.queues[queue]
 
-    def partition(self, number: int, topic_uid: bytes | None = None) -> FakeQueue:
-        uid = topic_uid or topic().uid
-        return self.appender(number, QueueId(uid, number))
+    def partition(
+        self, number: int, topic_uid: bytes | None = None, generation: int = 0
+    ) -> FakeQueue:
+        queue = QueueId(topic_uid or topic().uid, number, 0, generation)
+        return self.queues.get(queue) or self.appender(number, queue)
 
     def hold(self, *partitions: int) -> None:
         for number in partitions:

@@ -15,7 +15,7 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 def decoded(body: bytes, content_type: str = "application/json") -> list[Entry]:
-    return decode(body, parse_batch([(b"content-type", content_type.encode())]))
+    return decode(body, parse_batch([(b"content-type", content_type.encode())])).entries
 
 
 def batch(*items: Any) -> bytes:
@@ -98,8 +98,11 @@ def test_all_fields_of_an_item() -> None:
         ({"data": 1, "attributes": {"a": "v" * 1025}}, "attributes.a"),
         ({"data": 1, "priority": 10}, "priority"),
         ({"data": "1", "content_type": "a\nb"}, "content_type"),
-        ({"data": 1, "delay_seconds": 5}, "delay_seconds"),
-        ({"data": 1, "deliver_at": "2030-01-01T00:00:00Z"}, "deliver_at"),
+        ({"data": 1, "delay_seconds": 365 * 86400 + 1}, "delay_seconds"),
+        ({"data": 1, "delay_seconds": "5"}, "delay_seconds"),
+        ({"data": 1, "deliver_at": "tomorrow"}, "deliver_at"),
+        ({"data": 1, "deliver_at": "2030-01-01T00:00:00"}, "deliver_at"),
+        ({"data": 1, "deliver_at": "2030-01-01T00:00:00Z", "delay_seconds": 1}, "deliver_at"),
         ({"data": 1, "ttl_seconds": 5}, "ttl_seconds"),
         ({"data": 1, "surprise": 5}, "surprise"),
         (5, "(item)"),

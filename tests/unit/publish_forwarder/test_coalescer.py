@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from edge.problem import Problem
-from publish_forwarder.coalescer import Outcome, Placed
 from publish_forwarder.forwarder import PublishForwarder
+from publish_forwarder.outcomes import Outcome, Placed
 from publish_forwarder.router import partition_of
 from store_nodes.client.appender import Receipt
 from store_nodes.errors import (

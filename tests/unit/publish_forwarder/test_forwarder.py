@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from edge.problem import Problem
 from metadata.errors import MetadataUnavailable
-from publish_forwarder.coalescer import Placed
 from publish_forwarder.forwarder import PublishForwarder
+from publish_forwarder.outcomes import Placed
 from publish_forwarder.settings import PublishSettings, load
 from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.record_batch import Message

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from edge.problem import Problem
-from publish_forwarder.coalescer import Outcome, Placed
+from publish_forwarder.outcomes import Outcome, Placed
 from store_nodes.client.appender import Receipt
 from store_nodes.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded, Unavailable
 from store_nodes.queue_id import QueueId
@@ -27,7 +27,7 @@ class WildQueue:
         self.log: list[bytes] = []
 
     def append_nowait(
-        self, batch: bytes, count: int, *, durability: Durability, timeout_s: float
+        self, batch: bytes, count: int, *, durability: Durability, timeout_s: float, **ids: object
     ) -> asyncio.Future[Receipt]:
         loop = asyncio.get_running_loop()
         roll = self.dice.random()

@@ -19,14 +19,14 @@ def test_receipts_hold_what_the_plain_way_makes(
     base: int, count: int, partition: int, lane: int
 ) -> None:
     writer = ReceiptWriter(UID, 'a"b', partition, lane)
-    texts = writer.write(base, count, 0, False)
+    texts = writer.write(base, count, 1, False)
     for text, offset in zip(texts, range(base, base + count), strict=True):
         assert msgspec.json.decode(text) == {
             "message_id": str(message_id.MessageId(1, UID, partition, lane, offset)),
             "topic": 'a"b',
             "partition": partition,
             "offset": offset,
-            "publish_time": "1970-01-01T00:00:00.000000Z",
+            "publish_time": "1970-01-01T00:00:00.000001Z",
             "duplicate": False,
         }
 
@@ -47,3 +47,25 @@ def test_times_are_rfc3339_in_utc(moment: datetime) -> None:
     time_us = (moment - epoch) // (datetime.resolution)
     assert datetime.fromisoformat(rfc3339(time_us)) == moment
     assert rfc3339(time_us).endswith("Z")
+
+
+def test_a_staged_message_has_an_id_and_no_offset() -> None:
+    text = ReceiptWriter(UID, "t", 3).write_staged(2, 7, 1_000_000, 5, duplicate=False)
+    assert msgspec.json.decode(text) == {
+        "message_id": str(message_id.staged(UID, 3, 2, 7)),
+        "topic": "t",
+        "partition": 3,
+        "offset": None,
+        "publish_time": None,
+        "duplicate": False,
+        "scheduled_for": "1970-01-01T00:00:01.000000Z",
+        "accepted_time": "1970-01-01T00:00:00.000005Z",
+    }
+
+
+def test_a_time_that_is_no_longer_known_is_null() -> None:
+    writer = ReceiptWriter(UID, "t", 3)
+    (text,) = writer.write(9, 1, 0, True)
+    assert msgspec.json.decode(text)["publish_time"] is None
+    staged = msgspec.json.decode(writer.write_staged(0, 9, None, 0, duplicate=True))
+    assert (staged["scheduled_for"], staged["accepted_time"]) == (None, None)

@@ -1,0 +1,247 @@
+"""Parcels of what needs more than a lane: ids, delays, and requests of many messages.
+
+The keyed messages of one request for one partition are one parcel, so that none of a key is stored
+when an earlier one is not. What has a delay is staged, in parcels of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from publish_forwarder.budget import Share
+from publish_forwarder.delays import Delay
+from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
+from publish_forwarder.metrics import PublishMetrics
+from publish_forwarder.outcomes import Outcome
+from publish_forwarder.parcel import BatchPart, Ids, InFlight, Parcel, claim, message_bytes
+from publish_forwarder.refusals import refuse
+from publish_forwarder.router import TopicRoutes, partition_of, routing_key
+from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
+
+EARLY = frozenset({Durability.LEADER, Durability.NONE})
+"""Durabilities answered 202: what is answered may still be lost."""
+MAX_RUN_BYTES = 1024 * 1024
+"""Unkeyed messages of one request are cut into parcels of this size, each to its own partition."""
+
+
+class Request:
+    """What holds for all messages of one request."""
+
+    __slots__ = ("delays", "durability", "now_us", "producer", "routes", "share")
+
+    def __init__(
+        self,
+        routes: TopicRoutes,
+        share: Share,
+        durability: Durability,
+        delays: Mapping[int, Delay] | None = None,
+        producer: Producer | None = None,
+    ) -> None:
+        self.routes = routes
+        self.share = share
+        self.durability = durability
+        self.delays = delays or {}
+        """By the index of the message."""
+        self.producer = producer if routes.topic.dedup_window_s else None
+        self.now_us = time.time_ns() // 1000
+
+    def due_us(self, index: int) -> int | None:
+        """When to release that message; None: publish it at once. What a producer's batch stages
+        is decided by the batch alone, so that all its retries are cut in the same way."""
+        delay = self.delays.get(index)
+        if delay is None:
+            return None
+        due_us = delay.due_us(self.now_us)
+        if due_us <= self.now_us:
+            return self.now_us if self.producer is not None else None
+        return due_us
+
+
+class Acceptor:
+    """Makes parcels and gives them to lanes. Accepts all of a request, or raises a Problem."""
+
+    def __init__(
+        self, metrics: PublishMetrics, timeout_s: float, next_publish_id: Callable[[], str]
+    ) -> None:
+        self._metrics = metrics
+        self._timeout_s = timeout_s
+        self._next_publish_id = next_publish_id
+        self._in_flight: InFlight = {}
+        self._loop = asyncio.get_running_loop()
+
+    def one(self, request: Request, message: Message, size_bytes: int) -> Parcel:
+        """A message with an idempotency key or a delay, whose memory is reserved."""
+        due_us = request.due_us(0)
+        parcel = self._parcel(request, [message], size_bytes, [due_us])
+        entry = self._id_of(request, message, 0)
+        parcel.pinned = routing_key(message) is not None
+        if entry is None or claim(self._in_flight, parcel, entry):
+            self._send(request, parcel)
+        return parcel
+
+    def many(
+        self, request: Request, messages: Sequence[Message]
+    ) -> list[tuple[Parcel, Sequence[int]]]:
+        """Each parcel with the indices of its messages."""
+        if request.producer is not None and any(m.idempotency_key is not None for m in messages):
+            refuse(
+                "idempotency_key",
+                "not in a batch with Packetboat-Producer, which is known as a whole.",
+            )
+        sizes = [message_bytes(message) for message in messages]
+        request.share.reserve(sum(sizes), len(messages))
+        due_us = [request.due_us(index) for index in range(len(messages))]
+        ids: dict[int, Id] = {}
+        repeats = self._ids_of(request, messages, ids)
+        groups = _grouped(request, messages, sizes, due_us, repeats)
+        parcels: list[tuple[Parcel, Sequence[int]]] = []
+        for partition, indices in groups:
+            parcel = self._parcel(
+                request,
+                [messages[index] for index in indices],
+                sum(sizes[index] for index in indices),
+                [due_us[index] for index in indices],
+            )
+            parcel.pinned = partition is not None
+            parcels.append((parcel, indices))
+            if self._named(request, parcel, partition, indices, ids):
+                self._send(request, parcel)
+        for index in repeats:
+            parcel = self._parcel(request, [messages[index]], sizes[index], [due_us[index]])
+            parcel.pinned = True
+            parcels.append((parcel, [index]))
+            if claim(self._in_flight, parcel, ids[index]):
+                self._send(request, parcel)
+        return parcels
+
+    def _ids_of(
+        self, request: Request, messages: Sequence[Message], ids: dict[int, Id]
+    ) -> list[int]:
+        """Fills in the ids of messages with a key for it; which of them repeat one that is on its
+        way, or comes before in the request."""
+        repeats: list[int] = []
+        seen: set[bytes] = set()
+        for index, message in enumerate(messages):
+            entry = self._id_of(request, message, index)
+            if entry is None:
+                continue
+            ids[index] = entry
+            if entry.name in seen or entry.name in self._in_flight:
+                repeats.append(index)
+            seen.add(entry.name)
+        return repeats
+
+    def _id_of(self, request: Request, message: Message, index: int) -> Id | None:
+        key = message.idempotency_key
+        topic = request.routes.topic
+        if key is None or not topic.dedup_window_s:
+            return None
+        contents = fingerprint([(message, request.delays.get(index))])
+        return Id(0, key_id(topic.uid, key), contents)
+
+    def _named(
+        self,
+        request: Request,
+        parcel: Parcel,
+        partition: int | None,
+        indices: Sequence[int],
+        ids: dict[int, Id],
+    ) -> bool:
+        """Gives the parcel its ids; false: it is on its way already."""
+        if request.producer is not None and partition is not None:
+            batch = BatchPart(
+                request.routes.topic.uid,
+                request.producer,
+                parcel.due_us is not None,
+                request.routes.first_partitions(),
+                partition,
+                tuple(request.delays.get(index) for index in indices),
+            )
+            return claim(self._in_flight, parcel, batch.entry(parcel.messages), batch)
+        entries = [
+            ids[index]._replace(at=position)
+            for position, index in enumerate(indices)
+            if index in ids
+        ]
+        if entries:
+            parcel.ids = Ids(entries, self._in_flight)
+            parcel.ids.register(parcel)
+        return True
+
+    def _send(self, request: Request, parcel: Parcel) -> None:
+        routes = request.routes
+        if parcel.ids is not None and parcel.durability is Durability.LEADER:
+            # A batch with a known id is refused whole, and the rest of it is sent again: so nothing
+            # in it is answered before the log has decided.
+            parcel.durability = Durability.QUORUM
+        if not parcel.pinned:
+            count = len(parcel.messages)
+            lane = routes.unkeyed(count, parcel.size_bytes, request.share.held_messages)
+            routes.of_kind(lane, parcel).add(parcel)
+            return
+        for lane, part in routes.place(parcel):
+            lane.add(part)
+
+    def _parcel(
+        self,
+        request: Request,
+        messages: list[Message],
+        size_bytes: int,
+        due_us: Sequence[int | None],
+    ) -> Parcel:
+        durability = request.durability
+        future: asyncio.Future[Outcome] | None = None
+        if durability is not Durability.NONE:
+            future = self._loop.create_future()
+        publish_id = self._next_publish_id() if durability in EARLY else ""
+        due = [each for each in due_us if each is not None]
+        for message, at_us in zip(messages, due, strict=False):
+            message.deliver_at_us = at_us
+        return Parcel(
+            messages,
+            size_bytes,
+            False,
+            Durability.QUORUM if durability is Durability.NONE else durability,
+            self._loop.time() + self._timeout_s,
+            request.share,
+            future,
+            publish_id,
+            due_us=due or None,
+        )
+
+
+def _grouped(
+    request: Request,
+    messages: Sequence[Message],
+    sizes: Sequence[int],
+    due_us: Sequence[int | None],
+    repeats: Sequence[int],
+) -> list[tuple[int | None, list[int]]]:
+    """Which messages go together, and to which partition (None: to any); unkeyed ones first."""
+    runs: list[tuple[int | None, list[int]]] = []
+    run: dict[bool, list[int]] = {}
+    run_bytes = {False: 0, True: 0}
+    keyed: dict[tuple[int, bool], list[int]] = {}
+    producer = request.producer
+    partitions = request.routes.first_partitions() if producer else len(request.routes.lanes)
+    home = partition_of(producer.route, partitions) if producer is not None else None
+    left_out = frozenset(repeats)
+    for index, message in enumerate(messages):
+        if index in left_out:
+            continue
+        staged = due_us[index] is not None
+        key = routing_key(message)
+        partition = partition_of(key, partitions) if key is not None else home
+        if partition is not None:
+            keyed.setdefault((partition, staged), []).append(index)
+            continue
+        if run_bytes[staged] + sizes[index] > MAX_RUN_BYTES and staged in run:
+            runs.append((None, run.pop(staged)))
+            run_bytes[staged] = 0
+        run.setdefault(staged, []).append(index)
+        run_bytes[staged] += sizes[index]
+    runs += [(None, indices) for indices in run.values()]
+    return runs + [(partition, indices) for (partition, _), indices in keyed.items()]

@@ -1,0 +1,56 @@
+"""When a message is wanted: after some seconds, or at a moment; as headers and items say it.
+
+`Packetboat-Delay: 1.5`, `Packetboat-Deliver-At: 2026-01-31T12:00:00Z`, or `delay_seconds` and
+`deliver_at`. What is not in the future is published at once.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from publish_forwarder.refusals import refuse
+
+MAX_DELAY_S = 365 * 86_400
+_SECONDS = re.compile(r"[+-]?\d{1,12}(\.\d{1,12})?")
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,12})?([Zz]|[+-]\d\d:\d\d)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = datetime.resolution
+
+
+class Delay(NamedTuple):
+    """As the publisher asked for it: µs from now on, or (`absolute`) µs since 1970 UTC."""
+
+    absolute: bool
+    time_us: int
+
+    def due_us(self, now_us: int) -> int:
+        """The moment it means; at most `now_us` says: at once."""
+        return self.time_us if self.absolute else now_us + self.time_us
+
+
+def after(name: str, seconds: float) -> Delay | None:
+    """`name` is the field to blame; raises a 422 Problem. None: no delay at all."""
+    if not seconds <= MAX_DELAY_S:
+        refuse(name, f"at most {MAX_DELAY_S} seconds (365 days).")
+    return Delay(False, round(seconds * 1e6)) if seconds > 0 else None
+
+
+def after_text(name: str, text: str) -> Delay | None:
+    if not _SECONDS.fullmatch(text):
+        refuse(name, "must be a number of seconds, such as 90 or 0.5.")
+    return after(name, float(text))
+
+
+def at(name: str, text: str, now_us: int) -> Delay:
+    """An RFC 3339 time with a zone."""
+    try:
+        if not _RFC3339.fullmatch(text):
+            raise ValueError(text)
+        time_us = (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICROSECOND
+    except (ValueError, OverflowError):
+        refuse(name, "must be an RFC 3339 time with a zone, such as 2026-01-31T12:00:00Z.")
+    if time_us > now_us + MAX_DELAY_S * 1_000_000:
+        refuse(name, "at most 365 days from now.")
+    return Delay(True, time_us)

@@ -1,0 +1,148 @@
+"""A topic whose queues are sealed goes on in others: what was accepted follows, and nothing fails.
+
+A partition is moved to another group, or a topic grows: its queues are sealed, and successors are
+made. What this process holds for the old ones goes to the new ones in the order in which it was
+accepted. Three things are kept:
+
+1. A lane learns of it from the log (QueueSealed) or from the catalog, whichever is first. Of the
+   log's word alone it only stops; the topic is read again until it names the successors.
+2. Lanes of successors are held until every older lane is quiet (its last append is answered), for
+   until then what they hold may still have to go first.
+3. What has nowhere to go by its deadline is told that it is not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from metadata.errors import MetadataError, NotFound
+from metadata.types import Topic
+from publish_forwarder.coalescer import Lane
+from publish_forwarder.failures import topic_changed
+from publish_forwarder.parcel import Parcel
+from publish_forwarder.router import TopicRoutes, queue_of
+
+FIRST_LOOK_S = 0.02
+MAX_LOOK_S = 0.25
+
+
+class Reader(Protocol):
+    """The part of the catalog that reads a topic anew."""
+
+    async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
+
+
+class Moves:
+    """Of all topics of this process. `open_routes` makes the lanes of a topic that was read."""
+
+    def __init__(
+        self,
+        routes: dict[bytes, TopicRoutes],
+        catalog: Reader,
+        open_routes: Callable[[Topic, TopicRoutes | None], TopicRoutes],
+    ) -> None:
+        self._routes = routes
+        self._catalog = catalog
+        self._open = open_routes
+        self._following: dict[bytes, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        tasks = list(self._following.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def replaced(self, before: TopicRoutes, routes: TopicRoutes) -> None:
+        """`routes` are the topic's now; lanes that both have stay as they are."""
+        kept = {*routes.lanes, *routes.staging.values()}
+        old = [*before.lanes, *before.staging.values()]
+        gone = [lane for lane in old if lane not in kept]
+        routes.draining = before.draining | {lane for lane in gone if not lane.idle}
+        if routes.draining:
+            new = kept.difference(old)
+            for lane in new:
+                lane.hold()
+        for lane in gone:
+            lane.close()
+
+    def quiet(self, topic: Topic, lane: Lane) -> None:
+        """A closed lane has nothing in flight."""
+        routes = self._routes.get(topic.uid)
+        if routes is not None and lane in routes.draining:
+            routes.draining.discard(lane)
+            routes.take_in(lane.take_all())
+            if not routes.draining:
+                for held in (*routes.lanes, *routes.staging.values()):
+                    if held.held:
+                        held.let_go()
+        elif lane.pending and topic.uid not in self._following:
+            task = asyncio.get_running_loop().create_task(self._follow(topic))
+            self._following[topic.uid] = task
+
+    def onward(self, topic: Topic, parcels: list[Parcel], after_us: int) -> None:
+        """They have been to a sealed queue, which did not know them."""
+        routes = self._routes.get(topic.uid)
+        for parcel in parcels:
+            if routes is None:
+                parcel.settle(topic_changed())
+                continue
+            for lane, part in routes.place(parcel, after_us):
+                lane.add(part)
+
+    async def _follow(self, topic: Topic) -> None:
+        """Reads the topic until none of its lanes with something to send is closed."""
+        pause_s = FIRST_LOOK_S
+        try:
+            while True:
+                gone = False
+                try:
+                    fresh = await self._catalog.topic(topic.tenant_id, topic.name, refresh=True)
+                except NotFound:
+                    gone = True
+                except MetadataError:
+                    pass  # the parcels have their deadlines
+                else:
+                    gone = fresh.uid != topic.uid
+                    if not gone:
+                        self._reopen(fresh)
+                if not self._stuck(topic, refuse=gone):
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, MAX_LOOK_S)
+        finally:
+            del self._following[topic.uid]
+
+    def _reopen(self, fresh: Topic) -> None:
+        routes = self._routes.get(fresh.uid)
+        if routes is None or routes.topic is not fresh:
+            self._open(fresh, routes)
+
+    def _stuck(self, topic: Topic, *, refuse: bool) -> bool:
+        """Whether anything waits in a closed lane of the topic as it is now."""
+        routes = self._routes.get(topic.uid)
+        if routes is None:
+            return False
+        stuck = [lane for lane in routes.all_lanes() if lane.closed and lane.pending]
+        stuck = [lane for lane in stuck if lane not in routes.draining]
+        if refuse:
+            for lane in stuck:
+                lane.refuse_all(topic_changed())
+            return False
+        return bool(stuck)
+
+
+def kept_lanes(before: TopicRoutes, topic: Topic) -> tuple[dict[int, Lane], dict[int, Lane]]:
+    """The lanes of `before` whose queues `topic` still has, by partition: to append, to stage."""
+    at = {queue_of(topic, number): number for number in range(len(topic.partitions))}
+    appending: dict[int, Lane] = {}
+    staging: dict[int, Lane] = {}
+    for number, lane in enumerate(before.lanes):
+        now_at = at.get(queue_of(before.topic, number))
+        if now_at is None:
+            continue
+        appending[now_at] = lane
+        if number in before.staging:
+            staging[now_at] = before.staging[number]
+    return appending, staging

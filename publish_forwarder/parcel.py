@@ -1,0 +1,281 @@
+"""Messages of one request that travel together, and how their outcome gets back.
+
+The usual parcel is one message, stored with others in one append and answered through its future.
+What is rarer: a parcel with ids (`Ids`), whose repetitions join it while it is on its way, and one
+that is cut because its messages go different ways (`Tally` puts the outcomes together again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from edge.problem import Problem
+from publish_forwarder.budget import Share
+from publish_forwarder.delays import Delay
+from publish_forwarder.idempotency import Id, Producer, batch_id, fingerprint
+from publish_forwarder.outcomes import (
+    Outcome,
+    Single,
+    again,
+    each,
+    key_reused,
+    preceding_item_failed,
+    together,
+)
+from store_nodes.errors import Known
+from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
+
+MESSAGE_OVERHEAD_BYTES = 160
+"""More than the encoding of a message adds to its texts, and about what it costs in memory."""
+
+
+def message_bytes(message: Message) -> int:
+    """An upper bound of the encoded size, without encoding."""
+    size = MESSAGE_OVERHEAD_BYTES + len(message.data)
+    for text in (message.key, message.content_type, message.publisher_id, message.idempotency_key):
+        if text is not None:
+            size += _utf8_bytes(text)
+    if message.attributes is not None:
+        for name, value in message.attributes.items():
+            size += _utf8_bytes(name) + _utf8_bytes(value) + 8
+    return size
+
+
+def _utf8_bytes(text: str) -> int:
+    """Exact for ASCII, else an upper bound."""
+    return len(text) if text.isascii() else 4 * len(text)
+
+
+class Parcel(msgspec.Struct, eq=False):
+    """Messages of one request that are stored together or not at all, in one partition.
+
+    `pinned` ones (of a key, an idempotency key or a producer) never change partition. Whoever waits
+    for the outcome waits on `future`; it may be cancelled, what was accepted is appended all the
+    same.
+    """
+
+    messages: list[Message]
+    size_bytes: int
+    pinned: bool
+    durability: Durability
+    """What the store is asked for."""
+    deadline_s: float
+    share: Share
+    future: asyncio.Future[Outcome] | None
+    publish_id: str = ""
+    reroutes: int = 0
+    due_us: list[int] | None = None
+    """Of a parcel that is staged: when each message is to be released."""
+    ids: Ids | None = None
+    tally: Tally | None = None
+    """Of a part of a parcel that was cut: where its outcomes go."""
+    places: Sequence[int] = ()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Gives back what the parcel held, and answers whoever still waits."""
+        self.share.release(self.size_bytes, len(self.messages))
+        if self.ids is not None:
+            self.ids.settle(outcome, len(self.messages))
+        if self.tally is not None:
+            self.tally.fill(self.places, outcome)
+            return
+        future = self.future
+        if future is not None and not future.done():
+            future.set_result(outcome)
+
+    def cut(self, groups: Sequence[Sequence[int]]) -> list[Parcel]:
+        """One parcel per group of message indices (each ascending), in place of this one. An id of
+        a whole batch is lost by it."""
+        count = len(self.messages)
+        tally = self.tally
+        if tally is None:
+            tally = Tally(count, self.future)
+        places = self.places or range(count)
+        if self.ids is not None:
+            self.ids.hand_over(tally, places)
+        parts = []
+        for group in groups:
+            messages = [self.messages[index] for index in group]
+            part = Parcel(
+                messages,
+                sum(message_bytes(message) for message in messages),
+                self.pinned,
+                self.durability,
+                self.deadline_s,
+                self.share,
+                None,
+                self.publish_id,
+                self.reroutes,
+                [self.due_us[index] for index in group] if self.due_us is not None else None,
+                None,
+                tally,
+                [places[index] for index in group],
+            )
+            if self.ids is not None:
+                part.ids = self.ids.of_part(part, group)
+            parts.append(part)
+        assert sum(part.size_bytes for part in parts) == self.size_bytes
+        return parts
+
+    def learn(self, known: dict[int, Known], answer: Callable[[Known], Single]) -> Parcel | None:
+        """The log has these messages already: answers them, and is what is left to store.
+
+        One that was refused for another body takes later ones of its ordering key along.
+        """
+        assert self.ids is not None
+        if self.ids.batch is not None or len(self.messages) == 1:
+            self.settle(answer(known[0]))
+            return None
+        outcomes = {index: answer(each_known) for index, each_known in known.items()}
+        broken: set[str] = set()
+        for index, message in enumerate(self.messages):
+            if message.key in broken:
+                outcomes.setdefault(index, preceding_item_failed())
+            elif isinstance(outcomes.get(index), Problem) and message.key is not None:
+                broken.add(message.key)
+        rest = [index for index in range(len(self.messages)) if index not in outcomes]
+        if not rest:
+            self.settle(together([outcomes[index] for index in sorted(outcomes)]))
+            return None
+        done, left = self.cut([sorted(outcomes), rest])
+        done.settle(together([outcomes[index] for index in sorted(outcomes)]))
+        return left
+
+
+class Tally:
+    """Gathers the outcomes of a parcel that was cut, by the places its messages had in it."""
+
+    __slots__ = ("_future", "_joined", "_missing", "_outcomes")
+
+    def __init__(self, count: int, future: asyncio.Future[Outcome] | None) -> None:
+        self._outcomes: list[Single | None] = [None] * count
+        self._missing = count
+        self._future = future
+        self._joined: list[tuple[Sequence[int], Parcel]] = []
+
+    def join(self, places: Sequence[int], parcel: Parcel) -> None:
+        """`parcel` repeats the messages at those places, and is told what became of them."""
+        self._joined.append((places, parcel))
+
+    def fill(self, places: Sequence[int], outcome: Outcome) -> None:
+        for place, single in zip(places, each(outcome, len(places)), strict=True):
+            assert self._outcomes[place] is None
+            self._outcomes[place] = single
+        self._missing -= len(places)
+        if self._missing:
+            return
+        outcomes = tuple(single for single in self._outcomes if single is not None)
+        if self._future is not None and not self._future.done():
+            self._future.set_result(together(outcomes))
+        for joined_places, parcel in self._joined:
+            parcel.settle(together([again(outcomes[place]) for place in joined_places]))
+
+
+class BatchPart(NamedTuple):
+    """What of a producer's batch is in one parcel: all that its id is made of."""
+
+    topic_uid: bytes
+    producer: Producer
+    staged: bool
+    partitions: int
+    partition: int
+    delays: tuple[Delay | None, ...]
+    """Of each of the parcel's messages."""
+
+    def entry(self, messages: Sequence[Message]) -> Id:
+        """The id that stands for all of them."""
+        name = batch_id(self.topic_uid, self.producer, self.partitions, self.partition, self.staged)
+        contents = fingerprint(zip(messages, self.delays, strict=True))
+        return Id(0, name, contents, len(messages))
+
+    def at(self, group: Sequence[int], partitions: int, partition: int) -> BatchPart:
+        """Those messages alone, where keys are spread over another number of partitions."""
+        delays = tuple(self.delays[index] for index in group)
+        return self._replace(partitions=partitions, partition=partition, delays=delays)
+
+
+InFlight = dict[bytes, tuple[Parcel, Id]]
+"""The ids that are on their way from this process, and with which parcel."""
+
+
+def claim(in_flight: InFlight, parcel: Parcel, entry: Id, batch: BatchPart | None = None) -> bool:
+    """Gives a parcel its only id. False: that is on its way already, and the parcel waits for the
+    outcome of the first, or is answered that it is another message."""
+    under_way = in_flight.get(entry.name)
+    if under_way is None:
+        parcel.ids = Ids([entry], in_flight, batch)
+        parcel.ids.register(parcel)
+        return True
+    first, id_of_first = under_way
+    if (id_of_first.fingerprint, id_of_first.covers) != (entry.fingerprint, entry.covers):
+        parcel.settle(key_reused())
+    else:
+        assert first.ids is not None
+        first.ids.join(id_of_first, parcel)
+    return False
+
+
+class Ids:
+    """The ids of a parcel. Each is in `in_flight` until the parcel's outcome is known; a repetition
+    that comes in meanwhile joins it, so that no append holds an id twice."""
+
+    __slots__ = ("_joined", "batch", "entries", "in_flight")
+
+    def __init__(
+        self, entries: list[Id], in_flight: InFlight, batch: BatchPart | None = None
+    ) -> None:
+        assert entries
+        self.entries = entries
+        self.batch = batch
+        """Of a parcel that has one id as a whole."""
+        self.in_flight = in_flight
+        self._joined: list[tuple[Id, Parcel]] = []
+
+    def register(self, parcel: Parcel) -> None:
+        """None of them may be on its way."""
+        for entry in self.entries:
+            assert entry.name not in self.in_flight
+            self.in_flight[entry.name] = (parcel, entry)
+
+    def join(self, entry: Id, parcel: Parcel) -> None:
+        """`parcel` repeats the messages of `entry`."""
+        self._joined.append((entry, parcel))
+
+    def settle(self, outcome: Outcome, count: int) -> None:
+        """The outcome of the parcel is known."""
+        self._forget()
+        if not self._joined:
+            return
+        singles = each(outcome, count)
+        joined, self._joined = self._joined, []
+        for entry, parcel in joined:
+            own = singles[entry.at : entry.at + entry.covers]
+            parcel.settle(together([again(single) for single in own]))
+
+    def hand_over(self, tally: Tally, places: Sequence[int]) -> None:
+        """Its parcel is cut: who joined waits for the parts."""
+        self._forget()
+        joined, self._joined = self._joined, []
+        for entry, parcel in joined:
+            tally.join(places[entry.at : entry.at + entry.covers], parcel)
+
+    def of_part(self, part: Parcel, group: Sequence[int]) -> Ids | None:
+        """The ids of the messages in `group`, from now on those of `part`."""
+        if self.batch is not None:
+            return None
+        at = {index: position for position, index in enumerate(group)}
+        entries = [entry._replace(at=at[entry.at]) for entry in self.entries if entry.at in at]
+        if not entries:
+            return None
+        ids = Ids(entries, self.in_flight)
+        ids.register(part)
+        return ids
+
+    def _forget(self) -> None:
+        for entry in self.entries:
+            self.in_flight.pop(entry.name, None)
