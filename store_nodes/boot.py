@@ -8,6 +8,9 @@ log is gone, which looks like a log that was never longer.
 Two copies, at 0 and at 4096, written in turn and in place; the one with the higher sequence holds.
 Little-endian: magic "PBBT" · version u8 (1) · 3 zeros · sequence u64 · boot u64 · tail u64
 (segment << 32 | offset) · incarnation uid 16 B · CRC32C u32 of all before it.
+
+A directory that peers have refused once stays refused: the file `refused` beside it says why. Its
+count goes on with each start, and would one day be as high as what they remember.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from store_nodes.wal.disk import Disk, OsDisk, write_atomically
+from store_nodes.wal.disk import Disk, OsDisk, read_whole, write_atomically
 from store_nodes.wal.position import Position
 
 BOOT_NAME = "boot"
+REFUSED_NAME = "refused"
 VERSION = 1
 RUN_BYTES = 8
 _SLOT_BYTES = 4096
@@ -45,6 +49,7 @@ class BootRecord:
         """Reads the file; nothing is counted yet."""
         self._disk = disk or OsDisk()
         self._path = directory / BOOT_NAME
+        self._refused_path = directory / REFUSED_NAME
         found = self._load()
         self.boot = found.boot
         self.run = os.urandom(RUN_BYTES)
@@ -77,6 +82,16 @@ class BootRecord:
             self._disk.sync_data(fd)
         finally:
             self._disk.close(fd)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the directory was refused, if it ever was."""
+        raw = read_whole(self._disk, self._refused_path)
+        return raw.decode(errors="replace") if raw is not None else None
+
+    def refuse(self, text: str) -> None:
+        """A peer refused it; durable when this returns."""
+        write_atomically(self._disk, self._refused_path, text.encode())
 
     def _encode(self) -> bytes:
         raw = _SLOT.pack(_MAGIC, VERSION, self._sequence, self.boot, self._tail, self._incarnation)

@@ -61,6 +61,7 @@ class Housekeeping:
         boot: BootRecord,
         known: KnownPeers,
         take_checkpoint: Callable[[], Checkpoint],
+        tell: Callable[[], None],
         fatal: Callable[[str], None],
     ) -> None:
         self.disk = DiskWatch(started.settings)
@@ -71,6 +72,7 @@ class Housekeeping:
         self._boot = boot
         self._known = known
         self._take_checkpoint = take_checkpoint
+        self._tell = tell
         self._fatal = fatal
         self._wanted = False
         self._checkpointed_bytes = 0
@@ -128,6 +130,7 @@ class Housekeeping:
         if tail != self.told_tail:
             await self.blocking(lambda: self._boot.tell(tail))
             self.told_tail = tail
+            self._tell()
         now_s = time.monotonic()
         if now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s

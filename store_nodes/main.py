@@ -56,7 +56,7 @@ def fatal(reason: str) -> None:
     os._exit(EXIT_FATAL)
 
 
-def refused(reason: str) -> None:
+def _refused(reason: str) -> None:
     """Leave at once, saying that a restart changes nothing."""
     log.critical("store node refused", reason=reason)
     sys.stderr.flush()
@@ -81,6 +81,8 @@ def _open(settings: StoreNodeSettings) -> tuple[Started, BootRecord]:
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     boot = BootRecord(settings.data_dir)
     kept = identities.load(OsDisk(), settings.data_dir / "wal")
+    if boot.refusal is not None:
+        raise IdentityMismatch(boot.refusal)
     if kept is None and any(settings.data_dir.glob("checkpoints/manifest-?")):
         raise IdentityMismatch(f"{settings.data_dir} holds checkpoints but no log")
     synced = boot.told(bytes.fromhex(kept.incarnation_uid)) if kept is not None else None
@@ -96,7 +98,10 @@ async def _run(settings: StoreNodeSettings) -> int:
         log.critical("store node stops", reason=str(error))
         return EXIT_FATAL
     except (IdentityMismatch, WalUnsupported) as error:
-        log.critical("store node refused", reason=f"{error}. {_remedy(settings)}")
+        text = str(error)
+        if "replace-node" not in text:
+            text += f". {_remedy(settings)}"
+        log.critical("store node refused", reason=text)
         return EXIT_REFUSED
     commit = GroupCommit(started.wal, on_fatal=lambda error: fatal(f"log: {error}"))
     identity = Identity(
@@ -109,6 +114,11 @@ async def _run(settings: StoreNodeSettings) -> int:
         run=boot.run,
     )
     stop = asyncio.Event()
+
+    def refused(reason: str) -> None:
+        boot.refuse(reason)
+        _refused(reason)
+
     known = KnownPeers(settings.data_dir)
     node = Node(
         settings, started, commit, boot, known, fatal=fatal, refused=refused, restart=stop.set

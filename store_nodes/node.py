@@ -80,7 +80,9 @@ class Node(ClientService):
         self._last_position = started.last_position
         to_meet = [] if started.ever_ran or settings.join else settings.peers
         self._members = Members(settings, [node for node in to_meet if node not in known])
-        self._housekeeping = Housekeeping(started, commit, boot, known, self._checkpoint, fatal)
+        self._housekeeping = Housekeeping(
+            started, commit, boot, known, self._checkpoint, self._tell, fatal
+        )
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -207,6 +209,10 @@ class Node(ClientService):
     def told_tail(self) -> int:
         """How far peers may be told that the log is synced."""
         return self._housekeeping.told_tail
+
+    def _tell(self) -> None:
+        if self._peers is not None:
+            self._peers.tell()
 
     def meet(self, remote: Remote) -> Refusal | None:
         """A peer proved who it is; a refusal, if it comes with less than it once had."""

@@ -120,6 +120,12 @@ class PeerNetwork:
         self.dropped += 1
         return False
 
+    def tell(self) -> None:
+        """Send everyone `own_tail` now."""
+        own_tail = self._own_tail()
+        for link in self._links.values():
+            link.connection.send(Ping(0, own_tail))
+
     def connected(self) -> frozenset[int]:
         """The peers that can be sent to."""
         return frozenset(self._links)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,9 @@ class ChaosCluster:
         self.token = f"pbdev_{secrets.token_hex(16)}"
         self.http_port, postgres_port, *store_ports = free_ports(5)
         self.addresses = {node: (HOST, port) for node, port in zip(NODES, store_ports, strict=True)}
+        """Of the first nodes, and what every process is told."""
+        self.joined: dict[int, tuple[str, int]] = {}
+        """Of the nodes that came later: see `new_node`."""
         self.store_secret = secrets.token_bytes(32)
         self._cluster_uid = secrets.token_hex(16)
         self._ack_secret = secrets.token_hex(32)
@@ -82,8 +86,8 @@ class ChaosCluster:
         self.start_server()
         await self.until_ready()
 
-    def start_node(self, node: int) -> None:
-        """Start a store node that does not run; returns at once."""
+    def start_node(self, node: int, settings: Mapping[str, str] | None = None) -> None:
+        """Start a store node that does not run; returns at once. `settings` go over its own."""
         assert not self.is_running(node)
         self.node_dirs[node].mkdir(parents=True, exist_ok=True)
         environment = self._environment() | {
@@ -92,7 +96,23 @@ class ChaosCluster:
             "PACKETBOAT_STORE_DISK_RESERVE_BYTES": str(16 * 1024 * 1024),
             "PACKETBOAT_STORE_SEGMENT_BYTES": str(self._segment_bytes),
         }
+        if node in self.joined:
+            host, port = self.joined[node]
+            environment |= {
+                "PACKETBOAT_STORE_JOIN": "1",
+                "PACKETBOAT_STORE_LISTEN": f"{host}:{port}",
+            }
+        environment |= settings or {}
         self._nodes[node] = self._start("store-node", environment, log=f"node-{node}")
+
+    def new_node(self, node: int) -> str:
+        """Make room for a node with an id that was never used; its address. `start_node` starts
+        it, with nothing in its directory, and somebody has to add it to the groups."""
+        assert node not in self.node_dirs
+        (port,) = free_ports(1)
+        self.joined[node] = (HOST, port)
+        self.node_dirs[node] = self.root / f"node-{node}"
+        return f"{HOST}:{port}"
 
     def start_server(self) -> None:
         """Start the server; returns at once."""
@@ -178,6 +198,34 @@ class ChaosCluster:
         process.terminate()
         await asyncio.to_thread(process.wait, 30)
 
+    async def exit_status(self, node: int, timeout_s: float = 20.0) -> int:
+        """Wait until a node ends by itself; its exit status."""
+        return await asyncio.to_thread(self._nodes[node].wait, timeout_s)
+
+    def wipe_node(self, node: int) -> None:
+        """Throw away the directory of a node that does not run."""
+        assert not self.is_running(node)
+        for entry in self.node_dirs[node].iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def copy_node(self, node: int, name: str = "copy") -> Path:
+        """A copy of the directory as it is now, as a backup takes it; also of a running node."""
+        copy = self.root / f"{name}-of-{node}"
+        shutil.copytree(self.node_dirs[node], copy)
+        return copy
+
+    def restore_node(self, node: int, copy: Path) -> None:
+        """Put a copy in the place of the directory of a node that does not run."""
+        self.wipe_node(node)
+        shutil.copytree(copy, self.node_dirs[node], dirs_exist_ok=True)
+
+    def swap_nodes(self, one: int, other: int) -> None:
+        """Each of two nodes that do not run gets the other's directory."""
+        assert not self.is_running(one)
+        assert not self.is_running(other)
+        dirs = self.node_dirs
+        dirs[one], dirs[other] = dirs[other], dirs[one]
+
     def pause_node(self, node: int) -> None:
         """SIGSTOP: it holds its connections and says nothing."""
         self._nodes[node].send_signal(signal.SIGSTOP)
@@ -253,27 +301,37 @@ class ChaosCluster:
         """A client of the store nodes, not started."""
         return StoreClient(self.addresses, groups=range(GROUPS), secret=self.store_secret)
 
-    async def statuses(self) -> dict[int, dict[str, Any]]:
-        """Of each node, what it says of itself; {"error": …} where it says nothing."""
+    async def statuses(self, nodes: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
+        """Of each node, what it says of itself; {"error": …} where it says nothing. `nodes`: those
+        that are waited for a while."""
+        wanted = set(self.addresses if nodes is None else nodes)
         client = self.store_client()
         await client.start()
         try:
             for _ in range(50):  # connections come up one by one
                 statuses: dict[int, dict[str, Any]] = await client.status()
-                if all("error" not in status for status in statuses.values()):
+                if all("error" not in statuses.get(node, {"error": ""}) for node in wanted):
                     break
                 await asyncio.sleep(0.05)
             return statuses
         finally:
             await client.close()
 
-    async def until_replicas_agree(self, timeout_s: float = 60.0) -> float:
-        """Until all nodes have applied the same and have the same digest, in every group; the
-        seconds it took. Raises ClusterFailed at once when digests differ at the same instance."""
+    async def until_replicas_agree(
+        self, timeout_s: float = 60.0, *, nodes: Iterable[int] | None = None
+    ) -> float:
+        """Until all nodes (or these) have applied the same and have the same digest, in every
+        group; the seconds it took. Raises ClusterFailed at once when digests differ at the same
+        instance, or a node is damaged."""
         began = time.monotonic()
         seen = ""
+        wanted = None if nodes is None else set(nodes)
         while time.monotonic() - began < timeout_s:
-            statuses = await self.statuses()
+            statuses = {
+                node: status
+                for node, status in (await self.statuses(wanted)).items()
+                if wanted is None or node in wanted
+            }
             damaged = [node for node, status in statuses.items() if status.get("damaged")]
             if damaged:
                 raise ClusterFailed(f"damaged nodes {damaged}: {statuses}")

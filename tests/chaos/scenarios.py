@@ -9,7 +9,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -246,11 +246,11 @@ class Torture:
         await self.workload.stop()
         await self.cluster.start()
 
-    async def verify(self) -> Verdict:
-        """Stop publishing, wait until the replicas agree, and hold the history against the log.
-        Raises AssertionError when a rule is broken."""
+    async def verify(self, *, nodes: Iterable[int] | None = None) -> Verdict:
+        """Stop publishing, wait until the replicas (or these) agree, and hold the history against
+        the log. Raises AssertionError when a rule is broken."""
         await self.workload.stop()
-        await self.cluster.until_replicas_agree()
+        await self.cluster.until_replicas_agree(nodes=nodes)
         logs = await read_topic(self.cluster, self.topic_uid)
         verdict = check(self.workload.history, logs)
         verdict.require()

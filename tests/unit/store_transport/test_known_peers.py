@@ -109,6 +109,12 @@ def test_what_was_told_is_remembered_for_its_incarnation(tmp_path: Path) -> None
     assert again.boot == 2
 
 
+def test_what_was_refused_once_stays_refused(tmp_path: Path) -> None:
+    assert BootRecord(tmp_path).refusal is None
+    BootRecord(tmp_path).refuse("an older copy")
+    assert BootRecord(tmp_path).refusal == "an older copy"
+
+
 @pytest.mark.parametrize("slot", [0, 4096])
 def test_one_torn_copy_costs_one_step(tmp_path: Path, slot: int) -> None:
     record = BootRecord(tmp_path)
