@@ -1,11 +1,12 @@
 """What a node finds when it starts, and the checkpoint it leaves for the next start.
 
     1. the newest whole checkpoint: machines, promises, and where in the log to go on from;
-    2. the footers of sealed segments: where batches and instances lie (no frame is read);
+    2. the sidecars of sealed and settled segments: where batches and instances lie (neither
+       frames nor footers are read, and only tables of the sidecars);
     3. the frames from the checkpoint's place on: promises, accepts, what was marked chosen.
 
-What is chosen but not applied is applied by the replicas themselves, once they run. A node whose
-log or checkpoints are damaged gets no groups: it neither promises, votes nor leads.
+What is chosen but not applied is applied by the replicas themselves, once they run. Of a node whose
+log or checkpoints are damaged all that is whole is opened; `Started.damage` says what that means.
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ from store_nodes.checkpoint.store import CheckpointStore, Loaded
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
+from store_nodes.errors import QueueNotFound
 from store_nodes.group import Group, Shell
 from store_nodes.machine.machine import Machine
 from store_nodes.requests import Budget, RequestLine
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.storage.batch_index import BatchIndex, pack_entries, unpack_entries
+from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail
+from store_nodes.storage.damage import DamageReport, LostBatch, costs_votes
 from store_nodes.storage.instance_index import InstanceIndex
-from store_nodes.wal.errors import WalDamaged
+from store_nodes.storage.loading import IndexLoader
+from store_nodes.storage.pages import Pages
+from store_nodes.wal.batch_frame import entry_at
+from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
@@ -75,7 +82,12 @@ class Started:
     checkpoints: CheckpointStore
     batches: BatchIndex
     found: dict[int, GroupStart]
-    damage: str | None
+    pages: Pages
+    damage: DamageReport | None = None
+    segment_groups: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Per raw sealed segment, (group, last instance) of each group with records in it."""
+    strays: dict[int, GroupStart] = field(default_factory=dict)
+    """Groups with records in the log that neither the settings nor the checkpoint name."""
     last_position: Position | None = None
     """Of the last record found."""
 
@@ -85,6 +97,26 @@ class Started:
         return bool(self.damage or self.last_position) or any(
             found.promised or found.machine.applied for found in self.found.values()
         )
+
+    def instances(self, group: int) -> InstanceIndex | None:
+        found = self.found.get(group)
+        return found.instances if found is not None else None
+
+    def is_live(self, batch: LostBatch) -> bool:
+        """Whether a reader may still ask for some of it, as far as the machines know now."""
+        for found in self.found.values():
+            machine = found.machine
+            try:
+                first = machine.offsets(batch.queue).first
+            except QueueNotFound:
+                continue
+            if batch.staged:
+                return machine.staged_live(batch.queue, batch.base, batch.messages)
+            end = batch.base + batch.messages
+            return end > first or any(
+                batch.base <= kept < end for kept in machine.kept(batch.queue)
+            )
+        return False
 
     def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
         """The groups of a node that may take part; none of a damaged one."""
@@ -139,23 +171,30 @@ def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started
         if loaded is not None or synced is not None
         else None,
     )
+    pages = Pages(wal)
     started = Started(
-        settings, wal, checkpoints, BatchIndex(), _machines(settings, loaded), damage=None
+        settings, wal, checkpoints, BatchIndex(pages), _machines(settings, loaded), pages
     )
-    if recovery.state is not RecoveryState.DAMAGED and not damage:
-        try:
-            _read_footers(started, recovery)
-        except WalDamaged as error:
-            wal.report_damage(error.damage)
-            damage.append(str(error))
-        _restore_tail(started, loaded)
-        _replay(started, recovery, start)
-    if recovery.state is RecoveryState.DAMAGED:
-        damage.extend(
-            f"segment {one.segment} at {one.offset}: {one.reason}" for one in wal.damages()
+    oldest = wal.settled.oldest
+    for group, found in started.found.items():
+        found.instances = InstanceIndex(oldest.get(group, 0), pages)
+    loader = IndexLoader(wal, pages, started.batches)
+    loader.segments((*recovery.settled, *recovery.segments[:-1]), started.instances)
+    _restore_tail(started, loaded, loader)
+    _replay(started, recovery, start, loader)
+    _forget_truncated(started)
+    started.segment_groups = loader.groups
+    if recovery.state is RecoveryState.DAMAGED or damage:
+        texts = [f"segment {one.segment} at {one.offset}: {one.reason}" for one in wal.damages()]
+        checkpoint_start = start if loaded is not None else None
+        started.damage = DamageReport(
+            votes=bool(damage) or any(costs_votes(one, checkpoint_start) for one in wal.damages()),
+            texts=(*damage, *texts),
+            unindexed=tuple(loader.unindexed),
+            lost=loader.lost(started.is_live),
         )
-    started.damage = "; ".join(damage) or None
-    log.info("log opened", state=recovery.state.value, damage=started.damage, start=tuple(start))
+    text = str(started.damage) if started.damage else None
+    log.info("log opened", state=recovery.state.value, damage=text, start=tuple(start))
     return started
 
 
@@ -170,6 +209,7 @@ def checkpoint_of(
     if last_position is not None:
         needed.append(last_position)
     at = min(needed, default=Position(0, HEADER_BYTES, 0))
+    tail, others = pack_tail(wal.unfootered_batches())
     return Checkpoint(
         groups=tuple(
             GroupCheckpoint(
@@ -182,7 +222,8 @@ def checkpoint_of(
         ),
         wal_segment=at.segment,
         wal_offset=at.offset - HEADER_BYTES,
-        tail=pack_entries(wal.unfootered_batches()),
+        tail=tail,
+        tail_of_others=others,
     )
 
 
@@ -208,37 +249,38 @@ def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, G
     return found
 
 
-def _read_footers(started: Started, recovery: Recovery) -> None:
-    """Index every sealed segment; raises WalDamaged."""
-    for segment in recovery.segments[:-1]:
-        index = started.wal.footer(segment)
-        started.batches.extend(index.batches())
-        for entry in index.frames():
-            if entry.kind in (FrameKind.ACCEPT, FrameKind.LEARN):
-                started.found[entry.group].instances.put(entry.instance, entry.position)
-
-
-def _restore_tail(started: Started, loaded: Loaded | None) -> None:
+def _restore_tail(started: Started, loaded: Loaded | None, loader: IndexLoader) -> None:
     """Batches that a checkpoint lists and no footer does: the next footer will."""
-    if loaded is None:
-        return
-    missing = [
-        entry
-        for entry in unpack_entries(loaded.checkpoint.tail)
-        if started.batches.add_entry(entry)
-    ]
-    started.wal.note_batches(missing)
+    if loaded is not None:
+        checkpoint = loaded.checkpoint
+        listed = unpack_tail(checkpoint.tail, checkpoint.tail_of_others)
+        started.wal.note_batches(loader.entries(listed))
 
 
-def _replay(started: Started, recovery: Recovery, start: Position) -> None:
+def _replay(started: Started, recovery: Recovery, start: Position, loader: IndexLoader) -> None:
     """Frames of the last segment are read whole, for the instance index; what the checkpoint
     covers is recognised by the machine's applied instance."""
     first = min(start.segment, recovery.segments[-1])
+    batches: list[BatchEntry] = []
     for record, position in recovery.frames(first, 0):
         started.last_position = position
+        if record.kind is FrameKind.BATCH:
+            batches.append(entry_at(record.payload, position))
+            continue
         found = started.found.get(record.group)
-        if found is not None:
-            found.replay(record, position)
+        if found is None:
+            oldest = started.wal.settled.oldest.get(record.group, 0)
+            found = started.strays.setdefault(
+                record.group,
+                GroupStart(Machine(record.group), instances=InstanceIndex(oldest, started.pages)),
+            )
+        found.replay(record, position)
+    started.wal.note_batches(loader.entries(batches))
+    for found in (*started.found.values(), *started.strays.values()):
+        found.instances.forget_attached(recovery.segments[-1] - 1)
+
+
+def _forget_truncated(started: Started) -> None:
     for found in started.found.values():
         for info in found.machine.queues():
             started.batches.truncate(info.queue, info.offsets.first, found.machine.kept(info.queue))

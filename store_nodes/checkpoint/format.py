@@ -4,7 +4,7 @@ Checkpoint file, little-endian:
 
     magic "PBCK" · version u8 (1) · 3 zero bytes · body length u64 · blake2b-256 of the body ·
     body = msgpack [[[group, promised, chosen upto, machine snapshot], …],
-                    log segment, log offset, tail]
+                    log segment, log offset, tail, tail of other batches]
 
 Manifest, little-endian:
 
@@ -49,13 +49,15 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
     The start is low enough that every accepted value the node could still be asked for by a new
     leader, that is of instances not below a group's `chosen_upto`, lies at or after it.
-    `tail` packs the batch-index entries of applied batches that no segment footer lists yet.
+    `tail` and `tail_of_others` pack the index entries of applied batches that no segment footer
+    lists yet (storage/checkpoint_tail.py).
     """
 
     groups: tuple[GroupCheckpoint, ...]
     wal_segment: int
     wal_offset: int
     tail: bytes = b""
+    tail_of_others: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,33 @@
 
 It is filled from the segments' footers, from the tail a checkpoint kept, and from everything
 applied since. The same batch may come more than once (a restart applies again what the checkpoint
-had not seen) and only the first counts: both copies are valid.
+had not seen) and only the first counts: both copies are valid. But what a settled segment lists
+counts before all else, because the segments it was copied from go away.
+
+Memory holds extents for what sealed segments list and rows for the rest (space.py); rows of sealed
+segments are read from sidecars through a cache (pages.py). Belongs to the event loop.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from store_nodes.storage.rows import OFFSETS, STAGES, Row, pack_run, space_of, unpack_run
-from store_nodes.storage.tail import Tail
-from store_nodes.wal.footer import APPENDED, RELEASED, STAGED, BatchEntry
+from store_nodes.storage.pages import Pages
+from store_nodes.storage.rows import (
+    OFFSETS,
+    STAGES,
+    Row,
+    entry_of,
+    pack_run,
+    row_of,
+    unpack_run,
+)
+from store_nodes.storage.sidecar import PAGE_ROWS
+from store_nodes.storage.space import Extent, Space
+from store_nodes.wal.footer import RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
-
-_PACKED = struct.Struct("<25sQIQIQI")
-PACKED_BYTES = _PACKED.size
 
 
 class Located(NamedTuple):
@@ -35,19 +46,38 @@ class Located(NamedTuple):
 
 
 class _Queue:
-    __slots__ = ("first", "kept", "tails")
+    __slots__ = ("first", "kept", "offsets", "stages")
 
     def __init__(self) -> None:
-        self.tails = (Tail(), Tail())
+        self.offsets = Space()
+        self.stages: Space | None = None
         self.first = 0
         self.kept: tuple[int, ...] = ()
 
+    def space(self, which: int) -> Space:
+        if which == OFFSETS:
+            return self.offsets
+        if self.stages is None:
+            self.stages = Space()
+        return self.stages
+
+    def live_numbers(self, extent: Extent) -> int:
+        """How many offsets of an extent are not truncated."""
+        below = min(extent.end, self.first)
+        kept = bisect_left(self.kept, below) - bisect_left(self.kept, extent.first)
+        return max(0, kept) + max(0, extent.end - max(extent.first, self.first))
+
 
 class BatchIndex:
-    """Batches of all queues on this node."""
+    """Batches of all queues on this node. Reads raise WalDamaged when an index file is beyond
+    making anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, pages: Pages | None = None) -> None:
+        self._pages = pages
         self._queues: dict[bytes, _Queue] = {}
+        self.held: dict[int, int] = {}
+        """Per attached segment, bytes of the batches it lists that are not truncated: for raw
+        segments and after truncations an estimate."""
 
     # -- what is applied -----------------------------------------------------------------------
 
@@ -55,13 +85,22 @@ class BatchIndex:
         self, queue: bytes, base_offset: int, messages: int, log_time_us: int, position: Position
     ) -> bool:
         """An appended batch. False if those offsets are held already: nothing was added."""
-        return self._add(OFFSETS, queue, base_offset, messages, log_time_us, position)
+        assert messages > 0
+        found = self._queues.get(queue)
+        if found is None:
+            found = self._queues[queue] = _Queue()
+        segment, offset, length = position
+        return found.offsets.add_row(base_offset, messages, log_time_us, segment, offset, length)
 
     def add_staged(
         self, queue: bytes, base_stage: int, messages: int, log_time_us: int, position: Position
     ) -> bool:
         """A staged batch; False as in `add`."""
-        return self._add(STAGES, queue, base_stage, messages, log_time_us, position)
+        assert messages > 0
+        found = self._queues.get(queue)
+        if found is None:
+            found = self._queues[queue] = _Queue()
+        return found.space(STAGES).add_row(base_stage, messages, log_time_us, *position)
 
     def add_released(
         self,
@@ -86,35 +125,30 @@ class BatchIndex:
     ) -> BatchEntry:
         """The footer's row of a released run, with the place of its staged batch."""
         staged = self._row(queue, STAGES, stage_base)
-        position = staged.position if staged is not None else Position(0, 0, 0)
-        extra = pack_run(stage_base, indices)
+        position, share = Position(0, 0, 0), 0
+        if staged is not None:
+            position = staged.position
+            share = position.length * len(indices) // staged.messages
+        extra = pack_run(stage_base, indices, share)
         return BatchEntry(queue, base_offset, len(indices), log_time_us, position, RELEASED, extra)
 
     def add_entry(self, entry: BatchEntry) -> bool:
         """A footer's row of any kind; False as in `add`."""
-        queue, base, messages, log_time_us, position, flags, extra = entry
-        if not self._add(space_of(flags), queue, base, messages, log_time_us, position):
+        if entry.flags != RELEASED:
+            add = self.add_staged if entry.flags == STAGED else self.add
+            return add(*entry[:5])
+        row = row_of(entry)
+        if not self.add(entry.queue, row.base, row.messages, row.log_time_us, row.position):
             return False
-        if flags == RELEASED:
-            self._queues[queue].tails[OFFSETS].odd[base] = (flags, extra)
+        space = self._queues[entry.queue].offsets
+        assert space.tail is not None
+        space.tail.odd[row.base] = row.extra
+        space.held_shares += row.position.length
         return True
 
     def extend(self, entries: Iterable[BatchEntry]) -> None:
         for entry in entries:
             self.add_entry(entry)
-
-    def _add(
-        self, space: int, queue: bytes, base: int, messages: int, time_us: int, position: Position
-    ) -> bool:
-        assert messages > 0
-        found = self._queues.get(queue)
-        if found is None:
-            found = self._queues[queue] = _Queue()
-        tail = found.tails[space]
-        if base >= tail.end:
-            tail.append(base, messages, time_us, position)
-            return True
-        return tail.insert(base, messages, time_us, position)
 
     # -- reads ---------------------------------------------------------------------------------
 
@@ -129,11 +163,17 @@ class BatchIndex:
         total_bytes = 0
         end = -1
         for row in self._rows(queue, OFFSETS, offset):
+            if found and row.base != end:
+                break
             located = self._located(queue, row)
+            if located is None:
+                break
             total_bytes += located.position.length
-            if found and (total_bytes > max_bytes or row.base != end):
+            if found and total_bytes > max_bytes:
                 break
             found.append(located)
+            if total_bytes >= max_bytes:
+                break
             end = row.end
         return found
 
@@ -145,9 +185,9 @@ class BatchIndex:
             total_bytes += row.position.length
             if found and total_bytes > max_bytes:
                 break
-            found.append(
-                BatchEntry(queue, row.base, row.messages, row.log_time_us, row.position, STAGED)
-            )
+            found.append(entry_of(queue, STAGES, row))
+            if total_bytes >= max_bytes:
+                break
         return found
 
     def offset_at(self, queue: bytes, time_us: int) -> int | None:
@@ -156,25 +196,48 @@ class BatchIndex:
         found = self._queues.get(queue)
         if found is None:
             return None
-        tail = found.tails[OFFSETS]
-        at = tail.find_time(time_us, tail.find(found.first))
-        return tail.bases[at] if at < len(tail) else None
+        space = found.offsets
+        candidates: list[int] = []
+        index = space.find_time(time_us, space.find(found.first))
+        if index < len(space):
+            assert self._pages is not None
+            extent = space.extent(index)
+            stop = extent.row_start + extent.rows
+            start = self._pages.find(extent.segment, extent.row_start, stop, found.first)
+            at = self._pages.find_time(extent.segment, start, stop, time_us)
+            candidates += [row.base for row in self._pages.rows(extent.segment, at, at + 1)]
+        tail = space.tail
+        if tail is not None:
+            at = tail.find_time(time_us, tail.find(found.first))
+            if at < len(tail):
+                candidates.append(tail.bases[at])
+        return min(candidates, default=None)
 
     def offset_back(self, queue: bytes, end: int, max_bytes: int) -> int:
         """The lowest first offset of a batch such that all from it up to `end` fit in `max_bytes`;
-        `end` if not even the last one does."""
+        `end` if not even the last one does. A released run counts as its share of the batch."""
         found = self._queues.get(queue)
         if found is None:
             return end
-        tail = found.tails[OFFSETS]
+        space, tail = found.offsets, found.offsets.tail
+        index = min(space.find(end - 1), len(space) - 1)
+        at = min(tail.find(end - 1), len(tail) - 1) if tail is not None else -1
         offset = end
-        for index in range(tail.find(end - 1), -1, -1):
-            if index >= len(tail) or tail.bases[index] >= end:
-                continue
-            max_bytes -= tail.lengths[index]
-            if max_bytes < 0 or tail.bases[index] + tail.counts[index] <= found.first:
-                break
-            offset = tail.bases[index]
+        while (index >= 0 or at >= 0) and offset > found.first:
+            extent = space.extent(index) if index >= 0 else None
+            if tail is not None and at >= 0 and (extent is None or tail.bases[at] > extent.first):
+                base, size = tail.bases[at], tail.lengths[at]
+                at -= 1
+            elif extent is not None and extent.end <= end and extent.bytes <= max_bytes:
+                base, size = extent.first, extent.bytes
+                index -= 1
+            elif extent is not None:
+                return self._back_in(extent, end, max_bytes, offset)
+            if base < end:
+                max_bytes -= size
+                if max_bytes < 0:
+                    break
+                offset = base
         return offset
 
     def log_time_of(self, queue: bytes, number: int, staged: bool) -> int:
@@ -183,17 +246,21 @@ class BatchIndex:
         return row.log_time_us if row is not None else 0
 
     def stored_bytes(self, queue: bytes) -> int:
-        """Of the batches of a queue that are not truncated, staged ones with them."""
+        """Of the batches of a queue that are not truncated, staged ones with them, each once."""
         found = self._queues.get(queue)
         if found is None:
             return 0
-        tail = found.tails[OFFSETS]
-        appended = sum(
-            tail.lengths[index]
-            for index in range(tail.find(found.first), len(tail))
-            if tail.bases[index] not in tail.odd
-        )
-        return appended + sum(found.tails[STAGES].lengths)
+        staged = found.stages.held_bytes if found.stages is not None else 0
+        return found.offsets.held_bytes - found.offsets.held_shares + staged
+
+    def missing(
+        self, queue: bytes, first: int, end: int, *, staged: bool = False
+    ) -> list[tuple[int, int]]:
+        """The parts of the offsets, or stage numbers, [first, end) that no batch here holds."""
+        found = self._queues.get(queue)
+        if found is None:
+            return [(first, end)] if first < end else []
+        return found.space(STAGES if staged else OFFSETS).gaps(first, end)
 
     # -- what goes -----------------------------------------------------------------------------
 
@@ -202,17 +269,43 @@ class BatchIndex:
         found = self._queues.get(queue)
         if found is None:
             return
+        space = found.offsets
+        upto = space.find(first_offset)
+        if upto < len(space) and space.extent(upto).first < first_offset:
+            upto += 1
+        touched = [space.extent(index) for index in range(upto)]
+        before = [found.live_numbers(extent) for extent in touched]
         found.first, found.kept = first_offset, tuple(sorted(kept))
-        tail = found.tails[OFFSETS]
-        stop = tail.find(first_offset)
-        holding = sorted({tail.find(offset) for offset in found.kept})
-        for index in reversed([-1, *(one for one in holding if one < stop)]):
-            tail.remove(index + 1, stop)
-            stop = index
+        left: list[Extent] = []
+        for extent, numbers in zip(touched, before, strict=True):
+            now = found.live_numbers(extent)
+            if now:
+                share = now / max(now, numbers)
+                size, shares = int(extent.bytes * share), int(extent.shares * share)
+                left.append(extent._replace(bytes=size, shares=shares))
+        if left != touched:
+            self._splice(space, 0, upto, left)
+        tail = space.tail
+        if tail is not None:
+            stop = tail.find(first_offset)
+            holding = sorted(
+                {
+                    at
+                    for offset in found.kept
+                    if (at := tail.find(offset)) < stop and tail.bases[at] <= offset
+                }
+            )
+            for index in reversed([-1, *holding]):
+                space.remove_tail(index + 1, stop)
+                stop = index
 
     def drop(self, queue: bytes) -> None:
         """Forget a deleted queue."""
-        self._queues.pop(queue, None)
+        found = self._queues.pop(queue, None)
+        if found is not None:
+            for space in (found.offsets, found.stages):
+                if space is not None:
+                    self._splice(space, 0, len(space), [])
 
     def queues(self) -> list[bytes]:
         """Queue ids that have batches here, also ones the machine has deleted since."""
@@ -220,46 +313,190 @@ class BatchIndex:
 
     def __len__(self) -> int:
         """Rows in memory."""
-        return sum(len(tail) for queue in self._queues.values() for tail in queue.tails)
+        return sum(
+            len(space.tail)
+            for queue in self._queues.values()
+            for space in (queue.offsets, queue.stages)
+            if space is not None and space.tail is not None
+        )
+
+    # -- attached segments ---------------------------------------------------------------------
+
+    def attach(self, queue: bytes, which: int, extent: Extent, *, settled: bool = False) -> None:
+        """A stretch that an attached segment lists. What is held already stays as it is, but in
+        the tail; a settled segment's stretch takes the place of all others."""
+        found = self._queues.get(queue)
+        if found is None:
+            found = self._queues[queue] = _Queue()
+        space = found.space(which)
+        start = space.find(extent.first)
+        stop = start
+        while stop < len(space) and space.extent(stop).first < extent.end:
+            stop += 1
+        old = [space.extent(index) for index in range(start, stop)]
+        if not old:
+            pieces = [extent]
+        elif settled:
+            pieces = [piece for one in old for piece in self._outside(one, [extent])]
+            pieces = sorted([*pieces, extent])
+        else:
+            pieces = sorted([*old, *self._outside(extent, old)])
+        self._splice(space, start, stop, pieces)
+        tail = space.tail
+        if tail is not None:
+            space.remove_tail(tail.find(extent.first), tail.find(extent.end))
+
+    def exclude(self, queue: bytes, which: int, first: int, end: int) -> None:
+        """Hold the numbers [first, end) no more: their bytes are gone or damaged."""
+        found = self._queues.get(queue)
+        if found is None:
+            return
+        space = found.space(which)
+        hole = Extent(first, end, 0, 0, 0, 0, 0, 0)
+        start = stop = space.find(first)
+        while stop < len(space) and space.extent(stop).first < end:
+            stop += 1
+        old = [space.extent(index) for index in range(start, stop)]
+        self._splice(space, start, stop, [p for one in old for p in self._outside(one, [hole])])
+        tail = space.tail
+        if tail is not None:
+            space.remove_tail(tail.find(first), tail.find(end))
+
+    def forget_segments(self, queue: bytes, segments: Collection[int]) -> None:
+        """Let go of every stretch of a queue that these segments list."""
+        found = self._queues.get(queue)
+        for space in (found.offsets, found.stages) if found is not None else ():
+            if space is None:
+                continue
+            extents = space.extents()
+            left = [extent for extent in extents if extent.segment not in segments]
+            if len(left) < len(extents):
+                self._splice(space, 0, len(extents), left)
+
+    def stretches(self, queue: bytes, segments: Collection[int]) -> list[tuple[int, Extent]]:
+        """(space, extent) of every stretch of a queue that one of these segments lists."""
+        found = self._queues.get(queue)
+        if found is None:
+            return []
+        spaces = [(OFFSETS, found.offsets)]
+        if found.stages is not None:
+            spaces.append((STAGES, found.stages))
+        return [
+            (which, extent)
+            for which, space in spaces
+            for extent in space.extents()
+            if extent.segment in segments
+        ]
+
+    def tail_rows(self, queue: bytes, chosen: Callable[[int], bool]) -> list[tuple[int, Row]]:
+        """(space, row) of the rows in memory whose position is in a segment so chosen."""
+        found = self._queues.get(queue)
+        rows: list[tuple[int, Row]] = []
+        for which in (OFFSETS, STAGES) if found is not None else ():
+            space = found.stages if which == STAGES else found.offsets  # type: ignore[union-attr]
+            tail = space.tail if space is not None else None
+            if tail is not None and chosen(min(tail.segments)):
+                rows += [
+                    (which, tail.row(index))
+                    for index, segment in enumerate(tail.segments)
+                    if chosen(segment)
+                ]
+        return rows
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _rows(self, queue: bytes, space: int, number: int) -> Iterator[Row]:
-        found = self._queues.get(queue)
-        if found is None:
-            return iter(())
-        tail = found.tails[space]
-        return tail.rows(tail.find(number))
+    def _splice(self, space: Space, start: int, stop: int, extents: list[Extent]) -> None:
+        for index in range(start, stop):
+            gone = space.extent(index)
+            self.held[gone.segment] -= gone.bytes - gone.shares
+        for extent in extents:
+            size = extent.bytes - extent.shares
+            self.held[extent.segment] = self.held.get(extent.segment, 0) + size
+        space.splice(start, stop, extents)
 
-    def _row(self, queue: bytes, space: int, number: int) -> Row | None:
-        row = next(self._rows(queue, space, number), None)
+    def _outside(self, extent: Extent, others: list[Extent]) -> list[Extent]:
+        """What is left of an extent without the numbers of `others` (ascending)."""
+        pieces: list[Extent] = []
+        at = extent.first
+        for other in others:
+            if other.first > at:
+                pieces += self._cut(extent, at, min(other.first, extent.end))
+            at = max(at, other.end)
+        if at < extent.end:
+            pieces += self._cut(extent, at, extent.end)
+        return pieces
+
+    def _cut(self, extent: Extent, first: int, end: int) -> list[Extent]:
+        """The rows of an extent that lie in [first, end)."""
+        if first == extent.first and end == extent.end:
+            return [extent]
+        assert self._pages is not None
+        stop = extent.row_start + extent.rows
+        start = self._pages.find(extent.segment, extent.row_start, stop, first)
+        stop = self._pages.find(extent.segment, start, stop, end)
+        rows = [row for row in self._pages.rows(extent.segment, start, stop) if row.base >= first]
+        if not rows:
+            return []
+        start = stop - len(rows)
+        size = sum(row.position.length for row in rows)
+        shares = sum(row.position.length for row in rows if row.extra)
+        last_us = rows[-1].log_time_us
+        return [
+            Extent(
+                rows[0].base, rows[-1].end, extent.segment, start, len(rows), size, shares, last_us
+            )
+        ]
+
+    def _rows(self, queue: bytes, which: int, number: int) -> Iterator[Row]:
+        """Rows of a space from the first one that ends above `number` on."""
+        found = self._queues.get(queue)
+        if found is None or (which == STAGES and found.stages is None):
+            return
+        space = found.space(which)
+        index, tail = space.find(number), space.tail
+        at = tail.find(number) if tail is not None else 0
+        while index < len(space):
+            extent = space.extent(index)
+            while tail is not None and at < len(tail) and tail.bases[at] < extent.first:
+                yield tail.row(at)
+                at += 1
+            assert self._pages is not None
+            stop = extent.row_start + extent.rows
+            start = extent.row_start
+            if number > extent.first:
+                start = self._pages.find(extent.segment, start, stop, number)
+            yield from self._pages.rows(extent.segment, start, stop)
+            index += 1
+        if tail is not None:
+            yield from tail.rows(at)
+
+    def _row(self, queue: bytes, which: int, number: int) -> Row | None:
+        row = next(self._rows(queue, which, number), None)
         return row if row is not None and row.base <= number else None
 
-    def _located(self, queue: bytes, row: Row) -> Located:
-        base, messages, time_us, position, flags, extra = row
-        if flags != RELEASED:
+    def _located(self, queue: bytes, row: Row) -> Located | None:
+        """None for a released run whose staged batch is not held."""
+        base, messages, time_us, position, extra = row
+        if not extra:
             return Located(base, messages, time_us, position)
         run = unpack_run(extra)
         staged = self._row(queue, STAGES, run.stage_base)
-        where = staged.position if staged is not None else position
-        return Located(base, messages, time_us, where, run.stage_base, run.indices)
+        if staged is None:
+            return None
+        return Located(base, messages, time_us, staged.position, run.stage_base, run.indices)
 
-
-def pack_entries(entries: Iterable[BatchEntry]) -> bytes:
-    """The layout of a checkpoint's tail, `PACKED_BYTES` an entry, little-endian:
-    queue id 25 B · base offset u64 · messages u32 · log time u64 · segment u32 · offset u64 ·
-    length u32."""
-    pack = _PACKED.pack
-    return b"".join(
-        pack(queue, base, count, time_us, at.segment, at.offset, at.length)
-        for queue, base, count, time_us, at, flags, _ in entries
-        if flags == APPENDED
-    )
-
-
-def unpack_entries(raw: bytes | memoryview) -> Iterator[BatchEntry]:
-    """Raises ValueError if the length does not fit."""
-    if len(raw) % PACKED_BYTES:
-        raise ValueError("not a whole number of entries")
-    for queue, base, count, time_us, segment, offset, length in _PACKED.iter_unpack(raw):
-        yield BatchEntry(queue, base, count, time_us, Position(segment, offset, length))
+    def _back_in(self, extent: Extent, end: int, max_bytes: int, offset: int) -> int:
+        """`offset_back` from `offset` on, which ends in this extent: not all of it fits, or it is
+        the first one and reaches above `end`."""
+        assert self._pages is not None
+        stop = extent.row_start + extent.rows
+        while stop > extent.row_start:
+            start = max(extent.row_start, stop - PAGE_ROWS)
+            for row in reversed(list(self._pages.rows(extent.segment, start, stop))):
+                if row.base < end:
+                    max_bytes -= row.position.length
+                    if max_bytes < 0:
+                        return offset
+                    offset = row.base
+            stop = start
+        return offset

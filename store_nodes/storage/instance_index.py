@@ -1,54 +1,120 @@
 """Where each chosen instance of a group lies in this node's log: local, rebuilt at start.
 
-16 packed bytes an instance. A peer that lags too far for memory is fed through it.
+A peer that lags too far for memory is fed through it. Instances of segments that are sealed and
+attached are looked up in their sidecars; 16 packed bytes are in memory for each of the others.
 """
 
 from __future__ import annotations
 
 from array import array
+from typing import NamedTuple
 
+from store_nodes.storage.pages import Pages
 from store_nodes.wal.position import Position
 
 
+class _Range(NamedTuple):
+    segment: int
+    first: int
+    last: int
+    row_start: int
+    rows: int
+
+
 class InstanceIndex:
-    """Positions of the values of consecutive instances from `first` on."""
+    """Positions of the values of instances. A later record of an instance replaces an earlier one;
+    both have the same value once it is chosen."""
 
-    __slots__ = ("_at", "_lengths", "_segments", "first")
+    __slots__ = ("_at", "_end", "_first", "_lengths", "_oldest", "_pages", "_ranges", "_segments")
 
-    def __init__(self, first: int = 0) -> None:
-        self.first = first
+    def __init__(self, first: int = 0, pages: Pages | None = None) -> None:
+        self._pages = pages
+        self._oldest = first
+        self._first = first
+        self._end = first
         self._segments = array("I")
-        self._at = array("Q")
+        self._at = array("I")
         self._lengths = array("I")
+        self._ranges: list[_Range] = []
+
+    @property
+    def oldest(self) -> int:
+        """No instance below it is held; all from it on that were chosen here are."""
+        return self._oldest
 
     @property
     def end(self) -> int:
         """Above the last instance that is known; below it some may not be."""
-        return self.first + len(self._at)
+        return self._end
+
+    def __len__(self) -> int:
+        """Instances in memory."""
+        return len(self._at)
 
     def put(self, instance: int, position: Position) -> None:
-        """The value of `instance` lies there. A later record of an instance replaces an earlier
-        one; a gap is filled when its instances come: a log holds what was accepted, out of order.
-        """
+        """The value of `instance` lies there. A gap is filled when its instances come: a log holds
+        what was accepted, out of order."""
         assert position.length > 0, "no value is empty"
-        index = instance - self.first
-        if index < 0:
+        if instance < self._oldest:
             return
+        if not self._at:
+            self._first = instance
+        index = instance - self._first
+        if index < 0:
+            blank = array("I", bytes(-index * 4))
+            self._segments, self._at = blank + self._segments, blank + self._at
+            self._lengths = blank + self._lengths
+            self._first, index = instance, 0
         while index > len(self._at):
-            self._segments.append(0)
-            self._at.append(0)
-            self._lengths.append(0)
+            self._push(Position(0, 0, 0))
         if index == len(self._at):
-            self._segments.append(position.segment)
-            self._at.append(position.offset)
-            self._lengths.append(position.length)
+            self._push(position)
         else:
-            self._segments[index] = position.segment
-            self._at[index] = position.offset
-            self._lengths[index] = position.length
+            self._segments[index], self._at[index], self._lengths[index] = position
+        self._end = max(self._end, instance + 1)
+
+    def _push(self, position: Position) -> None:
+        self._segments.append(position.segment)
+        self._at.append(position.offset)
+        self._lengths.append(position.length)
 
     def get(self, instance: int) -> Position | None:
-        index = instance - self.first
-        if not 0 <= index < len(self._at) or not self._lengths[index]:
+        """None also for one whose segment was settled. Raises WalDamaged."""
+        if instance < self._oldest:
             return None
-        return Position(self._segments[index], self._at[index], self._lengths[index])
+        index = instance - self._first
+        if 0 <= index < len(self._at) and self._lengths[index]:
+            return Position(self._segments[index], self._at[index], self._lengths[index])
+        for segment, first, last, start, rows in reversed(self._ranges):
+            if first <= instance <= last:
+                assert self._pages is not None
+                found = self._pages.instance(segment, start, start + rows, instance)
+                if found is not None:
+                    return found
+        return None
+
+    # -- segments ------------------------------------------------------------------------------
+
+    def attach(self, segment: int, first: int, last: int, row_start: int, rows: int) -> None:
+        """A sealed segment, later than those before, lists instances `first` … `last`."""
+        self._ranges.append(_Range(segment, first, last, row_start, rows))
+        self._end = max(self._end, last + 1)
+
+    def forget_attached(self, upto_segment: int) -> None:
+        """Let go of what is in memory of segments up to this one: they are attached."""
+        stop = 0
+        while stop < len(self._at) and self._segments[stop] <= upto_segment:
+            stop += 1
+        if stop:
+            del self._segments[:stop], self._at[:stop], self._lengths[:stop]
+            self._first += stop
+
+    def remove_below(self, segment: int, oldest: int) -> None:
+        """Segments below `segment` are going, with the last records of instances below `oldest`."""
+        self._ranges = [one for one in self._ranges if one.segment >= segment]
+        self._oldest = max(self._oldest, oldest)
+        self._end = max(self._end, self._oldest)
+        stop = min(max(0, self._oldest - self._first), len(self._at))
+        if stop:
+            del self._segments[:stop], self._at[:stop], self._lengths[:stop]
+            self._first += stop

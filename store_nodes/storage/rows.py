@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from store_nodes.wal.footer import APPENDED, STAGED
+from store_nodes.wal.footer import APPENDED, RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
 
 OFFSETS = 0
@@ -19,13 +19,16 @@ STAGES = 1
 
 
 class Row(NamedTuple):
-    """Numbers `base` … `base + messages - 1` of one space; `flags` and `extra` as in a footer."""
+    """Numbers `base` … `base + messages - 1` of one space.
+
+    A released run has `extra`; its position is only where its staged batch lay once (the batch may
+    have moved since), and its length the share of that batch that the run stands for.
+    """
 
     base: int
     messages: int
     log_time_us: int
     position: Position
-    flags: int = APPENDED
     extra: bytes = b""
 
     @property
@@ -34,18 +37,37 @@ class Row(NamedTuple):
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """Extra of a released row: which messages of the staged batch that begins at `stage_base`."""
+    """Extra of a released row: which messages of the staged batch that begins at `stage_base`, and
+    how many bytes of it they stand for."""
 
     stage_base: int
     indices: tuple[int, ...]
+    share_bytes: int = 0
 
 
 def space_of(flags: int) -> int:
     return STAGES if flags == STAGED else OFFSETS
 
 
-def pack_run(stage_base: int, indices: Sequence[int]) -> bytes:
-    return _encoder.encode(Run(stage_base, tuple(indices)))
+def row_of(entry: BatchEntry) -> Row:
+    """A footer's entry as a row."""
+    _, base, messages, log_time_us, position, flags, extra = entry
+    if flags != RELEASED:
+        return Row(base, messages, log_time_us, position)
+    share = unpack_run(extra).share_bytes
+    return Row(base, messages, log_time_us, position._replace(length=share), extra)
+
+
+def entry_of(queue: bytes, space: int, row: Row) -> BatchEntry:
+    """The reverse. Of a released run the position has the length of its share."""
+    flags = STAGED if space == STAGES else RELEASED if row.extra else APPENDED
+    return BatchEntry(
+        queue, row.base, row.messages, row.log_time_us, row.position, flags, row.extra
+    )
+
+
+def pack_run(stage_base: int, indices: Sequence[int], share_bytes: int) -> bytes:
+    return _encoder.encode(Run(stage_base, tuple(indices), share_bytes))
 
 
 def unpack_run(extra: bytes) -> Run:

@@ -7,7 +7,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from store_nodes.storage.rows import Row
-from store_nodes.wal.footer import APPENDED
 from store_nodes.wal.position import Position
 
 _COLUMNS = (
@@ -21,8 +20,8 @@ _COLUMNS = (
 
 
 class Tail:
-    """Rows ascending by base, disjoint; 32 packed bytes each. `odd` holds flags and extra of the
-    rows that are not plain appends or stages, by base."""
+    """Rows ascending by base, disjoint; 32 packed bytes each. `odd` holds the extra of released
+    runs, by base."""
 
     __slots__ = ("at", "bases", "counts", "lengths", "odd", "segments", "times")
 
@@ -33,7 +32,7 @@ class Tail:
         self.segments = array("I")
         self.at = array("I")
         self.lengths = array("I")
-        self.odd: dict[int, tuple[int, bytes]] = {}
+        self.odd: dict[int, bytes] = {}
 
     def __len__(self) -> int:
         return len(self.bases)
@@ -43,16 +42,20 @@ class Tail:
         """The number after the last row's."""
         return self.bases[-1] + self.counts[-1] if self.bases else 0
 
-    def append(self, base: int, count: int, time_us: int, position: Position) -> None:
+    def append(
+        self, base: int, count: int, time_us: int, segment: int, at: int, length: int
+    ) -> None:
         """Behind all others; the caller has checked that."""
         self.bases.append(base)
         self.counts.append(count)
         self.times.append(time_us)
-        self.segments.append(position.segment)
-        self.at.append(position.offset)
-        self.lengths.append(position.length)
+        self.segments.append(segment)
+        self.at.append(at)
+        self.lengths.append(length)
 
-    def insert(self, base: int, count: int, time_us: int, position: Position) -> bool:
+    def insert(
+        self, base: int, count: int, time_us: int, segment: int, at: int, length: int
+    ) -> bool:
         """Anywhere; False if a row there holds some of it."""
         index = bisect_right(self.bases, base)
         if index and self.bases[index - 1] + self.counts[index - 1] > base:
@@ -62,16 +65,15 @@ class Tail:
         self.bases.insert(index, base)
         self.counts.insert(index, count)
         self.times.insert(index, time_us)
-        self.segments.insert(index, position.segment)
-        self.at.insert(index, position.offset)
-        self.lengths.insert(index, position.length)
+        self.segments.insert(index, segment)
+        self.at.insert(index, at)
+        self.lengths.insert(index, length)
         return True
 
     def row(self, index: int) -> Row:
         base = self.bases[index]
-        flags, extra = self.odd.get(base, (APPENDED, b""))
         at = Position(self.segments[index], self.at[index], self.lengths[index])
-        return Row(base, self.counts[index], self.times[index], at, flags, extra)
+        return Row(base, self.counts[index], self.times[index], at, self.odd.get(base, b""))
 
     def find(self, number: int) -> int:
         """Index of the first row that ends above `number`."""

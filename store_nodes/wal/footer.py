@@ -19,13 +19,13 @@ in `extras`, 0xFFFFFFFF for none (a released batch of staged messages has them).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from store_nodes.wal.errors import WalUnsupported
-from store_nodes.wal.frame import INDEX_BYTES, FrameEntry, index_entries
+from store_nodes.wal.frame import INDEX, INDEX_BYTES, FrameEntry, index_entries
 from store_nodes.wal.position import Position
 
 FOOTER_VERSION = 1
@@ -67,10 +67,29 @@ class Footer(NamedTuple):
         """Every frame of the segment but marks and the footer, in the order written."""
         return index_entries(self.segment, self.frame_rows)
 
+    def each_frame(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(kind, group, instance, payload offset, length) of the same."""
+        for group, instance, _, at, length, kind in INDEX.iter_unpack(self.frame_rows):
+            yield kind, group, instance, at, length
+
     def batches(self) -> list[BatchEntry]:
         """The batches applied while this segment was the last, in that order."""
-        return [
-            BatchEntry(
+        return list(self.each_batch())
+
+    def each_batch(self) -> Iterator[BatchEntry]:
+        for (
+            queue,
+            flags,
+            _,
+            messages,
+            base,
+            log_time_us,
+            segment,
+            offset,
+            length,
+            extra_at,
+        ) in _BATCH.iter_unpack(self.batch_rows):
+            yield BatchEntry(
                 queue,
                 base,
                 messages,
@@ -79,10 +98,6 @@ class Footer(NamedTuple):
                 flags,
                 self._extra(extra_at),
             )
-            for queue, flags, _, messages, base, log_time_us, segment, offset, length, extra_at in (
-                _BATCH.iter_unpack(self.batch_rows)
-            )
-        ]
 
     def _extra(self, at: int) -> bytes:
         if at == _NO_EXTRA:
@@ -118,7 +133,7 @@ class BatchRows:
         return len(self._rows) // BATCH_BYTES
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """What these entries add to a footer."""
         return len(self._rows) + len(self._extras)
 

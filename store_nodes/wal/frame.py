@@ -33,8 +33,8 @@ MAX_PAYLOAD_BYTES = 1 << 30
 
 _HEAD = struct.Struct("<IBBHIQQQIIII")
 HEADER_BYTES = _HEAD.size + 4
-_INDEX = struct.Struct("<QQQIIB")
-INDEX_BYTES = _INDEX.size
+INDEX = struct.Struct("<QQQIIB")
+INDEX_BYTES = INDEX.size
 _PADS = tuple(bytes(count) for count in range(ALIGNMENT))
 assert HEADER_BYTES == 56
 assert HEADER_BYTES % ALIGNMENT == 0
@@ -137,7 +137,7 @@ def encode(
         buffers.append(head + previous.to_bytes(4, "little"))
         at += HEADER_BYTES
         positions.append(Position(segment, at, length))
-        index.append(_INDEX.pack(group, instance, ballot, at, length, kind))
+        index.append(INDEX.pack(group, instance, ballot, at, length, kind))
         if length:
             buffers.append(payload)
             at += length
@@ -183,7 +183,7 @@ def kind_of(frame: Frame) -> FrameKind:
 
 def index_row(frame: Frame) -> bytes:
     """A frame's row in the footer's index."""
-    return _INDEX.pack(
+    return INDEX.pack(
         frame.group, frame.instance, frame.ballot, frame.payload_at, frame.length, frame.kind
     )
 
@@ -192,5 +192,5 @@ def index_entries(segment: int, rows: bytes | memoryview) -> list[FrameEntry]:
     """The rows of an index, in the order written."""
     return [
         FrameEntry(FrameKind(kind), group, instance, ballot, Position(segment, at, length))
-        for group, instance, ballot, at, length, kind in _INDEX.iter_unpack(rows)
+        for group, instance, ballot, at, length, kind in INDEX.iter_unpack(rows)
     ]

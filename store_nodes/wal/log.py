@@ -294,14 +294,14 @@ class WriteAheadLog:
 
     def _make_room(self, payload_bytes: int, records: int) -> None:
         writer = self._writer
-        need = writer.room_needed(payload_bytes, records, self._noted.bytes)
+        need = writer.room_needed(payload_bytes, records, self._noted.size_bytes)
         if writer.fits(need):
             return
         if writer.end == SEGMENT_HEADER_BYTES:
             writer.grow(need)
             return
         self._seal()
-        need = writer.room_needed(payload_bytes, records, self._noted.bytes)
+        need = writer.room_needed(payload_bytes, records, self._noted.size_bytes)
         writer.activate(writer.number + 1, SEGMENT_HEADER_BYTES + need)
 
     def _seal(self) -> None:

@@ -191,8 +191,7 @@ def _missing(segments: list[int], first: int, start_at: Position | None) -> list
     found: list[Damage] = []
     expected = first
     for segment in segments:
-        if segment != expected:
-            found.append(Damage(expected, 0, 0, f"missing up to segment {segment - 1}"))
+        found += [Damage(one, 0, 0, "missing") for one in range(expected, segment)]
         expected = segment + 1
     if expected == first or (start_at is not None and start_at.segment >= expected):
         found.append(Damage(expected, 0, 0, "missing: the log ends before it"))

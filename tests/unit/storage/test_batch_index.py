@@ -7,12 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store_nodes.storage.batch_index import (
-    PACKED_BYTES,
     BatchIndex,
     Located,
-    pack_entries,
-    unpack_entries,
 )
+from store_nodes.storage.checkpoint_tail import PACKED_BYTES, pack_tail, unpack_tail
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.position import Position
 
@@ -110,13 +108,14 @@ def test_truncated_batches_leave_memory() -> None:
 
 
 def test_packed_golden() -> None:
-    raw = pack_entries([entry(6, 10, 250)])
+    raw, rest = pack_tail([entry(6, 10, 250)])
+    assert rest == b""
     assert raw.hex() == "71" * 25 + (
         "06000000000000000a000000fa000000000000000000000058020000000000000a000000"
     )
     assert len(raw) == PACKED_BYTES
     with pytest.raises(ValueError, match="whole number"):
-        list(unpack_entries(raw[:-1]))
+        list(unpack_tail(raw[:-1], b""))
 
 
 batches = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3), st.integers(1, 40)), max_size=60)
@@ -134,7 +133,7 @@ def test_against_a_list(
         entries.append(entry(base, messages, time_us, length))
         base += messages
     index = BatchIndex()
-    index.extend(unpack_entries(pack_entries(entries)))
+    index.extend(unpack_tail(*pack_tail(entries)))
     first = min(first, base)
     index.truncate(Q, first, [n for n in kept if n < first])
     for offset in [n for n in range(base) if n >= first or n in kept]:

@@ -45,9 +45,8 @@ def test_a_footer_comes_back() -> None:
 
 
 def test_the_size_of_a_footer_is_known_before() -> None:
-    assert (
-        len(encode_footer(b"", BATCHES)) == len(encode_footer(b"", [])) + BatchRows(BATCHES).bytes
-    )
+    rows = BatchRows(BATCHES)
+    assert len(encode_footer(b"", BATCHES)) == len(encode_footer(b"", [])) + rows.size_bytes
 
 
 def test_an_empty_footer() -> None:

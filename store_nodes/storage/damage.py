@@ -1,0 +1,139 @@
+"""Which stored bytes cannot be had any more, and what of it matters for taking part.
+
+*Votes*: bytes from the checkpoint's start on, or the checkpoints themselves: promises and accepts
+may be lost, and the node must not vote as if it had them. *Data only*: everything damaged lies
+below the start of the checkpoint or in settled segments; promises and state are whole, and what
+is missing is stored batches, which any peer has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from store_nodes.storage.pages import Pages
+from store_nodes.storage.rows import Row
+from store_nodes.storage.sidecar import Run, Tables
+from store_nodes.storage.space import Extent
+from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage
+from store_nodes.wal.segment import FIRST_SETTLED
+
+_WHOLE = ("missing", "segment header")
+"""Reasons for which nothing of a segment can be trusted."""
+_END = 1 << 32
+
+
+class LostBatch(NamedTuple):
+    """Stage numbers or offsets `base` … `base + messages - 1` of a queue."""
+
+    queue: bytes
+    staged: bool
+    base: int
+    messages: int
+
+
+@dataclass(slots=True)
+class DamageReport:
+    """What a start found damaged and not repaired yet."""
+
+    votes: bool
+    """Promises or accepted values may be lost; see the module."""
+    texts: tuple[str, ...]
+    unindexed: tuple[int, ...] = ()
+    """Segments whose index is gone: what only they listed shows as gaps (`BatchIndex.missing`)."""
+    lost: list[LostBatch] = field(default_factory=list)
+
+    def lost_batches(self) -> list[LostBatch]:
+        """Batches whose bytes do not verify, are not truncated, and that nothing else here holds.
+        The index does not hold them, so that copies from peers can be added."""
+        return self.lost
+
+    def __str__(self) -> str:
+        return "; ".join(self.texts)
+
+
+def costs_votes(damage: Damage, start: Position | None) -> bool:
+    """`start`: where the checkpoint goes on from; None without one."""
+    if damage.segment >= FIRST_SETTLED:
+        return False
+    if start is None or damage.segment > start.segment or damage.segment == 0:
+        return True
+    if damage.segment < start.segment:
+        return False
+    return damage.reason in _WHOLE or damage.end > start.offset
+
+
+class Whereabouts:
+    """Which positions can be read back."""
+
+    def __init__(
+        self, first_segment: int, settled: Collection[int], damages: Iterable[Damage]
+    ) -> None:
+        self._first = first_segment
+        self._settled = frozenset(settled)
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for damage in damages:
+            span = (0, _END) if damage.reason.startswith(_WHOLE) else (damage.offset, damage.end)
+            if span[0] < span[1]:
+                self._ranges.setdefault(damage.segment, []).append(span)
+
+    def is_stale(self, position: Position) -> bool:
+        """It points into a segment that was settled since: what is live of it was copied."""
+        if position.segment >= FIRST_SETTLED:
+            return position.segment not in self._settled
+        return position.segment < self._first
+
+    def is_lost(self, position: Position) -> bool:
+        """Its bytes are damaged or gone."""
+        end = position.offset + position.length
+        return any(
+            start < end and position.offset < stop
+            for start, stop in self._ranges.get(position.segment, ())
+        )
+
+    def doubts(self, run: Run) -> bool:
+        """Some row of this run may be stale or lost."""
+        if run.lowest_segment < self._first:
+            return True
+        return any(run.lowest_segment <= segment <= run.segment for segment in self._ranges)
+
+    def sound(
+        self, pages: Pages, tables: Tables
+    ) -> tuple[list[tuple[bytes, int, Extent]], list[tuple[bytes, int, Row]]]:
+        """(stretches without the rows that are stale or lost, the lost rows). Reads the rows of a
+        run that is in doubt."""
+        if not self.doubts(tables.run):
+            return tables.stretches, []
+        whole: list[tuple[bytes, int, Extent]] = []
+        lost: list[tuple[bytes, int, Row]] = []
+        for queue, space, extent in tables.stretches:
+            for piece, row in self._split(pages, extent):
+                if piece is not None:
+                    whole.append((queue, space, piece))
+                if row is not None and self.is_lost(row.position):
+                    lost.append((queue, space, row))
+        return whole, lost
+
+    def _split(self, pages: Pages, extent: Extent) -> Iterator[tuple[Extent | None, Row | None]]:
+        """Pieces of an extent between the rows that are stale or lost, and these rows."""
+        sound: list[Row] = []
+        at = extent.row_start
+        rows = pages.rows(extent.segment, at, at + extent.rows, keep=False)
+        for index, row in enumerate(rows):
+            if row.extra or not (self.is_stale(row.position) or self.is_lost(row.position)):
+                sound.append(row)
+                continue
+            yield _piece(extent, at, sound), row
+            sound, at = [], extent.row_start + index + 1
+        yield _piece(extent, at, sound), None
+
+
+def _piece(extent: Extent, row_start: int, rows: list[Row]) -> Extent | None:
+    if not rows:
+        return None
+    size = sum(row.position.length for row in rows)
+    shares = sum(row.position.length for row in rows if row.extra)
+    first, end, last_us = rows[0].base, rows[-1].end, rows[-1].log_time_us
+    return Extent(first, end, extent.segment, row_start, len(rows), size, shares, last_us)

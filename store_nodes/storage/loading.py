@@ -1,0 +1,94 @@
+"""The indexes at a start: from the sidecars' tables, the checkpoint's tail and the replayed frames.
+
+No footer is read where a sidecar verifies, and no row of a sidecar but of one that lists something
+stale or damaged. Settled segments come first: what they list counts before what others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.damage import LostBatch, Whereabouts
+from store_nodes.storage.instance_index import InstanceIndex
+from store_nodes.storage.pages import Pages
+from store_nodes.storage.rows import STAGES, space_of
+from store_nodes.storage.sidecar import Tables
+from store_nodes.wal.errors import WalDamaged
+from store_nodes.wal.footer import RELEASED, BatchEntry
+from store_nodes.wal.log import WriteAheadLog
+
+
+class IndexLoader:
+    """Fills the indexes, in the order of its methods."""
+
+    def __init__(self, wal: WriteAheadLog, pages: Pages, batches: BatchIndex) -> None:
+        self._wal = wal
+        self._pages = pages
+        self._batches = batches
+        self.unindexed: list[int] = []
+        self.groups: dict[int, list[tuple[int, int]]] = {}
+        """Per raw segment, (group, last instance) of each group with records in it."""
+        self._lost: list[LostBatch] = []
+
+    def where(self) -> Whereabouts:
+        settled = self._wal.settled
+        return Whereabouts(settled.first_segment, settled.segments, self._wal.all_damages())
+
+    def segments(
+        self, segments: Iterable[int], instances: Callable[[int], InstanceIndex | None]
+    ) -> None:
+        """Attach settled and raw sealed segments, the settled ones first. What has no index any
+        more is reported."""
+        where = self.where()
+        for segment in segments:
+            try:
+                tables = self._pages.attach(segment)
+                self._attach(tables, where)
+            except WalDamaged as error:
+                self._wal.report_damage(error.damage)
+                self.unindexed.append(segment)
+                continue
+            self.groups[segment] = [(group, last) for group, _, last, _, _ in tables.groups]
+            for group, first, last, start, rows in tables.groups:
+                index = instances(group)
+                if index is not None:
+                    index.attach(segment, first, last, start, rows)
+
+    def _attach(self, tables: Tables, where: Whereabouts) -> None:
+        stretches, lost = where.sound(self._pages, tables)
+        attach = self._batches.attach
+        for queue, space, extent in stretches:
+            attach(queue, space, extent)
+        self._lost += [
+            LostBatch(queue, space == STAGES, row.base, row.messages) for queue, space, row in lost
+        ]
+
+    def entries(self, entries: Iterable[BatchEntry]) -> list[BatchEntry]:
+        """Add what a checkpoint's tail or a BATCH frame lists; those that were not held."""
+        where = self.where()
+        added: list[BatchEntry] = []
+        for entry in entries:
+            if entry.flags != RELEASED:
+                if where.is_stale(entry.position):
+                    continue
+                if where.is_lost(entry.position):
+                    staged = space_of(entry.flags) == STAGES
+                    self._lost.append(
+                        LostBatch(entry.queue, staged, entry.base_offset, entry.messages)
+                    )
+                    continue
+            if self._batches.add_entry(entry):
+                added.append(entry)
+        return added
+
+    def lost(self, live: Callable[[LostBatch], bool]) -> list[LostBatch]:
+        """Of the rows left out because their bytes are lost: those that are live, and that nothing
+        found since holds."""
+        missing = self._batches.missing
+        return [
+            one
+            for one in dict.fromkeys(self._lost)
+            if missing(one.queue, one.base, one.base + one.messages, staged=one.staged)
+            and live(one)
+        ]
