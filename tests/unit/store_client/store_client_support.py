@@ -325,6 +325,13 @@ class FakeStore:
             for each in self.nodes.values():
                 each.announce()
 
+    def add_group(self, group: int) -> None:
+        """One more, led by node 1; the nodes tell of it."""
+        self.logs[group] = FakeLog(group)
+        self.leadership[group] = (1, 1)
+        for node in self.nodes.values():
+            node.announce()
+
     def client(self, **options: object) -> StoreClient:
         addresses = {number: ("127.0.0.1", node.port) for number, node in self.nodes.items()}
         settings: dict[str, object] = {"groups": tuple(self.logs), "secret": SECRET, **options}
