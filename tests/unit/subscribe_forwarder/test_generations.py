@@ -278,7 +278,7 @@ async def _random_life(rng: random.Random) -> None:
         for _ in range(40):
             now = w.metadata.topics[TOPIC_UID]
             at = {p.number: p.generation for p in now.partitions}
-            for _ in range(rng.randrange(6)):
+            for _ in range(rng.randrange(10)):
                 key = rng.randrange(12)
                 number = key * 7919 % len(at)
                 body = b"%d/%d" % (key, counts[key])
@@ -294,7 +294,7 @@ async def _random_life(rng: random.Random) -> None:
                     number: w.store.seal(number, generation) for number, generation in at.items()
                 }
                 await tell(w, grown(now, len(at) + rng.randrange(1, 4), ends))
-            await take(w, rng.randrange(1, 8))
+            await take(w, rng.randrange(1, 5))
         while sum(map(len, seen.values())) < sum(counts):
             await take(w, 50)
         assert seen == {key: list(range(count)) for key, count in enumerate(counts)}
