@@ -105,7 +105,10 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
             parts.routes += SubscriptionRoutes(catalog, subscriptions, store).routes()
         if settings.role.publishes:
-            publisher = PublishForwarder(catalog, store, publish_settings.load())
+            forwarded = ForwardedRepository(database)
+            publisher = PublishForwarder(
+                catalog, store, publish_settings.load(), forwarded=forwarded
+            )
             await publisher.start()
             stack.push_async_callback(publisher.close)
             parts.routes += publish_routes.routes(publisher)

@@ -7,11 +7,10 @@ when an earlier one is not. What has a delay is staged, in parcels of its own.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from publish_forwarder.budget import Share
-from publish_forwarder.delays import Delay
+from publish_forwarder.delays import Delay, now_us
 from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.outcomes import Outcome
@@ -46,7 +45,7 @@ class Request:
         self.delays = delays or {}
         """By the index of the message."""
         self.producer = producer if routes.topic.dedup_window_s else None
-        self.now_us = time.time_ns() // 1000
+        self.now_us = now_us()
 
     def due_us(self, index: int) -> int | None:
         """When to release that message; None: publish it at once. What a producer's batch stages

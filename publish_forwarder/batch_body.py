@@ -16,7 +16,6 @@ In msgpack `data` may also be bytes, which are stored as they are.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -328,7 +327,7 @@ def _delay(item: Item) -> Delay | None:
         return delays.after("delay_seconds", item.delay_seconds)
     if item.delay_seconds is not None:
         refuse("deliver_at", "give either delay_seconds or deliver_at.")
-    return delays.at("deliver_at", item.deliver_at, time.time_ns() // 1000)
+    return delays.at("deliver_at", item.deliver_at, delays.now_us())
 
 
 def is_json(content_type: str) -> bool:

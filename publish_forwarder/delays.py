@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -28,6 +29,11 @@ class Delay(NamedTuple):
     def due_us(self, now_us: int) -> int:
         """The moment it means; at most `now_us` says: at once."""
         return self.time_us if self.absolute else now_us + self.time_us
+
+
+def now_us() -> int:
+    """The wall clock, by which due times are made; the log has its own, a majority's median."""
+    return time.time_ns() // 1000
 
 
 def after(name: str, seconds: float) -> Delay | None:

@@ -36,9 +36,10 @@ from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_lanes
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import Parcel, message_bytes
-from publish_forwarder.ports import Store, TopicSource
+from publish_forwarder.ports import Forwarded, StoreClient, TopicSource
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes, queue_of
+from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.settings import PublishSettings
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
@@ -54,14 +55,16 @@ class PublishForwarder:
     def __init__(
         self,
         catalog: TopicSource,
-        store: Store,
+        store: StoreClient,
         settings: PublishSettings | None = None,
         *,
+        forwarded: Forwarded | None = None,
         registry: CollectorRegistry | None = REGISTRY,
     ) -> None:
         self.settings = settings or PublishSettings()
         self.budget = Budget(self.settings)
         self.metrics = PublishMetrics(self.budget, lambda: len(self._routes))
+        self.scheduled = ScheduledMessages(catalog, store, forwarded)
         self._catalog = catalog
         self._store = store
         self._registry = registry

@@ -8,7 +8,6 @@ UTF-8. A `Packetboat-` header that is not known is refused rather than dropped: 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
@@ -229,7 +228,7 @@ def _read_delay(metadata: Metadata, value: bytes) -> None:
 def _read_deliver_at(metadata: Metadata, value: bytes) -> None:
     name = "Packetboat-Deliver-At"
     text = _text(name, value, MAX_ID_BYTES)
-    _set_delay(metadata, name, delays.at(name, text, time.time_ns() // 1000))
+    _set_delay(metadata, name, delays.at(name, text, delays.now_us()))
 
 
 def _set_delay(metadata: Metadata, name: str, delay: Delay | None) -> None:

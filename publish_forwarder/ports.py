@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from metadata.due import QueueKey
 from metadata.types import Topic
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import StageExtras
@@ -45,61 +46,10 @@ class Appender(Protocol):
 
 
 class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that publishing uses."""
+    """The part of `store_nodes.client.StoreClient` that accepting messages uses."""
 
     def has_leader(self, group: int) -> bool: ...
     def appender(self, group: int, queue: QueueId) -> Appender: ...
-
-
-class Entry(Protocol):
-    """One whole stored batch; `indices` None for all of its messages."""
-
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def log_time_us(self) -> int: ...
-    @property
-    def stage(self) -> int | None: ...
-    @property
-    def indices(self) -> tuple[int, ...] | None: ...
-    @property
-    def batch(self) -> bytes | memoryview: ...
-
-
-class Fetched(Protocol):
-    """What a replica has from an offset on."""
-
-    @property
-    def entries(self) -> Sequence[Entry]: ...
-
-
-class StagedEntry(Protocol):
-    """One whole staged batch."""
-
-    @property
-    def base_stage(self) -> int: ...
-    @property
-    def messages(self) -> int: ...
-    @property
-    def log_time_us(self) -> int: ...
-    @property
-    def batch(self) -> bytes | memoryview: ...
-
-
-class StagedInfo(Protocol):
-    """A message that waits for its release."""
-
-    @property
-    def stage_number(self) -> int: ...
-    @property
-    def due_us(self) -> int | None: ...
-    @property
-    def log_time_us(self) -> int: ...
-
-
-class StagedPage(Protocol):
-    @property
-    def staged(self) -> Sequence[StagedInfo]: ...
 
 
 class Location(Protocol):
@@ -115,36 +65,31 @@ class Offsets(Protocol):
     """Where a queue starts and ends."""
 
     @property
-    def first(self) -> int: ...
-    @property
     def end(self) -> int: ...
     @property
     def stage_end(self) -> int: ...
 
 
-class MessageStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that looking at single messages uses; raises
+class StagedStore(Protocol):
+    """The part of `store_nodes.client.StoreClient` that changes staged messages; raises
     StoreError."""
 
-    async def fetch(
-        self,
-        group: int,
-        queue: QueueId,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_end: int | None = None,
-    ) -> Fetched: ...
-    async def fetch_staged(
-        self, group: int, queue: QueueId, stage_number: int, max_bytes: int
-    ) -> Sequence[StagedEntry]: ...
-    async def offsets(self, group: int, queue: QueueId) -> Offsets: ...
-    async def staged(self, group: int, queue: QueueId, after: int, limit: int) -> StagedPage: ...
-    async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location: ...
     async def discard(self, group: int, queue: QueueId, numbers: Sequence[int]) -> int: ...
     async def reschedule(
         self, group: int, queue: QueueId, numbers: Sequence[int], due_us: Sequence[int]
     ) -> int: ...
+    async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location: ...
+    async def offsets(self, group: int, queue: QueueId) -> Offsets: ...
+
+
+class StoreClient(Store, StagedStore, Protocol):
+    """All of it."""
+
+
+class Forwarded(Protocol):
+    """The part of `metadata.forwarded.ForwardedRepository` that publishing uses."""
+
+    async def find(self, queue: QueueKey, numbers: Sequence[int]) -> Mapping[int, object]: ...
 
 
 class TopicSource(Protocol):

@@ -1,4 +1,4 @@
-"""The two publish operations as plain ASGI handlers.
+"""The publish operations as plain ASGI handlers.
 
 The single publish is the hottest path of the product: one future, no task, nothing awaited but the
 body and the log. Problems are raised; the dispatcher around it answers them.
@@ -28,6 +28,7 @@ def routes(forwarder: PublishForwarder) -> list[Route]:
     return [
         Route("POST", "/topics/{topic}/messages", handlers.publish, "publish"),
         Route("POST", "/topics/{topic}/messages:batch", handlers.publish_batch, "publish"),
+        *forwarder.scheduled.routes(),
     ]
 
 

@@ -20,11 +20,19 @@ from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.routes import routes
 from publish_forwarder.settings import PublishSettings
 from store_nodes.client.appender import Receipt
+from store_nodes.client.reads import Location
 from store_nodes.commands import DEDUP_ENTRY, StageExtras
-from store_nodes.errors import DedupKnown, Known, OutcomeUnknown, QueueSealed, StoreError
+from store_nodes.errors import (
+    DedupKnown,
+    Known,
+    OutcomeUnknown,
+    QueueNotFound,
+    QueueSealed,
+    StoreError,
+)
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode
-from store_nodes.wire import Durability
+from store_nodes.wire import Durability, QueueOffsets
 
 TENANT = uuid.UUID(int=1).bytes
 LOG_TIME_US = 1_767_225_599_123_456
@@ -102,6 +110,8 @@ class FakeQueue:
     """Of a sealed queue."""
     log: list[Message] = field(default_factory=list)
     staged: list[tuple[Message, int]] = field(default_factory=list)
+    fates: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    """Of staged messages that wait no longer, as `locate` answers."""
     sent: list[Sent] = field(default_factory=list)
     appends: int = 0
 
@@ -214,6 +224,38 @@ class FakeStore:
             remembered = self.remembered.setdefault(group, {})
             self.queues[queue] = FakeQueue(group, queue, remembered)
         return self.queues[queue]
+
+    def _of(self, queue: QueueId) -> FakeQueue:
+        if queue not in self.queues:
+            raise QueueNotFound(str(queue))
+        return self.queues[queue]
+
+    async def discard(self, group: int, queue: QueueId, numbers: Sequence[int]) -> int:
+        of = self._of(queue)
+        waiting = [n for n in numbers if n < len(of.staged) and n not in of.fates]
+        of.fates |= {n: ("discarded", None) for n in waiting}
+        return len(waiting)
+
+    async def reschedule(
+        self, group: int, queue: QueueId, numbers: Sequence[int], due_us: Sequence[int]
+    ) -> int:
+        of = self._of(queue)
+        changed = 0
+        for n, each_us in zip(numbers, due_us, strict=True):
+            if n < len(of.staged) and n not in of.fates:
+                of.staged[n] = (of.staged[n][0], each_us)
+                changed += 1
+        return changed
+
+    async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location:
+        of = self._of(queue)
+        if stage_number >= len(of.staged):
+            return Location("truncated", None)
+        return Location(*of.fates.get(stage_number, ("staged", None)))
+
+    async def offsets(self, group: int, queue: QueueId) -> QueueOffsets:
+        of = self._of(queue)
+        return QueueOffsets(queue.pack(), 0, len(of.log), len(of.staged), bool(of.successors))
 
     def partition(
         self, number: int, topic_uid: bytes | None = None, generation: int = 0

@@ -29,6 +29,8 @@ def test_every_route_names_its_permission() -> None:
     assert found == [
         ("POST", "/topics/{topic}/messages", "publish"),
         ("POST", "/topics/{topic}/messages:batch", "publish"),
+        ("DELETE", "/topics/{topic}/messages/{id}", "publish"),
+        ("PATCH", "/topics/{topic}/messages/{id}", "publish"),
     ]
 
 

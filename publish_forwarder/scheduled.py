@@ -1,0 +1,190 @@
+"""Cancelling and rescheduling messages that wait for their time, as plain ASGI handlers.
+
+The log decides: a message is released, or it is not, and both who cancels and who releases are told
+the same. Asking twice is no error.
+
+A message of a queue that was sealed meanwhile is copied to a successor when it is due, written down
+in Postgres, and then discarded; so "discarded" there may mean published.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NoReturn
+
+import msgspec
+
+from edge import message_id
+from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.message_id import BadMessageId, MessageId
+from edge.problem import FieldError, Problem, invalid, not_found
+from metadata.due import QueueKey
+from metadata.errors import MetadataError
+from metadata.types import SealedPartition, Topic
+from publish_forwarder import delays
+from publish_forwarder.batch_body import field_error
+from publish_forwarder.delays import Delay
+from publish_forwarder.failures import problem_of_lookup
+from publish_forwarder.ports import Forwarded, StagedStore, TopicSource
+from publish_forwarder.receipts import rfc3339
+from store_nodes.errors import QueueNotFound
+from store_nodes.queue_id import QueueId
+
+MAX_BODY_BYTES = 64 * 1024
+
+
+class Reschedule(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a PATCH: one of the two."""
+
+    delay_seconds: float | None = None
+    deliver_at: str | None = None
+
+
+class Place(NamedTuple):
+    """Where a message was staged."""
+
+    topic: Topic
+    group: int
+    queue: QueueId
+    number: int
+    sealed: bool
+    text: str
+
+
+_reschedule = msgspec.json.Decoder(Reschedule)
+
+
+class ScheduledMessages:
+    """`forwarded` knows the messages of sealed queues that were published from others."""
+
+    def __init__(
+        self, catalog: TopicSource, store: StagedStore, forwarded: Forwarded | None
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._forwarded = forwarded
+
+    def routes(self) -> list[Route]:
+        path = "/topics/{topic}/messages/{id}"
+        return [
+            Route("DELETE", path, self.cancel, "publish"),
+            Route("PATCH", path, self.reschedule, "publish"),
+        ]
+
+    async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """204 once it is certain that the message will not be published."""
+        place = await self._find(scope)
+        try:
+            done = await self._store.discard(place.group, place.queue, [place.number])
+        except QueueNotFound:
+            raise not_found("message", place.text) from None
+        if not done:
+            await self._require_discarded(place)
+        elif place.sealed and await self._was_forwarded(place):
+            raise _released(place.text)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def reschedule(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 with the new time; a time that is not in the future means now."""
+        place = await self._find(scope)
+        now_us = delays.now_us()
+        delay = _delay(await read_body(scope, receive, MAX_BODY_BYTES), now_us)
+        due_us = max(now_us, delay.due_us(now_us)) if delay is not None else now_us
+        try:
+            done = await self._store.reschedule(place.group, place.queue, [place.number], [due_us])
+        except QueueNotFound:
+            raise not_found("message", place.text) from None
+        if not done:
+            await self._require_discarded(place)
+            raise Problem(
+                409,
+                "message-cancelled",
+                "The message is cancelled",
+                f"The message {place.text} was cancelled; publish it again to send it after all.",
+            )
+        answer = {
+            "message_id": place.text,
+            "topic": place.topic.name,
+            "partition": place.queue.partition,
+            "scheduled_for": rfc3339(due_us),
+        }
+        await respond(send, 200, msgspec.json.encode(answer))
+
+    async def _find(self, scope: Scope) -> Place:
+        """400 for what is no id, 404 for an id of another topic, 409 for a published message."""
+        name, text = path_param(scope, "topic"), path_param(scope, "id")
+        try:
+            topic = await self._catalog.topic(tenant_of(scope), name)
+        except MetadataError as error:
+            raise problem_of_lookup(error, name) from error
+        try:
+            wanted = message_id.parse(text)
+        except BadMessageId as error:
+            raise Problem(400, "bad-message-id", "Not a message id", f"{error}.") from error
+        generations = topic.generations(wanted.partition)
+        if wanted.topic_uid != topic.uid or wanted.lane or not generations:
+            raise not_found("message", text)
+        if wanted.form == message_id.FORM_OFFSET:
+            await self._refuse_published(topic, wanted)
+        for one in generations:
+            if one.generation == wanted.generation:
+                queue = QueueId(topic.uid, one.number, one.lane, one.generation)
+                sealed = isinstance(one, SealedPartition)
+                return Place(topic, one.group, queue, wanted.stage_number, sealed, text)
+        raise not_found("message", text)
+
+    async def _refuse_published(self, topic: Topic, wanted: MessageId) -> NoReturn:
+        """Of a message that never waited: 409, or 404 where there is none of that offset."""
+        last = topic.generations(wanted.partition)[-1]
+        queue = QueueId(topic.uid, last.number, last.lane, last.generation)
+        try:
+            end = (await self._store.offsets(last.group, queue)).end
+        except QueueNotFound:
+            end = 0
+        if wanted.number >= end:
+            raise not_found("message", str(wanted))
+        raise _released(str(wanted))
+
+    async def _require_discarded(self, place: Place) -> None:
+        """Nothing was changed: raises 409 or 404 unless it was cancelled before."""
+        try:
+            found = await self._store.locate(place.group, place.queue, place.number)
+            if found.state == "truncated":
+                ends = await self._store.offsets(place.group, place.queue)
+                if place.number >= ends.stage_end:
+                    raise not_found("message", place.text)
+        except QueueNotFound:
+            raise not_found("message", place.text) from None
+        if found.state != "discarded" or await self._was_forwarded(place):
+            raise _released(place.text)
+
+    async def _was_forwarded(self, place: Place) -> bool:
+        if not place.sealed or self._forwarded is None:
+            return False
+        key = QueueKey(place.topic.tenant_id, *place.queue)
+        return place.number in await self._forwarded.find(key, [place.number])
+
+
+def _delay(body: bytes, now_us: int) -> Delay | None:
+    try:
+        asked = _reschedule.decode(body)
+    except msgspec.ValidationError as error:
+        raise invalid("The body does not fit.", [field_error(error)]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "malformed-body", "Malformed body", str(error)) from error
+    if (asked.delay_seconds is None) == (asked.deliver_at is None):
+        detail = "give one of delay_seconds and deliver_at."
+        raise invalid(f"The body does not fit: {detail}", [FieldError("deliver_at", detail)])
+    if asked.deliver_at is not None:
+        return delays.at("deliver_at", asked.deliver_at, now_us)
+    assert asked.delay_seconds is not None
+    return delays.after("delay_seconds", asked.delay_seconds)
+
+
+def _released(text: str) -> Problem:
+    return Problem(
+        409,
+        "already-released",
+        "The message is published",
+        f"The message {text} waits no longer: it is published, and cannot be changed.",
+    )
