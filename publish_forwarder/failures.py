@@ -85,9 +85,10 @@ def topic_changed() -> Problem:
 
 def topic_full(topic: Topic) -> Problem:
     """507 before anything is accepted: a limit of the topic or the tenant is reached."""
-    slug = topic.full or "topic-full"
-    title = "The tenant's storage is full" if slug == "tenant-full" else "The topic is full"
-    return _not_done(507, slug, title, topic.full_detail or f"{title}.", 30)
+    detail = topic.full_detail or "A limit on what is stored is reached."
+    if topic.full == "tenant-full":
+        return _not_done(507, "tenant-full", "The tenant's storage is full", detail, 30)
+    return _not_done(507, "topic-full", "The topic is full", detail, 30)
 
 
 def problem_of_lookup(error: MetadataError, topic: str) -> Problem:

@@ -24,11 +24,12 @@ from store_nodes.wire import Durability
 
 def routes(forwarder: PublishForwarder) -> list[Route]:
     """What the gateway mounts."""
-    handlers = _Handlers(forwarder)
+    handlers, waiting = _Handlers(forwarder), forwarder.scheduled
     return [
         Route("POST", "/topics/{topic}/messages", handlers.publish, "publish"),
         Route("POST", "/topics/{topic}/messages:batch", handlers.publish_batch, "publish"),
-        *forwarder.scheduled.routes(),
+        Route("DELETE", "/topics/{topic}/messages/{id}", waiting.cancel, "publish"),
+        Route("PATCH", "/topics/{topic}/messages/{id}", waiting.reschedule, "publish"),
     ]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from edge import message_id
-from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.due import QueueKey
@@ -62,13 +62,6 @@ class ScheduledMessages:
         self._catalog = catalog
         self._store = store
         self._forwarded = forwarded
-
-    def routes(self) -> list[Route]:
-        path = "/topics/{topic}/messages/{id}"
-        return [
-            Route("DELETE", path, self.cancel, "publish"),
-            Route("PATCH", path, self.reschedule, "publish"),
-        ]
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 once it is certain that the message will not be published."""
