@@ -219,13 +219,16 @@ async def ask_replicas(
 
 
 async def ask_node(owner: CallOwner, node: int, make_head: MakeHead, *, timeout_s: float) -> Answer:
-    """Ask this node and no other; raises what it refused, or Unavailable."""
-    link = owner.node_link(node)
-    if link is None or not link.up:
-        why = "unknown" if link is None else f"not reached: {link.last_failure}"
-        raise Unavailable(f"node {node} is {why}")
+    """Ask this node and no other, once it is connected; raises what it refused, or Unavailable."""
+    deadline_s = owner.now_s() + timeout_s
+    while (link := owner.node_link(node)) is None or not link.up:
+        if link is None:
+            raise Unavailable(f"node {node} is unknown")
+        if owner.now_s() >= deadline_s:
+            raise Unavailable(f"node {node} is not reached: {link.last_failure}")
+        await asyncio.sleep(RETRY_FIRST_S)
     try:
-        return await ask(link, make_head, (), timeout_s)
+        return await ask(link, make_head, (), max(0.001, deadline_s - owner.now_s()))
     except Failure as failure:
         raise failure.error from None
     except (Lost, TimeoutError):

@@ -38,6 +38,8 @@ from store_nodes.wire import (
 
 MAX_FETCHES_AT_ONCE = 32
 QUEUES_PER_PAGE = 1000
+PART_TIMEOUT_S = 10.0
+"""Of one part of a snapshot."""
 
 
 class Entry(NamedTuple):
@@ -141,7 +143,8 @@ class ReadCalls(Connections):
         timeout_s: float = 5.0,
     ) -> list[StagedEntry]:
         """Whole staged batches from the one holding `stage_number` on, in order, also of released
-        messages that are not truncated; none after the last."""
+        messages that are not truncated; none after the last. Where the leader does not answer,
+        another replica does, as far as it is."""
         raw = queue.pack()
 
         def head(request_id: int, _: int) -> FetchStaged:
@@ -155,7 +158,7 @@ class ReadCalls(Connections):
                     self,
                     group,
                     head,
-                    lambda reply: bool(expect(reply, StagedBatches).entries),
+                    lambda _: True,
                     timeout_s=timeout_s,
                 )
         return _slice_staged(expect(reply, StagedBatches), body)
@@ -295,7 +298,7 @@ class ReadCalls(Connections):
                 return Snapshot(request_id, group, number, at)
 
             try:
-                reply, body = await calls.ask_node(self, chosen, head, timeout_s=30.0)
+                reply, body = await calls.ask_node(self, chosen, head, timeout_s=PART_TIMEOUT_S)
             except Conflict:
                 raise Unavailable("the snapshot was replaced by another") from None
             part = expect(reply, SnapshotPart)

@@ -293,7 +293,8 @@ async def test_a_snapshot_of_many_parts_arrives_whole(monkeypatch):
         assert image.applied == store.log.machine.applied
 
 
-async def test_a_snapshot_of_a_node_that_dies_is_not_had():
+async def test_a_snapshot_of_a_node_that_dies_is_not_had(monkeypatch):
+    monkeypatch.setattr("store_nodes.client.reads.PART_TIMEOUT_S", 0.1)
     async with store_and_client() as (store, client):
         await store.nodes[2].kill()
         await until(lambda: 2 not in client.connected)
