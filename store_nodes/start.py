@@ -12,7 +12,7 @@ log or checkpoints are damaged all that is whole is opened; `Started.damage` say
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -32,14 +32,20 @@ from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail
 from store_nodes.storage.damage import DamageReport, LostBatch, costs_votes
 from store_nodes.storage.instance_index import InstanceIndex
+from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.loading import IndexLoader
 from store_nodes.storage.pages import Pages
+from store_nodes.storage.storage import Storage, StorageSettings
+from store_nodes.storage.victims import Rules
 from store_nodes.wal.batch_frame import entry_at
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Recovery, RecoveryState
+
+GROUPS_COUNTER = "groups"
+"""Of group 0: how many groups there are, once it is more than the settings say."""
 
 log = structlog.get_logger()
 
@@ -102,6 +108,28 @@ class Started:
         found = self.found.get(group)
         return found.instances if found is not None else None
 
+    def storage(
+        self,
+        groups: Mapping[int, Group],
+        *,
+        on_damage: Callable[[DamageReport], None],
+        on_fatal: Callable[[str], None],
+        settings: StorageSettings | None = None,
+    ) -> Storage:
+        """What keeps this storage in shape while the node runs; `groups` may grow."""
+        rules = Rules(segment_bytes=self.settings.segment_bytes)
+        return Storage(
+            self.wal,
+            self.checkpoints,
+            self.pages,
+            self.batches,
+            lambda: {group.id: group.instances for group in groups.values()},
+            self.segment_groups,
+            settings=settings or StorageSettings(rules),
+            on_damage=on_damage,
+            on_fatal=on_fatal,
+        )
+
     def is_live(self, batch: LostBatch) -> bool:
         """Whether a reader may still ask for some of it, as far as the machines know now."""
         for found in self.found.values():
@@ -119,9 +147,7 @@ class Started:
         return False
 
     def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
-        """The groups of a node that may take part; none of a damaged one."""
-        if self.damage:
-            return
+        """Every group; those of a node that may have lost votes do not vote."""
         for found in self.found.values():
             yield self.group(found, shell, budget, now_us)
 
@@ -136,6 +162,7 @@ class Started:
             recovered,
             random.Random(),
             now_us=now_us,
+            voting=self.damage is None or not self.damage.votes,
             preferred=found.machine.preferred_leader or None,
         )
         return Group(
@@ -147,6 +174,44 @@ class Started:
             found.instances,
             found.positions,
         )
+
+
+def life_of(groups: Mapping[int, Group]) -> Life:
+    """What of the stored batches these groups still want; a queue that none of them knows is left
+    alone."""
+
+    def owner(queue: bytes) -> Group | None:
+        for group in groups.values():
+            try:
+                group.machine.offsets(queue)
+            except QueueNotFound:
+                continue
+            return group
+        return None
+
+    def queue_life(queue: bytes) -> QueueLife | None:
+        group = owner(queue)
+        if group is not None:
+            machine = group.machine
+            return QueueLife(group.id, machine.offsets(queue).first, machine.kept(queue))
+        deleted = any(group.machine.is_deleted(queue) for group in groups.values())
+        return None if deleted else QueueLife(0, 0, ())
+
+    def staged_live(queue: bytes, base: int, messages: int) -> bool:
+        group = owner(queue)
+        return group is None or group.machine.staged_live(queue, base, messages)
+
+    def applied(group: int) -> int | None:
+        found = groups.get(group)
+        return found.machine.applied if found is not None else None
+
+    def floor(group: int) -> int | None:
+        found = groups.get(group)
+        if found is None:
+            return None
+        return min(found.machine.applied, found.replica.everywhere)
+
+    return Life(queue_life, staged_live, floor, applied)
 
 
 def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started:
@@ -246,6 +311,9 @@ def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, G
         found[group.group] = GroupStart(
             Machine.restore(group.group, group.machine, first), group.promised, group.chosen_upto
         )
+    # Of a group that was added before this node came, the members are learned with an install.
+    for group_id in range(settings.groups, found[0].machine.counters.get(GROUPS_COUNTER, 0)):
+        found.setdefault(group_id, GroupStart(Machine(group_id)))
     return found
 
 

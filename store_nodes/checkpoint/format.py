@@ -81,7 +81,9 @@ _decoder = msgspec.msgpack.Decoder(Checkpoint)
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    body = _encoder.encode(checkpoint)
+    fields = msgspec.structs.astuple(checkpoint)
+    # Without what it does not need, an older program sees nothing new.
+    body = _encoder.encode(fields if checkpoint.tail_of_others else fields[:-1])
     return _FILE_HEAD.pack(_FILE_MAGIC, FORMAT_VERSION, len(body), _digest(body)) + body
 
 

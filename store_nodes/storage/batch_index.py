@@ -124,7 +124,7 @@ class BatchIndex:
         indices: Sequence[int],
     ) -> BatchEntry:
         """The footer's row of a released run, with the place of its staged batch."""
-        staged = self._row(queue, STAGES, stage_base)
+        staged = self.row(queue, STAGES, stage_base)
         position, share = Position(0, 0, 0), 0
         if staged is not None:
             position = staged.position
@@ -242,7 +242,7 @@ class BatchIndex:
 
     def log_time_of(self, queue: bytes, number: int, staged: bool) -> int:
         """Log time of the batch that holds an offset, or a stage number; 0 if unknown."""
-        row = self._row(queue, STAGES if staged else OFFSETS, number)
+        row = self.row(queue, STAGES if staged else OFFSETS, number)
         return row.log_time_us if row is not None else 0
 
     def stored_bytes(self, queue: bytes) -> int:
@@ -310,6 +310,10 @@ class BatchIndex:
     def queues(self) -> list[bytes]:
         """Queue ids that have batches here, also ones the machine has deleted since."""
         return list(self._queues)
+
+    def has(self, queue: bytes) -> bool:
+        """Whether it has batches here."""
+        return queue in self._queues
 
     def __len__(self) -> int:
         """Rows in memory."""
@@ -470,7 +474,8 @@ class BatchIndex:
         if tail is not None:
             yield from tail.rows(at)
 
-    def _row(self, queue: bytes, which: int, number: int) -> Row | None:
+    def row(self, queue: bytes, which: int, number: int) -> Row | None:
+        """The row of a space that holds a number."""
         row = next(self._rows(queue, which, number), None)
         return row if row is not None and row.base <= number else None
 
@@ -480,7 +485,7 @@ class BatchIndex:
         if not extra:
             return Located(base, messages, time_us, position)
         run = unpack_run(extra)
-        staged = self._row(queue, STAGES, run.stage_base)
+        staged = self.row(queue, STAGES, run.stage_base)
         if staged is None:
             return None
         return Located(base, messages, time_us, staged.position, run.stage_base, run.indices)

@@ -64,6 +64,7 @@ class Run(NamedTuple):
     rows_at: int
     instances_at: int
     extras_at: int
+    staged_rows: int
 
 
 class Tables(NamedTuple):
@@ -217,13 +218,14 @@ def tables_of(raw: bytes) -> Tables | None:
             return None
         instances_at = rows_at + _paged_bytes(rows, ROW.size)
         extras_at = instances_at + _paged_bytes(instances, INSTANCE.size)
-        run = Run(segment, seed, rows, instances, lowest, rows_at, instances_at, extras_at)
         found = [
             (queue, space, Extent(first, end, segment, start, count, size, shares, last_us))
             for queue, space, _, start, count, first, end, size, shares, last_us in (
                 _STRETCH.iter_unpack(view[HEAD_BYTES:groups_at])
             )
         ]
+        staged = sum(extent.rows for _, space, extent in found if space == STAGES)
+        run = Run(segment, seed, rows, instances, lowest, rows_at, instances_at, extras_at, staged)
         return Tables(run, found, list(_GROUP.iter_unpack(view[groups_at:])))
 
 

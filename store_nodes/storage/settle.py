@@ -1,0 +1,322 @@
+"""The settle pass: copies what is live out of segments that nobody replays, ordered by queue.
+
+Compaction, read locality and retention of each queue by itself in one. What must hold:
+
+* A raw segment goes only when no start needs its frames: it lies below the start of both
+  checkpoints, and no member of a group, nor a new leader, can ask for its instances (or the
+  member is so far behind that it is fed batches instead). Raw segments go oldest first, without
+  a gap, so what is left of them is always the end of the log.
+* Nothing goes before its copy counts: new segments synced under their names · directory synced ·
+  the list that names them synced (wal/settled.py) · the index swapped · then, a while later, the
+  old files removed. A power cut before the list leaves copies that nobody looks at; one after it
+  may bring the old files back, and the next start removes them.
+* Every batch is verified before it is copied: the frames it lies in are read back whole. Damage
+  ends the pass, and only when it is known as repaired does a later pass leave it behind.
+* What is live is asked as late as possible, but may be out of date by the time it is copied: dead
+  stays dead, so at worst too much is kept.
+
+Rows of *later* segments, and of the tail in memory, may point into the segments that go (a batch
+is listed where it was applied, not where it was written): their batches are copied too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+
+from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.instance_index import InstanceIndex
+from store_nodes.storage.life import Life, QueueLife
+from store_nodes.storage.pages import Pages
+from store_nodes.storage.rows import OFFSETS, STAGES, Row, entry_of, space_of
+from store_nodes.storage.scrub import Place, verify
+from store_nodes.storage.settled_writer import SettledWriter
+from store_nodes.storage.sidecar import Tables
+from store_nodes.storage.space import Extent
+from store_nodes.wal.footer import BatchEntry
+from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.recovery import Damage
+from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.settled import SettledList
+
+UNIT_ROWS = 2048
+UNIT_BYTES = 4 * 1024 * 1024
+SLICE_S = 0.002
+"""How long the loop is held at a time."""
+
+_Result = TypeVar("_Result")
+_Args = ParamSpec("_Args")
+
+
+class InThread(Protocol):
+    """Runs a blocking call off the loop."""
+
+    async def __call__(
+        self, call: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result: ...
+
+
+class Victims(NamedTuple):
+    """Segments that go: raw ones up to `raw_upto`, and settled ones."""
+
+    raw_upto: int
+    segments: frozenset[int]
+    oldest: dict[int, int]
+    """Per group, the first instance that is still in a raw segment after that."""
+
+
+class _Piece(NamedTuple):
+    """Some rows of one queue to look at; `listed`: by a segment that goes, so all of them go."""
+
+    queue: bytes
+    life: QueueLife | None
+    space: int
+    extent: Extent | None
+    rows: Sequence[Row]
+    listed: bool
+
+
+class _Copy(NamedTuple):
+    group: int
+    entry: BatchEntry
+    dead: bool
+
+
+class DamageFound(Exception):
+    """Bytes of a segment that goes do not verify."""
+
+    def __init__(self, damages: list[Damage]) -> None:
+        super().__init__(f"{len(damages)} damaged places")
+        self.damages = damages
+
+
+class Shop(NamedTuple):
+    """What the pass works with. `rest` waits until that many bytes of reading or writing are
+    allowed."""
+
+    wal: WriteAheadLog
+    pages: Pages
+    batches: BatchIndex
+    instances: Callable[[], dict[int, InstanceIndex]]
+    in_thread: InThread
+    rest: Callable[[int], Awaitable[None]]
+
+
+async def settle(shop: Shop, life: Life, victims: Victims, segment_bytes: int) -> dict[int, int]:
+    """Copy what is live in `victims` and swap it in; file bytes of the new segments. The victims'
+    files are no longer needed then, but for readers that already have a place in them."""
+    wal = shop.wal
+    await _verify(shop, victims)
+    writer = SettledWriter(wal, wal.settled.next_segment, segment_bytes)
+    dead: dict[bytes, list[tuple[int, int, int]]] = {}
+    queues: list[bytes] = []
+    try:
+        async for unit in _units(shop, life, victims, queues):
+            copies = await _choose(shop, life, victims, unit)
+            for copy in copies:
+                if copy.dead:
+                    entry = copy.entry
+                    end = entry.base_offset + entry.messages
+                    hole = (space_of(entry.flags), entry.base_offset, end)
+                    dead.setdefault(entry.queue, []).append(hole)
+            live = [copy for copy in copies if not copy.dead]
+            await shop.rest(await shop.in_thread(_copy, wal, writer, live))
+        sizes = await shop.in_thread(writer.finish)
+    except BaseException:
+        writer.abandon()
+        raise
+    tables = [await shop.in_thread(shop.pages.attach, new) for new in sizes]
+    settled = _list_after(wal.settled, victims, sizes)
+    await shop.in_thread(wal.commit_settle, settled, sizes)
+    await _swap(shop, victims, queues, tables, dead)
+    return sizes
+
+
+def _list_after(old: SettledList, victims: Victims, sizes: Collection[int]) -> SettledList:
+    oldest = dict(old.oldest)
+    for group, instance in victims.oldest.items():
+        oldest[group] = max(instance, oldest.get(group, 0))
+    return SettledList(
+        first_segment=max(old.first_segment, victims.raw_upto + 1),
+        segments=tuple(
+            sorted([*(one for one in old.segments if one not in victims.segments), *sizes])
+        ),
+        next_segment=max([old.next_segment, *(one + 1 for one in sizes)]),
+        oldest=oldest,
+    )
+
+
+async def _verify(shop: Shop, victims: Victims) -> None:
+    """Raises DamageFound; what is known as repaired may stay as it is."""
+    known = {(one.segment, one.offset) for one in shop.wal.all_damages() if one.repaired}
+    for segment in sorted(victims.segments):
+        place: Place | None = None
+        while True:
+            reader = shop.wal.reader(segment)
+            piece = await shop.in_thread(verify, reader, place, UNIT_BYTES)
+            news = [one for one in piece.damages if (one.segment, one.offset) not in known]
+            if news:
+                raise DamageFound(news)
+            await shop.rest(piece.read_bytes)
+            if piece.after is None:
+                break
+            place = piece.after
+
+
+async def _units(
+    shop: Shop, life: Life, victims: Victims, queues: list[bytes]
+) -> AsyncIterator[list[_Piece]]:
+    """Pieces of all queues with something in the victims, in queue order; `queues` gets their
+    names."""
+    later = {
+        run.segment
+        for run in shop.pages.runs()
+        if run.segment < FIRST_SETTLED
+        and run.segment > victims.raw_upto
+        and run.lowest_segment <= victims.raw_upto
+    }
+    unit: list[_Piece] = []
+    rows = 0
+    pause = Pause()
+    for queue in sorted(shop.batches.queues()):
+        await pause.if_due()
+        found = _pieces(shop, life, victims, later, queue)
+        if not found:
+            continue
+        queues.append(queue)
+        for piece in found:
+            unit.append(piece)
+            rows += piece.extent.rows if piece.extent is not None else len(piece.rows)
+            if rows >= UNIT_ROWS:
+                yield unit
+                unit, rows = [], 0
+    if unit:
+        yield unit
+
+
+def _pieces(
+    shop: Shop, life: Life, victims: Victims, later: Collection[int], queue: bytes
+) -> list[_Piece]:
+    batches = shop.batches
+    of_queue: QueueLife | None = None
+    found: list[_Piece] = []
+    stretches = batches.stretches(queue, victims.segments | frozenset(later))
+    tail = batches.tail_rows(queue, lambda segment: segment in victims.segments)
+    if stretches or tail:
+        of_queue = life.queue(queue)
+    for space, extent in stretches:
+        listed = extent.segment in victims.segments
+        for start in range(0, extent.rows, UNIT_ROWS):
+            part = extent._replace(
+                row_start=extent.row_start + start, rows=min(UNIT_ROWS, extent.rows - start)
+            )
+            found.append(_Piece(queue, of_queue, space, part, (), listed))
+    for space in (OFFSETS, STAGES):
+        rows = [row for which, row in tail if which == space]
+        if rows:
+            found.append(_Piece(queue, of_queue, space, None, rows, False))
+    return found
+
+
+async def live_bytes(shop: Shop, life: Life, segment: int) -> int:
+    """How many bytes of the batches that a settled segment lists are still wanted."""
+    victims = Victims(-1, frozenset((segment,)), {})
+    total_bytes = 0
+    async for unit in _units(shop, life, victims, []):
+        for copy in await _choose(shop, life, victims, unit):
+            total_bytes += 0 if copy.entry.extra else copy.entry.position.length
+    return total_bytes
+
+
+async def _choose(shop: Shop, life: Life, victims: Victims, unit: list[_Piece]) -> list[_Copy]:
+    """The rows of a unit that must be copied, and those of later segments that are dead and whose
+    place goes."""
+    chosen = await shop.in_thread(_rows_of, shop.pages, victims, unit)
+    copies: list[_Copy] = []
+    pause = Pause()
+    for piece, rows in chosen:
+        found = piece.life
+        for row in rows:
+            await pause.if_due()
+            if found is None:
+                live = False
+            elif piece.space == STAGES:
+                live = life.staged_live(piece.queue, row.base, row.messages)
+            else:
+                live = found.wants(row.base, row.end)
+            if live or not piece.listed:
+                group = found.group if found is not None else 0
+                copies.append(_Copy(group, entry_of(piece.queue, piece.space, row), not live))
+    return copies
+
+
+def _rows_of(pages: Pages, victims: Victims, unit: list[_Piece]) -> list[tuple[_Piece, list[Row]]]:
+    """In a thread: the rows of each piece that a victim lists or holds."""
+    found: list[tuple[_Piece, list[Row]]] = []
+    for piece in unit:
+        rows: Iterator[Row] | Sequence[Row] = piece.rows
+        if piece.extent is not None:
+            start = piece.extent.row_start
+            rows = pages.rows(piece.extent.segment, start, start + piece.extent.rows, keep=False)
+        if not piece.listed:
+            # A released run that stays listed has nothing in the victims but its staged batch.
+            rows = [
+                row for row in rows if not row.extra and row.position.segment in victims.segments
+            ]
+        found.append((piece, list(rows)))
+    return found
+
+
+def _copy(wal: WriteAheadLog, writer: SettledWriter, copies: list[_Copy]) -> int:
+    """In a thread: the bytes read and written."""
+    total_bytes = 0
+    for group, entry, _ in copies:
+        batch = b"" if entry.extra else wal.read_slice(entry.position)
+        writer.add(group, entry, batch)
+        total_bytes += len(batch)
+    return total_bytes
+
+
+async def _swap(
+    shop: Shop,
+    victims: Victims,
+    queues: list[bytes],
+    tables: list[Tables],
+    dead: dict[bytes, list[tuple[int, int, int]]],
+) -> None:
+    """Make the index point to the copies, queue by queue: until the last one is done both places
+    can be read."""
+    batches = shop.batches
+    new: dict[bytes, list[tuple[int, Extent]]] = {}
+    pause = Pause()
+    for one in tables:
+        for queue, space, extent in one.stretches:
+            new.setdefault(queue, []).append((space, extent))
+    held = set(batches.queues())
+    for queue in queues:
+        await pause.if_due()
+        if queue not in held or not batches.has(queue):
+            continue
+        batches.forget_segments(queue, victims.segments)
+        for space, extent in new.get(queue, ()):
+            batches.attach(queue, space, extent, settled=True)
+        for space, first, end in dead.get(queue, ()):
+            batches.exclude(queue, space, first, end)
+    for group, index in shop.instances().items():
+        index.remove_below(victims.raw_upto + 1, victims.oldest.get(group, 0))
+    for segment in victims.segments:
+        shop.pages.detach(segment)
+
+
+class Pause:
+    """Lets the loop run whenever it was held for long enough."""
+
+    def __init__(self) -> None:
+        self._until_s = time.monotonic() + SLICE_S
+
+    async def if_due(self) -> None:
+        if time.monotonic() >= self._until_s:
+            await asyncio.sleep(0)
+            self._until_s = time.monotonic() + SLICE_S
