@@ -134,7 +134,7 @@ class Chunk:
         chunk.tags = list(packed.tags)
         lengths = {len(chunk.numbers), len(chunk.places), len(chunk.dues)}
         rows = {len(chunk.bases), len(chunk.counts), len(chunk.times), len(chunk.tags)}
-        if len(lengths) != 1 or len(rows) != 1 or not chunk.numbers:
+        if len(lengths) != 1 or len(rows) != 1 or not chunk.numbers or not chunk.bases:
             raise ValueError("the columns of a stage chunk do not match")
         chunk.staged = chunk.places.count(STAGED)
         chunk.settled = chunk.places.count(DISCARDED) + chunk.places.count(TRUNCATED)

@@ -17,8 +17,6 @@ from store_nodes.machine.outcomes import (
 )
 from store_nodes.machine.queues import MAX_OFFSET, QueueOffsets
 from store_nodes.machine.sessions import FORGET_AFTER_US, MAX_DEADLINE_AHEAD_US, RECEIPTS
-from store_nodes.machine.snapshot import BadSnapshot
-from store_nodes.membership import Membership
 from tests.unit.machine.driver import (
     Q2,
     S2,
@@ -323,46 +321,3 @@ def test_one_value_with_many_commands(d: Driver) -> None:
         "QueueSealed",
     ]
     assert outcomes[5] == SealDone(Q2, 3)
-
-
-# Snapshots.
-
-
-def golden_driver() -> Driver:
-    driver = Driver()
-    driver.one(c.Create(Q, 5, b"m"))
-    driver.append(1, count=2)
-    driver.append(2, deadline=1)
-    driver.one(c.Truncate(Q, 7, (6,)))
-    driver.one(c.Seal(Q, ((2, Q2),)))
-    driver.one(c.Delete(Q2))
-    return driver
-
-
-VERSION_1 = bytes.fromhex(
-    "01960306ce3b9aca05c410327f9959797fa4158b2f7e74d4f39ed9919ac419000000000000000000"
-    "0000000000000000000000000000000105c4016d070700c3919202c4190000000000000000000000"
-    "000000000000000000000000000291069195c4107373737373737373737373737373737302ce3baa"
-    "0c40ce3b9aca02c4300500000000000000020000000000000001ca9a3b00000000ffffffffffffff"
-    "ff070000000000000002ca9a3b0000000091c4190000000000000000000000000000000000000000"
-    "0000000002"
-)
-
-
-def test_a_snapshot_of_version_1_still_loads() -> None:
-    """It holds no membership: that is the one the group began with."""
-    first = Membership.first({1: ("a:1", ""), 2: ("b:1", "")})
-    found = Machine.restore(3, VERSION_1, first)
-    assert found.membership == first
-    driver = golden_driver()
-    driver.machine.membership = first
-    assert found.state_snapshot() == driver.machine.state_snapshot()
-
-
-def test_bad_snapshots_are_refused(d: Driver) -> None:
-    raw = d.machine.state_snapshot()
-    for bad in (b"", b"\x03" + raw[1:], b"\x00" + raw[1:], raw[:-1], raw + b"x", raw[:1]):
-        with pytest.raises(BadSnapshot):
-            Machine.restore(3, bad)
-    with pytest.raises(BadSnapshot):
-        Machine.restore(4, raw)
