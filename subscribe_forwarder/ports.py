@@ -72,6 +72,35 @@ class Location(Protocol):
     def offset(self) -> int | None: ...
 
 
+class StagedEntry(Protocol):
+    """One whole staged batch."""
+
+    @property
+    def base_stage(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def log_time_us(self) -> int: ...
+    @property
+    def batch(self) -> Buffer: ...
+
+
+class StagedInfo(Protocol):
+    """A message that waits for its release."""
+
+    @property
+    def stage_number(self) -> int: ...
+    @property
+    def due_us(self) -> int | None: ...
+
+
+class StagedPage(Protocol):
+    """Messages that wait, by number."""
+
+    @property
+    def staged(self) -> Sequence[StagedInfo]: ...
+
+
 class Watch(Protocol):
     """A stream of queue changes of one group, kept over reconnects and leader changes."""
 
@@ -94,6 +123,10 @@ class Store(Protocol):
     ) -> Fetched: ...
     async def offsets(self, group: int, queue: QueueId) -> Offsets: ...
     async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location: ...
+    async def staged(self, group: int, queue: QueueId, after: int, limit: int) -> StagedPage: ...
+    async def fetch_staged(
+        self, group: int, queue: QueueId, stage_number: int, max_bytes: int
+    ) -> Sequence[StagedEntry]: ...
     def watch(self, group: int, on_change: Callable[[Sequence[Offsets]], None]) -> Watch: ...
 
 

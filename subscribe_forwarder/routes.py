@@ -22,7 +22,7 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
-from edge.message_id import BadMessageId
+from edge.message_id import BadMessageId, MessageId
 from edge.problem import TYPE_BASE, not_found, unavailable
 from metadata.types import Topic
 from subscribe_forwarder import metrics, requests, status
@@ -42,6 +42,7 @@ from subscribe_forwarder.reader import Reader
 from subscribe_forwarder.render import pull_body
 from subscribe_forwarder.requests import PullRequest
 from subscribe_forwarder.staged import Nowhere, Where
+from subscribe_forwarder.waiting import waiting
 
 NO_STORE = [(b"cache-control", b"no-store")]
 _MAX_GET_BODY_BYTES = 64 * 1024
@@ -253,12 +254,17 @@ class _Views:
         await respond(send, 200, _encode(status.backlog(hub)), headers=NO_STORE)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The message as stored."""
-        topic, where = await self._find(scope)
-        fragment = await status.message(self._forwarder.store, topic, where)
-        if fragment is None:
+        """The message as stored, published or not."""
+        topic, wanted, where = await self._look(scope)
+        store = self._forwarder.store
+        if isinstance(where, Nowhere):
+            body = await waiting(store, topic, wanted, where)
+        else:
+            fragment = await status.message(store, topic, where)
+            body = b'{"state":"published",%b}' % fragment if fragment is not None else None
+        if body is None:
             raise not_found("message", path_param(scope, "id"))
-        await respond(send, 200, b"{%b}" % fragment)
+        await respond(send, 200, body)
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Per subscription of the topic, from what is committed, and the leases held here."""
@@ -270,6 +276,12 @@ class _Views:
 
     async def _find(self, scope: Scope) -> tuple[Topic, Where]:
         """404 for an id of another topic or of a message that is not published, 400 for no id."""
+        topic, wanted, where = await self._look(scope)
+        if isinstance(where, Nowhere):
+            raise not_found("message", str(wanted))
+        return topic, where
+
+    async def _look(self, scope: Scope) -> tuple[Topic, MessageId, Where | Nowhere]:
         topic = await self._forwarder.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
         text = path_param(scope, "id")
         try:
@@ -279,8 +291,5 @@ class _Views:
         if parsed.topic_uid != topic.uid or parsed.lane:
             raise not_found("message", text)
         if parsed.form == message_id.FORM_OFFSET:
-            return topic, Where(parsed.partition, parsed.number)
-        where = await self._forwarder.staged.locate(topic, parsed)
-        if isinstance(where, Nowhere):
-            raise not_found("message", text)
-        return topic, where
+            return topic, parsed, Where(parsed.partition, parsed.number)
+        return topic, parsed, await self._forwarder.staged.locate(topic, parsed)

@@ -37,10 +37,11 @@ from metadata.types import (
     TopicState,
 )
 from store_nodes import record_batch
+from store_nodes.client.reads import StagedEntry, StagedPage
 from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from store_nodes.wire import QueueOffsets
+from store_nodes.wire import QueueOffsets, StagedInfo
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.routes import routes
 from subscribe_forwarder.settings import SubscribeSettings
@@ -126,6 +127,7 @@ class StagedOne:
     base: int
     state: str = "staged"
     offset: int | None = None
+    due_us: int | None = None
 
 
 class FakeWatch:
@@ -238,6 +240,26 @@ class FakeStore:
         if stage_number >= len(staged):
             return Location("truncated", None)
         return Location(staged[stage_number].state, staged[stage_number].offset)
+
+    async def staged(self, group: int, queue: QueueId, after: int, limit: int) -> StagedPage:
+        await asyncio.sleep(0)
+        waiting = [
+            StagedInfo(number, one.due_us, LOG_TIME_US)
+            for number, one in enumerate(self._queue(queue).staged)
+            if number > after and one.state == "staged"
+        ]
+        return StagedPage(tuple(waiting[:limit]), 0, False)
+
+    async def fetch_staged(
+        self, group: int, queue: QueueId, stage_number: int, max_bytes: int
+    ) -> list[StagedEntry]:
+        await asyncio.sleep(0)
+        staged = self._queue(queue).staged
+        if stage_number >= len(staged) or staged[stage_number].state == "discarded":
+            return []
+        one = staged[stage_number]
+        count = sum(other.base == one.base for other in staged)
+        return [StagedEntry(one.base, count, LOG_TIME_US, memoryview(one.batch))]
 
     async def fetch(
         self,

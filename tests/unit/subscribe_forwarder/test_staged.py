@@ -206,3 +206,40 @@ def test_what_is_remembered_is_bounded_and_the_least_used_goes() -> None:
     ids.put("2", Where(0, 2))
     assert ids.get("1") is None
     assert [ids.get("0"), ids.get("2")] == [Where(0, 0), Where(0, 2)]
+
+
+async def shown(w: World, text: str) -> dict[str, Any]:
+    answer = await w.call("GET", "/topics/{topic}/messages/{id}", topic="orders", id=text)
+    assert answer.status == 200
+    return dict(answer.json())
+
+
+async def test_a_message_is_shown_by_the_same_id_while_it_waits_and_after() -> None:
+    async with world() as w:
+        w.store.stage(b"a", b"b", deliver_at_us=DUE_US)
+        waits = await shown(w, staged(1))
+        assert (waits["state"], waits["data"], waits["offset"]) == ("scheduled", "b", None)
+        assert waits["message_id"] == staged(1)
+        assert waits["publish_time"] is None
+        assert waits["accepted_time"] == "2025-12-31T23:59:59.123456Z"
+        assert waits["scheduled_for"] == "2026-01-01T00:00:59.123456Z"
+        queue = w.store.queues[QueueId(TOPIC_UID, 0)]
+        queue.staged[1].due_us = DUE_US + 1_000_000
+        assert (await shown(w, staged(1)))["scheduled_for"] == "2026-01-01T00:01:00.123456Z"
+        w.store.release(1)
+        published = await shown(w, staged(1))
+        assert (published["state"], published["offset"]) == ("published", 0)
+        assert published["message_id"] == staged(1)
+
+
+async def test_a_cancelled_message_is_shown_as_such() -> None:
+    async with world() as w:
+        w.store.stage(b"a")
+        w.store.discard(0)
+        assert await shown(w, staged(0)) == {
+            "state": "cancelled",
+            "message_id": staged(0),
+            "publish_time": None,
+            "partition": 0,
+            "offset": None,
+        }

@@ -1,0 +1,49 @@
+"""A message that is not published: it waits for its time, or it was cancelled."""
+
+from __future__ import annotations
+
+from edge.message_id import MessageId
+from metadata.types import Topic
+from store_nodes import record_batch
+from store_nodes.errors import QueueNotFound
+from store_nodes.queue_id import QueueId
+from subscribe_forwarder.ports import Store
+from subscribe_forwarder.render import PartitionRenderer, time_json
+from subscribe_forwarder.staged import Nowhere
+
+_STATES = {Nowhere.STAGED: b"scheduled", Nowhere.DISCARDED: b"cancelled"}
+
+
+async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) -> bytes | None:
+    """Its JSON; None for one that is neither. Of a cancelled one the content may be gone. Raises
+    StoreError."""
+    state = _STATES.get(fate)
+    for one in topic.generations(wanted.partition):
+        if state is not None and one.generation == wanted.generation:
+            queue = QueueId(topic.uid, one.number, one.lane, one.generation)
+            try:
+                members = await _members(store, one.group, queue, wanted)
+            except QueueNotFound:
+                return None
+            return b'{"state":"%b",%b}' % (state, members)
+    return None
+
+
+async def _members(store: Store, group: int, queue: QueueId, wanted: MessageId) -> bytes:
+    number = wanted.stage_number
+    text = str(wanted).encode("ascii")
+    page = await store.staged(group, queue, number - 1, 1)
+    due_us = next((one.due_us for one in page.staged if one.stage_number == number), None)
+    for entry in await store.fetch_staged(group, queue, number, 1):
+        if not entry.base_stage <= number < entry.base_stage + entry.messages:
+            continue
+        message = record_batch.decode(entry.batch)[number - entry.base_stage]
+        if due_us is not None:
+            message.deliver_at_us = due_us  # it may have been rescheduled
+        renderer = PartitionRenderer(queue.topic_uid, queue.partition)
+        shared = renderer.fragment(message, 0, b"null", text).removesuffix(b"0")
+        return b'%bnull,"accepted_time":%b' % (shared, time_json(entry.log_time_us))
+    return b'"message_id":"%b","publish_time":null,"partition":%d,"offset":null' % (
+        text,
+        queue.partition,
+    )
