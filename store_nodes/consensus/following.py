@@ -68,6 +68,7 @@ class Following(Reconfiguring):
         if self.leadership is not None:
             self._step_down()
         self._candidacy = None
+        self._ran_out = 0
         self.leader_ballot = ballot
         self._set_leader(source)
         self._leader_heard_us = self._now_us

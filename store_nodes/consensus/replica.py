@@ -83,8 +83,7 @@ class Replica(Following):
         if self.leadership is not None:
             self._tick_leader(self.leadership)
         elif self._candidacy is not None:
-            if now_us >= self._candidacy.deadline_us:
-                self._drop_candidacy()
+            self._tick_candidate(self._candidacy)
         elif now_us >= self._election_us:
             if self._eligible:
                 self._stand(Stage.PRE_VOTE)

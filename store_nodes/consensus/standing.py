@@ -14,9 +14,15 @@ from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.leading import Leading
 from store_nodes.consensus.messages import Nack, Prepare, PreVote, PreVoteReply, Promise
 
+MOST_DOUBLINGS = 5
+"""Of the time a candidate waits for promises."""
+
 
 class Standing(Leading):
     """What a replica does to become the leader, and when another wants to."""
+
+    _ran_out = 0
+    """Candidacies in a row that got past the pre-vote and ran out of time."""
 
     # -- candidate -----------------------------------------------------------------------------
 
@@ -49,7 +55,9 @@ class Standing(Leading):
             return
         self._round_seen = max(self._round_seen, ballots.round_of(standing.ballot))
         standing.stage = Stage.PROMISING
-        standing.deadline_us = self._now_us + self.timing.candidacy_us
+        # Longer after each that ran out: the promises may be on their way to slow disks.
+        patience = min(self._ran_out, MOST_DOUBLINGS)
+        standing.deadline_us = self._now_us + (self.timing.candidacy_us << patience)
         standing.promise_number = self.acceptor.promise(standing.ballot)
 
     def _prepare(self, standing: Candidacy) -> None:
@@ -101,6 +109,11 @@ class Standing(Leading):
                 self._ask_to_learn(source)
             self._drop_candidacy()
 
+    def _tick_candidate(self, standing: Candidacy) -> None:
+        if self._now_us >= standing.deadline_us:
+            self._ran_out += standing.stage is not Stage.PRE_VOTE
+            self._drop_candidacy()
+
     def _drop_candidacy(self) -> None:
         self._candidacy = None
         self._election_us = self._now_us + self._backoff()
@@ -145,6 +158,7 @@ class Standing(Leading):
         )
         self.leadership = led
         self.leader_ballot = led.ballot
+        self._ran_out = 0
         if not led.finishing:
             self._set_leader(self.me)
         for instance in range(acceptor.chosen, upto):

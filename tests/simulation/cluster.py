@@ -14,15 +14,18 @@ from typing import Any
 
 from store_nodes.errors import QueueNotFound
 from store_nodes.machine.machine import Machine
+from store_nodes.membership import REPAIR
 from tests.simulation.clock import SimClock
 from tests.simulation.coverage import Coverage
 from tests.simulation.disk import SimDisk
 from tests.simulation.faults import Faults
+from tests.simulation.librarian import Librarian
 from tests.simulation.network import SimNetwork
 from tests.simulation.node import SimNode
 from tests.simulation.options import MS, SECOND, Options, draw
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.power_loss_files import PowerCut
+from tests.simulation.reconfigurer import Reconfigurer
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.workload import Administrator, Appender, Readers
 
@@ -57,37 +60,49 @@ class Cluster:
         self._sent: dict[tuple[int, int], int] = {}
         self.network = SimNetwork(self.scheduler, self.options, self._deliver)
         self._rng = self.scheduler.fork("cluster")
-        ids = range(1, self.options.nodes + 1)
-        insane = self._insane(ids)
-        self.clocks = {
-            n: SimClock(self.scheduler.fork(f"clock {n}"), self.options.drift_ppm, n in insane)
-            for n in ids
-        }
-        self.disks = {
-            n: SimDisk(
-                self.scheduler.fork(f"disk {n}"),
-                self.coverage,
-                20 if n == self.options.slow_node else 1,
-            )
-            for n in ids
-        }
-        self.oracle = Oracle(self.scheduler, self.coverage, self.options.group, self.disks)
+        self.ids: list[int] = []
+        """Every node that has ever started, but those retired."""
+        self._insane = self._rng.randint(1, self.options.nodes)
+        self.clocks: dict[int, SimClock] = {}
+        self.disks: dict[int, SimDisk] = {}
+        self.oracle = Oracle(
+            self.scheduler,
+            self.coverage,
+            self.options.group,
+            self.options.membership,
+            self.disks,
+        )
         self.nodes: dict[int, SimNode] = {}
-        self._lives = dict.fromkeys(ids, 0)
+        self._lives: dict[int, int] = {}
+        self.spares = self.options.spares
+        self.held_down: set[int] = set()
+        """Dead until they are removed, or the faults are over."""
+        self.retired: set[int] = set()
+        self.installed: set[int] = set()
+        """Nodes that were given a checkpoint."""
         queues = [bytes([n]) * 21 + bytes(4) for n in range(1 + self.options.clients // 2)]
         self.admin = Administrator(self, queues)
         self.clients = [
             Appender(self, n, queues[n % len(queues)]) for n in range(self.options.clients)
         ]
         self.readers = Readers(self, queues)
+        self.librarian = Librarian(self, b"L" * 21 + bytes(4))
+        self.reconfigurer = Reconfigurer(self)
         self.faults = Faults(self)
-        for n in ids:
+        for n in range(1, self.options.nodes + 1):
+            self._equip(n)
+        for n in self.ids:
             self.start_node(n)
 
-    def _insane(self, ids: range) -> list[int]:
-        if not self.options.clock_jump_every_us:
-            return []
-        return self._rng.sample(ids, 1)
+    def _equip(self, n: int) -> None:
+        """A machine for a new node."""
+        options = self.options
+        insane = bool(options.clock_jump_every_us) and n == self._insane
+        self.clocks[n] = SimClock(self.scheduler.fork(f"clock {n}"), options.drift_ppm, insane)
+        slowness = 20 if n == options.slow_node else 1
+        self.disks[n] = SimDisk(self.scheduler.fork(f"disk {n}"), self.coverage, slowness)
+        self._lives[n] = 0
+        self.ids.append(n)
 
     # -- phases --------------------------------------------------------------------------------
 
@@ -104,15 +119,16 @@ class Cluster:
 
     def _heal(self) -> None:
         self.calm = self.network.calm = True
-        self.admin.issuing = False
+        self.admin.issuing = self.librarian.issuing = self.reconfigurer.issuing = False
         for client in self.clients:
             client.issuing = False
         self.network.heal()
-        for n in self._lives:
+        self.held_down = set(self.retired)
+        for n in self.ids:
             if not self.alive(n):
                 self.start_node(n)
-        for a in self._lives:
-            for b in self._lives:
+        for a in self.ids:
+            for b in self.ids:
                 if a < b:
                     self.faults.reconnect(a, b)
 
@@ -121,20 +137,31 @@ class Cluster:
             self.scheduler.run_until(self.scheduler.now + STEP_US)
             if self._converged():
                 return
-        applied = [node.group.machine.applied for node in self.nodes.values()]
-        leaders = [node.group.replica.leader for node in self.nodes.values()]
-        busy = sum(not client.idle for client in self.clients) + (not self.admin.idle)
-        raise Violation(f"no convergence: applied {applied}, leaders {leaders}, busy {busy}")
+        applied = {n: self.nodes[n].group.machine.applied for n in self.ids}
+        leaders = {n: self.nodes[n].group.replica.leader for n in self.ids}
+        busy = [type(one).__name__ for one in self._clients() if not one.idle]
+        raise Violation(
+            f"no convergence: applied {applied} of {self.oracle.instances}, leaders {leaders}, "
+            f"damaged {self.damaged()}, busy {busy}, {self.oracle.reference.membership}"
+        )
+
+    def _clients(self) -> list[Appender | Administrator | Librarian | Reconfigurer]:
+        return [*self.clients, self.admin, self.librarian, self.reconfigurer]
+
+    def members(self) -> list[SimNode]:
+        """The nodes of the membership that the log says."""
+        return [self.nodes[m.node] for m in self.oracle.reference.membership.members]
 
     def _converged(self) -> bool:
-        if not self.admin.idle or not all(client.idle for client in self.clients):
+        if self.damaged() or not all(client.idle for client in self._clients()):
             return False
-        machines = [node.group.machine for node in self.nodes.values()]
+        members = self.members()
+        machines = [node.group.machine for node in members]
         if any(machine.applied != self.oracle.instances for machine in machines):
             return False
         if len({machine.state_digest() for machine in machines}) != 1:
             raise Violation("replicas that applied the same instances are not equal")
-        return sum(node.group.replica.leading for node in self.nodes.values()) == 1
+        return sum(node.leading for node in members) == 1
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -150,9 +177,55 @@ class Cluster:
         self._tick_later(node, self._rng.randrange(self.options.tick_us))
         if self.options.checkpoint_every_us:
             self._checkpoint_later(node)
-        for other in self._lives:
+        for other in self.ids:
             if other != n and self.alive(other):
                 self.faults.reconnect(n, other)
+
+    def add_node(self) -> int:
+        """A new node with an empty disk, which is no member yet."""
+        assert self.spares > 0
+        self.spares -= 1
+        n = max(self._lives) + 1
+        self._equip(n)
+        self.start_node(n)
+        return n
+
+    def damaged(self) -> list[int]:
+        """Members that may not vote, or voted before and are not whole again."""
+        return [
+            member.node
+            for member in self.oracle.reference.membership.members
+            if self.disks[member.node].damaged or member.labels.get(REPAIR)
+        ]
+
+    def may_lose(self, n: int) -> bool:
+        """Whether the group survives that this node's log is lost: enough others are whole, and
+        no change is on its way that takes one of them."""
+        membership = self.oracle.reference.membership
+        whole = {*membership.voters} - {*self.damaged()} - self.held_down - {n}
+        return self.reconfigurer.idle and len(whole) >= membership.majority
+
+    def kill_for_good(self, n: int) -> bool:
+        """Let it die and stay dead while faults happen; False if too few would be left."""
+        membership = self.oracle.reference.membership
+        left = {*membership.voters} - {*self.damaged()} - self.held_down - {n}
+        if len(left) < membership.majority:
+            return False
+        self.held_down.add(n)
+        if self.alive(n):
+            self.faults.crash(n, power=True)
+        return True
+
+    def retire_later(self, n: int) -> None:
+        """A removed node may run on for a while."""
+        self.scheduler.after(self._rng.randrange(800 * MS), "retire", self._retire, n)
+
+    def _retire(self, n: int) -> None:
+        self.ids.remove(n)
+        self.retired.add(n)
+        self.held_down.add(n)
+        if self.alive(n):
+            self.faults.crash(n, power=False)
 
     def _tick_later(self, node: SimNode, delay_us: int) -> None:
         self.for_node(node, delay_us, "tick", self._tick, node)
@@ -168,10 +241,21 @@ class Cluster:
 
     def _checkpoint(self, node: SimNode) -> None:
         self._checkpoint_later(node)
+        self._take_checkpoint(node)
+
+    def _take_checkpoint(self, node: SimNode) -> None:
         try:
             node.checkpoint()
         except PowerCut:
             self.faults.crash(node.id, power=True)
+
+    def checkpoint_soon(self, node: SimNode) -> None:
+        """Not in the middle of applying."""
+        self.for_node(node, 0, "checkpoint", self._take_checkpoint, node)
+
+    def restart(self, n: int) -> None:
+        if not self.alive(n) and n not in self.held_down:
+            self.start_node(n)
 
     def for_node(
         self, node: SimNode, delay_us: int, label: str, call: Callable[..., None], *args: Any
@@ -254,4 +338,8 @@ def harsh_options(seed: int) -> Options:
         clock_jump_every_us=drawn.clock_jump_every_us or 300 * MS,
         checkpoint_every_us=drawn.checkpoint_every_us or 300 * MS,
         read_every_us=5 * MS,
+        member_every_us=drawn.member_every_us or 200 * MS,
+        damage_every_us=drawn.damage_every_us or 400 * MS,
+        kept_instances=drawn.kept_instances or 20,
+        library_every_us=drawn.library_every_us or 10 * MS,
     )

@@ -9,6 +9,9 @@ from store_nodes.wal.frame import FrameKind, Record
 from tests.simulation.coverage import Coverage
 from tests.simulation.power_loss_files import PowerLossFiles
 
+LOST = Record(FrameKind.CHOSEN, 0, 0, 0, b"?")
+"""Stands where a record was: a mark that says nothing."""
+
 
 class SimDisk:
     """Survives the node's processes. `log[:synced]` is on stable storage."""
@@ -22,6 +25,12 @@ class SimDisk:
         """The highest ballot of a promise on stable storage."""
         self.accepted: dict[int, list[int]] = {}
         """Ballots of the accepts on stable storage, by instance."""
+        self.damaged = False
+        """Some of the log is known to be lost: promises and accepts may be among it."""
+        self.oldest = 0
+        """The node's own log serves peers from this instance on."""
+        self.checkpointed = [0, 0]
+        """Where the machines of the last two checkpoints stand."""
         self._luck = luck
         self._coverage = coverage
 
@@ -30,12 +39,38 @@ class SimDisk:
 
     def sync(self, upto: int) -> None:
         """All records below `upto` are on stable storage."""
-        for record in self.log[self.synced : upto]:
+        self._note(self.log[self.synced : upto])
+        self.synced = upto
+
+    def _note(self, records: Sequence[Record]) -> None:
+        for record in records:
             if record.kind is FrameKind.ACCEPT:
                 self.accepted.setdefault(record.instance, []).append(record.ballot)
             elif record.kind is FrameKind.PROMISE:
                 self.promised = max(self.promised, record.ballot)
-        self.synced = upto
+
+    def lose(self) -> None:
+        """Lose synced records: the last ones, single ones, or all; perhaps the checkpoints too.
+        What is lost is known to be lost; the places are not used again."""
+        kind = self._luck.choice(("tail", "single", "single", "all", "everything"))
+        size = len(self.log)
+        lost = range(size)
+        if kind == "tail":
+            lost = range(self._luck.randint(0, size), size)
+        elif kind == "single":
+            lost = [n for n in lost if self._luck.random() < 0.3]
+        for n in lost:
+            self.log[n] = LOST
+        if kind == "everything":
+            self.files = PowerLossFiles()
+        self.damaged = True
+        self.promised = 0
+        self.accepted.clear()
+        self._note(self.log)
+
+    @property
+    def log_holds_anything(self) -> bool:
+        return any(record is not LOST for record in self.log)
 
     def cut_power(self) -> None:
         """A random suffix of what was not synced is gone; its first record may be torn: a part of

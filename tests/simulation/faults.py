@@ -23,6 +23,7 @@ class Faults:
         self._every(options.flap_every_us, "flap", self._flap)
         self._every(options.pause_every_us, "pause", self._pause)
         self._every(options.clock_jump_every_us, "clock", self._jump)
+        self._every(options.damage_every_us, "damage", self._damage)
 
     def _every(self, mean_us: int, label: str, fault: Callable[[], None]) -> None:
         if not mean_us:
@@ -45,7 +46,7 @@ class Faults:
         cluster, rng = self._cluster, self._rng
         power = rng.random() < cluster.options.power_share
         if rng.random() < cluster.options.crash_all:
-            victims = [n for n in cluster.nodes if cluster.alive(n)]
+            victims = list(cluster.ids)
             if power:
                 cluster.coverage.hit("all nodes lost power at once")
         else:
@@ -55,10 +56,10 @@ class Faults:
                 self.crash(n, power=power)
 
     def _leader_or_any(self) -> int:
-        leaders = [n for n, node in self._cluster.nodes.items() if node.group.replica.leading]
+        leaders = [n for n in self._cluster.ids if self._cluster.nodes[n].leading]
         if leaders and self._rng.random() < 0.4:
             return self._rng.choice(leaders)
-        return 1 + self._rng.randrange(self._cluster.options.nodes)
+        return self._rng.choice(self._cluster.ids)
 
     def crash(self, n: int, *, power: bool) -> None:
         """End this life of a node; it starts again after a while."""
@@ -66,22 +67,33 @@ class Faults:
         node = cluster.nodes[n]
         assert node.alive
         node.alive = False
+        if not cluster.reconfigurer.idle:
+            cluster.coverage.hit("change of membership during a crash")
+        if node.installing:
+            cluster.coverage.hit("crash while a checkpoint was installed")
         if power:
             node.disk.cut_power()
         if power or rng.random() >= cluster.options.quiet_death:
-            for other in cluster.nodes:
+            for other in cluster.ids:
                 if other != n:
                     cluster.network.break_link(n, other)
                     self._tell_lost(other, n)
         away = rng.choice((60, 400, 1000)) * MS
-        cluster.scheduler.after(20 * MS + rng.randrange(away), "restart", self._restart, n)
+        cluster.scheduler.after(20 * MS + rng.randrange(away), "restart", cluster.restart, n)
 
-    def _restart(self, n: int) -> None:
-        if not self._cluster.alive(n):
-            self._cluster.start_node(n)
+    def _damage(self) -> None:
+        """A node crashes, and a part of what it had on its disk is gone."""
+        cluster = self._cluster
+        n = self._leader_or_any()
+        if n in cluster.held_down or not cluster.may_lose(n):
+            return
+        if cluster.alive(n):
+            self.crash(n, power=True)
+        cluster.disks[n].lose()
+        cluster.oracle.votes.lost(n)
 
     def _pause(self) -> None:
-        node = self._cluster.nodes[1 + self._rng.randrange(self._cluster.options.nodes)]
+        node = self._cluster.nodes[self._rng.choice(self._cluster.ids)]
         node.paused_until = self._cluster.scheduler.now + self._rng.randrange(600 * MS)
 
     def _jump(self) -> None:
@@ -111,7 +123,7 @@ class Faults:
         cluster = self._cluster
         victim = self._leader_or_any()
         network = cluster.network
-        others = [n for n in cluster.nodes if n != victim and not network.is_cut(n, victim)]
+        others = [n for n in cluster.ids if n != victim and not network.is_cut(n, victim)]
         if others and self._rng.random() < 0.5:
             others = [self._rng.choice(others)]
         for other in others:
@@ -134,7 +146,7 @@ class Faults:
     def _partition(self) -> None:
         """Heal, or cut something: whole nodes, one direction, or all but one bridge."""
         cluster, rng = self._cluster, self._rng
-        ids = list(cluster.nodes)
+        ids = list(cluster.ids)
         broken = [(a, b) for a in ids for b in ids if a < b and cluster.network.is_cut(a, b)]
         cluster.network.heal()
         for a, b in broken:
@@ -144,7 +156,7 @@ class Faults:
         kind = rng.choice(("minority", "send", "receive", "bridge", "leader"))
         minority = rng.sample(ids, rng.randint(1, (len(ids) - 1) // 2))
         if kind == "leader":
-            leaders = [n for n in ids if cluster.nodes[n].group.replica.leading]
+            leaders = [n for n in ids if cluster.nodes[n].leading]
             minority = leaders[:1] or minority
         bridge = rng.choice(ids)
         for a in ids:
@@ -164,7 +176,7 @@ class Faults:
         if kind == "receive":
             return b in minority and a not in minority
         if kind == "bridge":
-            return bridge not in (a, b) and (a % 2 != b % 2 or len(self._cluster.nodes) == 3)
+            return bridge not in (a, b) and (a % 2 != b % 2 or len(self._cluster.ids) == 3)
         return (a in minority) != (b in minority)
 
     def _break_cut_links(self, ids: list[int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.commands import ValueKind, value_head
 from store_nodes.consensus.acceptor import Recovered
@@ -17,9 +18,11 @@ from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.replica import Replica
 from store_nodes.group import Group
 from store_nodes.machine.machine import Machine
+from store_nodes.membership import VOTER, Membership
 from store_nodes.requests import Budget, RequestLine
 from store_nodes.start import GroupStart, checkpoint_of
 from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.position import Position
 from tests.simulation.power_loss_files import PowerCut
@@ -71,6 +74,8 @@ class SimNode:
         self.clock = cluster.clocks[node_id]
         self.reads: list[tuple[int, int]] = []
         self.paused_until = 0
+        self.installing = False
+        self._was_damaged = self._was_slow = False
         self._rng = cluster.scheduler.fork(f"node {node_id} life {life}")
         self._flushing = False
         self._sync_wanted = False
@@ -88,14 +93,17 @@ class SimNode:
         options = self.cluster.options
         self.disk.open()
         loaded = self._checkpoints.load()
-        first = options.membership
-        found = GroupStart(Machine(options.group, first))
+        first = options.membership if self.id <= options.nodes else Membership()
+        oldest = self.disk.oldest
+        found = GroupStart(Machine(options.group, first), instances=InstanceIndex(oldest))
         start = 0
         if loaded is not None:
             self.cluster.coverage.hit("restart from a checkpoint")
             [held] = loaded.checkpoint.groups
             machine = Machine.restore(options.group, held.machine, first)
-            found = GroupStart(machine, held.promised, held.chosen_upto)
+            found = GroupStart(
+                machine, held.promised, held.chosen_upto, instances=InstanceIndex(oldest)
+            )
             start = loaded.checkpoint.wal_offset // RECORD_BYTES
         size = options.segment_records
         first = min(start // size, max(0, len(self.disk.log) - 1) // size) * size
@@ -112,7 +120,8 @@ class SimNode:
             recovered,
             self._rng,
             now_us=self.now_us(),
-            preferred=options.preferred,
+            voting=not self.disk.damaged,
+            preferred=found.machine.preferred_leader or options.preferred,
             timing=options.timing,
             limits=options.limits,
         )
@@ -127,7 +136,13 @@ class SimNode:
             found.positions,
         )
         group.node = self
+        if self.disk.damaged and not self.disk.log_holds_anything:
+            self.cluster.coverage.hit("all of a node's disk lost")
         return group
+
+    @property
+    def leading(self) -> bool:
+        return self.alive and self.group.replica.leading
 
     def checkpoint(self) -> None:
         """Raises PowerCut in the middle of it, where the run asks for that."""
@@ -139,6 +154,93 @@ class SimNode:
             self.cluster.coverage.hit("power cut while a checkpoint was written")
             raise
         self.disk.files.cut_after = None
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """As physical truncation: what two checkpoints cover and every member has, or what is past
+        the lag cap, is not held for others any more."""
+        kept = self.cluster.options.kept_instances
+        covered, _ = self.disk.checkpointed = [
+            self.disk.checkpointed[1],
+            self.group.machine.applied,
+        ]
+        if kept:
+            floor = max(min(self.group.replica.everywhere, covered), covered - kept)
+            self.disk.oldest = max(self.disk.oldest, floor)
+            self.group.instances.remove_below(0, self.disk.oldest)
+
+    # -- a checkpoint from a peer --------------------------------------------------------------
+
+    def install_needed(self, group: Group, source: int, oldest: int) -> None:
+        if not self.installing:
+            self.installing = self.group.replica.installing = True
+            delay = self._rng.randrange(1, 40) * 1000
+            self.cluster.for_node(self, delay, "install", self._fetch_snapshot, source)
+
+    def _fetch_snapshot(self, source: int) -> None:
+        """Of the peer that was named, else of any other that is ahead."""
+        cluster, applied = self.cluster, self.group.machine.applied
+        peers = [source, *cluster.ids]
+        givers = [
+            cluster.nodes[n]
+            for n in peers
+            if cluster.alive(n)
+            and not cluster.network.is_cut(n, self.id)
+            and cluster.nodes[n].group.machine.applied > applied
+        ]
+        if not givers:
+            self.installing = self.group.replica.installing = False
+            return
+        snapshot = givers[0].group.machine.state_snapshot()
+        delay = self._rng.randrange(1, 60) * 1000
+        cluster.for_node(self, delay, "install", self._install, snapshot)
+
+    def _install(self, snapshot: bytes) -> None:
+        """The promise stays, and so do the votes: the log is read from the first accept that the
+        snapshot does not cover. Then the process starts again."""
+        cluster, group = self.cluster, self.group
+        machine = Machine.restore(group.id, snapshot)
+        if machine.applied <= group.machine.applied:
+            self.installing = group.replica.installing = False
+            return
+        votes = [at for instance, at in group.positions.items() if instance >= machine.applied]
+        if self._last_position is not None:
+            votes.append(self._last_position)
+        at = min(votes, default=Position(0, HEADER_BYTES, 0))
+        held = GroupCheckpoint(group.id, group.replica.acceptor.promised, machine.applied, snapshot)
+        if self._rng.random() < cluster.options.checkpoint_cut and not cluster.calm:
+            self.disk.files.cut_after = self.disk.files.operations + self._rng.randrange(8)
+        try:
+            self._checkpoints.write(Checkpoint((held,), at.segment, at.offset - HEADER_BYTES))
+        except PowerCut:
+            cluster.faults.crash(self.id, power=True)
+            return
+        self.disk.files.cut_after = None
+        self.disk.oldest = machine.applied
+        self.disk.checkpointed = [machine.applied, machine.applied]
+        cluster.installed.add(self.id)
+        cluster.coverage.hit("checkpoint installed")
+        self.alive = False
+        cluster.scheduler.after(self._rng.randrange(20_000), "installed", cluster.restart, self.id)
+
+    def membership_changed(self, group: Group) -> None:
+        replica, coverage = group.replica, self.cluster.coverage
+        member = replica.membership.member(self.id)
+        if member is None and not self._led:
+            coverage.hit("node learned that it was removed")
+        if member is not None and member.role == VOTER and self._was_damaged:
+            coverage.hit("damaged voter promoted again")
+            self._was_damaged = False
+        self.cluster.scheduler.note("membership", self.id, group.replica.membership.version)
+
+    def voting_allowed(self, group: Group) -> None:
+        self.disk.damaged = False
+        self._was_damaged = True
+        self.cluster.coverage.hit("damaged voter demoted")
+        group.replica.set_voting()
+
+    def checkpoint_wanted(self, group: Group, reason: str) -> None:
+        self.cluster.checkpoint_soon(self)
 
     def unfootered_batches(self) -> list[object]:
         """As the log's, for `checkpoint_of`."""
@@ -184,6 +286,9 @@ class SimNode:
     def pump(self) -> None:
         self._touched = False
         self.group.pump()
+        if self.group.replica.slow and not self._was_slow:
+            self._was_slow = True
+            self.cluster.coverage.hit("slow disk handed the group over")
         self._watch_leadership()
         if self.reads:
             self._answer_reads()
@@ -196,8 +301,13 @@ class SimNode:
         if led is None:
             return
         cluster = self.cluster
-        cluster.oracle.leads(self.id, self.life, led.ballot)
+        membership = self.group.replica.membership
+        cluster.oracle.votes.leads(self.id, self.life, led.ballot, membership)
         cluster.scheduler.note("leads", self.id, led.ballot)
+        if led.finishing:
+            cluster.coverage.hit("change of membership finished by a new leader")
+        if self.id == self.group.machine.preferred_leader:
+            cluster.coverage.hit("leader wished for leads")
         recovered = [e for i, e in led.open.items() if i < led.recovered_upto and e.value]
         if len(recovered) >= 2:
             cluster.coverage.hit("leader change with two or more open instances")
@@ -265,7 +375,7 @@ class SimNode:
         return Position(segment, offset, len(self.disk.log[index].payload))
 
     def send(self, node: int, group: int, payload: bytes) -> None:
-        self.cluster.oracle.sent(self.id, payload)
+        self.cluster.oracle.votes.sent(self.id, payload)
         self.cluster.network.send(self.id, node, payload)
 
     def read(self, position: Position) -> bytes:

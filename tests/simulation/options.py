@@ -65,6 +65,17 @@ class Options:
     ahead_instances: int
     tail_instances: int
     segment_records: int
+    spares: int = 0
+    """Node ids that may join while the run goes on."""
+    member_every_us: int = 0
+    """How often nodes are added, replaced, removed, demoted."""
+    damage_every_us: int = 0
+    """How often a crashed node comes back with a part of its log lost."""
+    kept_instances: int = 0
+    """How many applied instances a node keeps beyond its checkpoint before last for others; 0: all.
+    A peer that needs older ones installs a checkpoint."""
+    library_every_us: int = 0
+    """How often the librarian uses staging, known ids, counters; 0: never."""
 
     @property
     def membership(self) -> Membership:
@@ -136,4 +147,9 @@ def draw(rng: random.Random) -> Options:
         ahead_instances=rng.choice([32, 64, 1024]),
         tail_instances=rng.choice([4, 40, 512]),
         segment_records=rng.choice([20, 200, 100_000]),
+        spares=rng.choice([1, 2, 3]),
+        member_every_us=sometimes(0.4, rng.choice([150, 400]) * MS),
+        damage_every_us=sometimes(0.3, rng.choice([300, 800]) * MS),
+        kept_instances=sometimes(0.5, rng.choice([10, 100])),
+        library_every_us=sometimes(0.5, rng.choice([8, 25]) * MS),
     )

@@ -60,7 +60,7 @@ def run(seed: int, options: Options | None = None) -> Result:
         events=cluster.scheduler.events,
         instances=cluster.oracle.instances,
         acked=cluster.oracle.acked,
-        ballots=cluster.oracle.ballots,
+        ballots=cluster.oracle.votes.ballots,
         converged_us=converged_us,
         coverage=cluster.coverage.hits,
     )

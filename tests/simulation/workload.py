@@ -46,6 +46,9 @@ class Reply:
         receipt = (base_offset, count, log_time_us)
         self._cluster.to_client("appended", self._answer, self._node, receipt, duplicate)
 
+    def released(self, offsets: tuple[int | None, ...], log_time_us: int) -> None:
+        self._cluster.to_client("released", self._answer, self._node, offsets, False)
+
     def finished(self, value: int, log_time_us: int) -> None:
         self._cluster.to_client("finished", self._answer, self._node, value, False)
 
@@ -98,7 +101,7 @@ class Appender:
         if self._open and now >= self._resend_at:
             oldest = self._open[0]
             if now - oldest.sent_us > RETRY_US:
-                self._target = 1 + self._rng.randrange(options.nodes)
+                self._target = self._rng.choice(cluster.ids)
                 self._send_open()
             elif self._resend_at:
                 self._send_open()
@@ -185,7 +188,7 @@ class Appender:
                 if expected == 1 < operation.seq and self._open and operation is self._open[0]:
                     self._start_session()
             case errors.NotLeader(hint=hint) if not operation.done:
-                self._target = hint or 1 + self._rng.randrange(cluster.options.nodes)
+                self._target = hint or self._rng.choice(cluster.ids)
                 self._resend_at = cluster.scheduler.now + BACKOFF_US
             case errors.QueueNotFound() | errors.StoreError():
                 if not operation.done:
@@ -263,7 +266,7 @@ class Administrator:
     def _send(self, command: c.ControlCommand) -> None:
         cluster = self._cluster
         self._sent_us = cluster.scheduler.now
-        target = 1 + self._rng.randrange(cluster.options.nodes)
+        target = self._rng.choice(cluster.ids)
         raw = c.encode(command)
 
         def answer(node: int, what: object, flag: bool) -> None:
@@ -300,7 +303,7 @@ class Readers:
 
     def _step(self) -> None:
         cluster = self._cluster
-        node = cluster.nodes.get(1 + self._rng.randrange(cluster.options.nodes))
+        node = cluster.nodes.get(self._rng.choice(cluster.ids))
         leaders = [n for n in cluster.nodes.values() if n.group.replica.leading]
         if leaders and self._rng.random() < 0.8:
             # The one of the oldest ballot: if there are two, it was replaced without knowing it.

@@ -1,0 +1,141 @@
+"""Who may have voted for what: the part of the oracle that knows Paxos and memberships.
+
+* What is said is on the disk of who says it; what was promised is kept, also over restarts.
+* A node whose votes may be lost says neither Promise nor Accepted, until a membership made after
+  the loss has left it out of the voters.
+* A ballot proposes one value per instance, has one leader in one life, and that leader had the
+  promises of a majority of the voters it goes by.
+* Chosen means: a majority of the voters of the membership that governs the instance have voted for
+  it in one ballot. Learners and those removed count for nothing.
+* A ballot proposes nothing beyond a change of membership that it found, and no second change before
+  an instance under the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from store_nodes.commands import is_membership
+from store_nodes.consensus.ballot import node_of
+from store_nodes.consensus.messages import Accept, Accepted, HeartbeatReply, Promise, decode
+from store_nodes.membership import Membership
+from tests.simulation.disk import SimDisk
+
+_SPOKEN = (4, 6, 7, 9)
+"""Tags of Promise, Accept, Accepted and HeartbeatReply."""
+
+
+class Violation(Exception):
+    """The run broke a promise; the text says which."""
+
+
+class Votes:
+    """Sees every message that leaves a node, and every change of membership."""
+
+    def __init__(self, disks: Mapping[int, SimDisk]) -> None:
+        self._disks = disks
+        self._promised: dict[int, int] = {}
+        self._promises: dict[int, set[int]] = {}
+        self._votes: dict[int, dict[int, set[int]]] = {}
+        """By instance and ballot."""
+        self._proposed: dict[tuple[int, int], bytes] = {}
+        self._changes: dict[int, list[int]] = {}
+        """Instances in which a ballot proposed changes, by ballot."""
+        self._first_change: dict[bytes, int] = {}
+        """The ballot that proposed a change first."""
+        self._leaders: dict[int, tuple[int, int]] = {}
+        self._last_sent: bytes | None = None
+
+    @property
+    def ballots(self) -> int:
+        return len(self._leaders)
+
+    def lost(self, node: int) -> None:
+        """A part of its log is gone, its promises perhaps with it."""
+        self._promised[node] = 0
+
+    def sent(self, node: int, payload: bytes) -> None:
+        """A node's message has just left it."""
+        if payload is self._last_sent:
+            return
+        self._last_sent = payload
+        if payload[1] in _SPOKEN:
+            self._check_said(node, decode(payload))
+
+    def _check_said(self, node: int, message: object) -> None:
+        disk = self._disks[node]
+        promised = self._promised.get(node, 0)
+        match message:
+            case Promise(ballot=ballot):
+                if disk.promised < ballot:
+                    raise Violation(f"node {node} promised {ballot} before its sync")
+                if ballot <= promised:
+                    raise Violation(f"node {node} promised {ballot} after {promised}")
+                self._check_whole(node)
+                self._promised[node] = ballot
+                self._promises.setdefault(ballot, set()).add(node)
+            case Accepted(ballot=ballot, instances=instances):
+                if ballot < promised:
+                    raise Violation(f"node {node} voted in {ballot}, having promised {promised}")
+                self._check_whole(node)
+                for instance in instances:
+                    if ballot not in disk.accepted.get(instance, ()):
+                        raise Violation(f"node {node} voted for {instance} before its sync")
+                    self._vote(node, instance, ballot)
+            case HeartbeatReply(ballot=ballot):
+                if ballot < promised:
+                    raise Violation(f"node {node} obeyed {ballot}, having promised {promised}")
+            case Accept(ballot=ballot, instance=instance, value=value):
+                if node_of(ballot) != node:
+                    raise Violation(f"node {node} proposed in a ballot of another")
+                if self._proposed.setdefault((ballot, instance), value) != value:
+                    raise Violation(f"ballot {ballot} proposed two values for {instance}")
+                self._check_changes(ballot, instance, value)
+
+    def _check_whole(self, node: int) -> None:
+        if self._disks[node].damaged:
+            raise Violation(f"node {node} spoke for a log that lost some of it")
+
+    def _vote(self, node: int, instance: int, ballot: int) -> None:
+        self._votes.setdefault(instance, {}).setdefault(ballot, set()).add(node)
+
+    def _check_changes(self, ballot: int, instance: int, value: bytes) -> None:
+        changes = self._changes.setdefault(ballot, [])
+        for earlier in changes:
+            if earlier < instance and self._found(ballot, earlier):
+                raise Violation(f"ballot {ballot} went on beyond a change it found in {earlier}")
+        if not is_membership(value) or instance in changes:
+            return
+        self._first_change.setdefault(value, ballot)
+        if any(abs(instance - other) == 1 for other in changes):
+            raise Violation(f"ballot {ballot} took two steps at once in {instance}")
+        if any(one > instance for b, one in self._proposed if b == ballot):
+            raise Violation(f"ballot {ballot} proposed a change below what it had open")
+        changes.append(instance)
+
+    def _found(self, ballot: int, instance: int) -> bool:
+        return self._first_change[self._proposed[(ballot, instance)]] < ballot
+
+    def recovered_changes(self, ballot: int) -> bool:
+        """Whether this ballot finished a change that another had proposed."""
+        return any(self._found(ballot, instance) for instance in self._changes.get(ballot, ()))
+
+    def leads(self, node: int, life: int, ballot: int, membership: Membership) -> None:
+        """A node has just become the leader of a ballot, by what its voters promised."""
+        if self._leaders.setdefault(ballot, (node, life)) != (node, life):
+            raise Violation(f"ballot {ballot} has two leaders")
+        promised = {*self._promises.get(ballot, ()), node} & {*membership.voters}
+        if len(promised) < membership.majority:
+            raise Violation(f"ballot {ballot} leads, promised by {sorted(promised)} only")
+
+    def check_chosen(self, instance: int, governing: Membership) -> None:
+        """Called when the instance is applied somewhere for the first time."""
+        ballots = self._votes.pop(instance, {})
+        for node, disk in self._disks.items():
+            for ballot in disk.accepted.get(instance, ()):
+                if node_of(ballot) == node:
+                    ballots.setdefault(ballot, set()).add(node)
+        for voters in ballots.values():
+            if len(voters & {*governing.voters}) >= governing.majority:
+                return
+        raise Violation(f"instance {instance} is applied, but no majority voted for it")
