@@ -178,3 +178,63 @@ def test_unknown_versions_are_refused() -> None:
         c.decode_value(VALUE + b"\0")
     with pytest.raises(c.BadCommand):
         c.check(b"\x0e" + APPEND[1:])
+
+
+def test_limits_of_a_stage() -> None:
+    def stage(due_us: tuple[int, ...] | None, tag: bytes = b"") -> bytes:
+        return c.encode_stage(Q, SESSION, 1, 0, 2, b"x", c.StageExtras(due_us, tag))
+
+    for good in (stage(None), stage((0, 2**63 - 1), b"t" * c.MAX_TAG_BYTES)):
+        assert c.check(good) is c.CommandKind.STAGE
+    for bad in (stage((1,)), stage((1, 2, 3)), stage(None, b"t" * 65), stage((1, 2**63))):
+        with pytest.raises(c.BadCommand):
+            c.check(bad)
+
+
+def test_limits_of_a_dedup_section() -> None:
+    def append(section: bytes) -> bytes:
+        return c.encode_append(Q, SESSION, 1, 0, 2, b"x", section)
+
+    entry = c.DEDUP_ENTRY.pack(1, SESSION, 7)
+    c.check(append(entry * 4))
+    for bad in (entry[:-1], entry + b"x", c.DEDUP_ENTRY.pack(2, SESSION, 7), entry * 5):
+        with pytest.raises(c.BadCommand):
+            c.check(append(bad))
+
+
+def test_the_window_of_a_dedup_section() -> None:
+    entry = c.DEDUP_ENTRY.pack(0, SESSION, 7)
+    for asked, given in ((600, 600), (1, 2), (7, 8), (3600, 3600), (131_070, 131_070)):
+        raw = c.encode_append(Q, SESSION, 1, 0, 1, b"x", entry, dedup_window_s=asked)
+        command = c.parse(raw)
+        assert isinstance(command, c.Append)
+        assert command.dedup_window_us == given * 1_000_000
+
+
+def test_limits_of_staged_numbers() -> None:
+    many = tuple(range(c.MAX_STAGE_NUMBERS))
+    c.check(c.encode(c.Release(Q, many)))
+    for bad in (
+        c.Release(Q, (*many, 1)),
+        c.Discard(Q, (*many, 1)),
+        c.Release(Q, (-1,)),
+        c.Release(Q, (2**63,)),
+        c.Reschedule(Q, (1, 2), (1,)),
+        c.Reschedule(Q, (1,), (-1,)),
+        c.Reschedule(Q, (1,), (2**63,)),
+        c.Transfer(-1),
+        c.Transfer(1 << 16),
+        c.CompareAndSet("n", 0, -1),
+    ):
+        with pytest.raises(c.BadCommand):
+            c.check(c.encode(bad))
+
+
+def test_a_membership_value() -> None:
+    step = c.Reconfigure(1, 4, "learner", "h:1", {})
+    value = c.encode_membership(step, 7)
+    assert c.is_membership(value)
+    assert c.value_head(value) == (c.ValueKind.MEMBERSHIP, 1, 7)
+    assert c.decode_value(value) == [(c.CommandKind.RECONFIGURE, step)]
+    assert not c.is_membership(c.encode_noop(7))
+    assert not c.is_membership(c.encode_value([c.encode(step)], 7))
