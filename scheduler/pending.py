@@ -8,7 +8,7 @@ places are passed over when they surface. Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from metadata.due import Progress, QueueKey
 from store_nodes.queue_id import QueueId
@@ -90,3 +90,29 @@ class DueHeap:
                 queue.ready.append(number)
                 touched[queue] = None
         return list(touched)
+
+    def times(self) -> list[int]:
+        """When its messages are due, in no order."""
+        return [
+            known[0]
+            for _, number, ticket, queue in self._heap
+            if (known := queue.due.get(number)) is not None and known[1] == ticket
+        ]
+
+    def drop_after(self, until_us: int) -> int:
+        """Forgets what is due later; how many that were."""
+        kept: list[tuple[int, int, int, StagedQueue]] = []
+        dropped = 0
+        for place in self._heap:
+            _, number, ticket, queue = place
+            known = queue.due.get(number)
+            if known is None or known[1] != ticket:
+                continue
+            if known[0] <= until_us:
+                kept.append(place)
+            else:
+                del queue.due[number]
+                dropped += 1
+        heapify(kept)
+        self._heap = kept
+        return dropped

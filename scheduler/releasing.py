@@ -28,7 +28,8 @@ NOT_YET_US = 5_000
 """How soon to ask again when the log says that it is not that late yet."""
 STALE_US = 1_000_000
 """What the log still calls not due this long after the time we know was rescheduled."""
-MAX_SLEEP_S = 60.0
+MAX_SLEEP_S = 0.25
+"""The log's time is looked at again after this: it may go faster than our clock, or jump."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 

@@ -1,8 +1,8 @@
 """Delayed messages by when they are due: soon, in memory; later, in Postgres.
 
-All that is due by `until_us` is in memory, everything is in the projection until it is written, and
-the next rows are loaded long before they are due. When more is due soon than memory should hold,
-the window ends earlier and the soonest are loaded as others leave.
+In memory is all that is due by `until_us` and nothing else; everything is in the projection until
+it is written, and the next rows are loaded long before they are due. When more is due soon than
+memory should hold, the window is narrowed and the next ones are loaded as these leave.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Window:
         self._clock = clock
         self._heaps: dict[int, DueHeap] = {}
         self._held = 0
-        self._saturated = False
+        self._narrowed = False
+        self._crowded_at = 2 * max_pending
         self.projection = Projection(repository)
         self.until_us = 0
 
@@ -78,9 +79,9 @@ class Window:
         self.projection.drop(queue.key)
 
     def wants_more(self, now_us: int) -> bool:
-        """It is time to load: half of the window is over, or memory has room again."""
-        room = self._held < self._max_pending // 2
-        return room and (self._saturated or self.until_us - now_us < self._length_us // 2)
+        """It is time to load: memory has room, and half of the window is over or was given up."""
+        room = self._held < max(1, self._max_pending // 2)
+        return room and (self._narrowed or self.until_us - now_us < self._length_us // 2)
 
     async def load(self, now_us: int, lock: Lock) -> None:
         """The next rows. What waits to be written is written first, so none is missed; what has
@@ -102,19 +103,16 @@ class Window:
         finally:
             if rows is None:
                 self.until_us = before_us
-        self._saturated = len(rows) == self._max_pending
-        if self._saturated:
-            self.until_us = min(self.until_us, rows[-1].due_us)
+        self._crowded_at = 2 * self._max_pending
+        self._narrowed = len(rows) == self._max_pending
+        if self._narrowed:
+            self._narrow(rows[-1].due_us)
 
     async def write(self, lock: Lock) -> None:
         """What waits to be written. Raises MetadataError."""
         await self.projection.write(lock)
 
     def _keep(self, queue: StagedQueue, number: int, due_us: int) -> None:
-        crowded = self._held >= 2 * self._max_pending
-        if crowded and self._clock(queue.group).now_us() + SOON_US < due_us <= self.until_us:
-            self.until_us = due_us - 1
-            self._saturated = True
         if due_us > self.until_us:
             if queue.due.pop(number, None) is not None:
                 self._holds(-1)
@@ -123,6 +121,20 @@ class Window:
             self._holds(1)
         if self.heap(queue.group).add(queue, number, due_us):
             self._wake(queue.group)
+        if self._held >= self._crowded_at:
+            times = sorted(due_us for heap in self._heaps.values() for due_us in heap.times())
+            soon_us = self._clock(queue.group).now_us() + SOON_US
+            if times:
+                self._narrow(max(soon_us, times[min(len(times), self._max_pending) - 1]))
+            # What can't be narrowed is not tried again for each message.
+            self._crowded_at = 2 * max(self._held, self._max_pending)
+
+    def _narrow(self, until_us: int) -> None:
+        """The index has what leaves memory here, or will with the next write."""
+        if until_us < self.until_us:
+            self.until_us = until_us
+            self._narrowed = True
+            self._holds(-sum(heap.drop_after(until_us) for heap in self._heaps.values()))
 
     def _holds(self, more: int) -> None:
         self._held += more
