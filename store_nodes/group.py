@@ -50,6 +50,7 @@ from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
     CheckpointWanted,
+    CounterSet,
     DeleteDone,
     LeaderWished,
     Outcome,
@@ -62,6 +63,7 @@ from store_nodes.requests import PendingCommand, RequestLine
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.transport.service import CommandReply
+from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import STAGED, BatchEntry
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position
@@ -94,6 +96,9 @@ class Shell(Protocol):
         """A row for the footer of the segment now written."""
 
     def checkpoint_wanted(self, group: Group, reason: str) -> None: ...
+
+    def counter_set(self, group: Group, name: str, value: int) -> None:
+        """Called while the instance is applied: the machine is as of it."""
 
     def leader_changed(self, group: Group) -> None: ...
 
@@ -367,6 +372,8 @@ class Group:
                 self.batches.drop(queue)
             case LeaderWished(node):
                 self.replica.prefer(self._shell.now_us(), node or None)
+            case CounterSet(name, value):
+                self._shell.counter_set(self, name, value)
             case CheckpointWanted(reason):
                 self._shell.checkpoint_wanted(self, reason)
             case Refused(_, DedupKnown() as error):
@@ -440,7 +447,10 @@ class Group:
             position = self.instances.get(instance)
             if position is None or total_bytes > LEARN_FROM_DISK_BYTES:
                 break
-            values.append(self._shell.read(position))
+            try:
+                values.append(self._shell.read(position))
+            except WalDamaged:
+                break  # The node sees to it; the peer asks another, or installs.
             total_bytes += len(values[-1])
         if not values:
             log.warning("a peer asks for instances this log does not hold", group=self.id, to=to)

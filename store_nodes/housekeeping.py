@@ -62,6 +62,7 @@ class Housekeeping:
         known: KnownPeers,
         take_checkpoint: Callable[[], Checkpoint],
         tell: Callable[[], None],
+        age: Callable[[], None],
         fatal: Callable[[str], None],
     ) -> None:
         self.disk = DiskWatch(started.settings)
@@ -73,6 +74,7 @@ class Housekeeping:
         self._known = known
         self._take_checkpoint = take_checkpoint
         self._tell = tell
+        self._age = age
         self._fatal = fatal
         self._wanted = False
         self._checkpointed_bytes = 0
@@ -88,10 +90,13 @@ class Housekeeping:
 
     async def stop(self) -> None:
         """Ends what is under way; the last checkpoint is the caller's to ask for."""
+        await self._end()
+        await self.blocking(self._known.flush)
+
+    async def _end(self) -> None:
         self._stopping.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
-        await self.blocking(self._known.flush)
 
     def want_checkpoint(self) -> None:
         """Leave one at the next turn, whatever was written since the last."""
@@ -108,6 +113,12 @@ class Housekeeping:
         self._checkpointed_s = time.monotonic()
         checkpoint = self._take_checkpoint()
         await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
+
+    async def write_last(self, checkpoint: Checkpoint | None) -> None:
+        """Write this one, if any, and none after it."""
+        await self._end()
+        if checkpoint is not None:
+            await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
 
     async def blocking(self, call: Callable[[], _Result]) -> _Result:
         """In a thread; an OSError ends the node."""
@@ -131,6 +142,7 @@ class Housekeeping:
             await self.blocking(lambda: self._boot.tell(tail))
             self.told_tail = tail
             self._tell()
+        self._age()
         now_s = time.monotonic()
         if now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s

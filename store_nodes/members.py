@@ -15,6 +15,11 @@ from store_nodes.settings import Address, StoreNodeSettings, parse_address
 from store_nodes.wire import NodeView
 
 
+def first_of(membership: Membership) -> Membership:
+    """Version 0 of a group that is added: the members, in their roles, of the one that adds it."""
+    return Membership(0, membership.members, membership.removed)
+
+
 class Members:
     """The union over all groups of this node."""
 

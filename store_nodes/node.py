@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from store_nodes import reads
+from store_nodes.aging import life_of, storage_settings
 from store_nodes.boot import BootRecord
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client_service import ClientService
@@ -21,10 +22,13 @@ from store_nodes.errors import Unavailable
 from store_nodes.group import Group
 from store_nodes.housekeeping import Housekeeping
 from store_nodes.known_peers import KnownPeers
-from store_nodes.members import Members
+from store_nodes.machine.machine import Machine
+from store_nodes.members import Members, first_of
+from store_nodes.recovering import Recovering
 from store_nodes.requests import Budget
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import Started, checkpoint_of
+from store_nodes.start import GROUPS_COUNTER, GroupStart, Started, checkpoint_of
+from store_nodes.storage.storage import Storage
 from store_nodes.transport.handshake import Refusal, Remote
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
@@ -33,6 +37,7 @@ from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
 from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage
 
 TICK_S = 0.025
 DISK_CHECK_S = 1.0
@@ -73,15 +78,31 @@ class Node(ClientService):
         self._touched: dict[int, Group] = {}
         self._pumping = False
         self._ticker: asyncio.Task[None] | None = None
-        self._damaged = started.damage
+        self._tasks: set[asyncio.Task[None]] = set()
         self._groups = {
             group.id: group for group in started.groups(self, self._budget, self.now_us())
         }
         self._last_position = started.last_position
         to_meet = [] if started.ever_ran or settings.join else settings.peers
-        self._members = Members(settings, [node for node in to_meet if node not in known])
+        self.members = Members(settings, [node for node in to_meet if node not in known])
+        for group in self._groups.values():
+            self.members.put(group.id, group.replica.membership)
+        self._new_groups: set[int] = set()
+        """Added, and not in a checkpoint yet: they wait."""
+        self._recovering = Recovering(self, started, boot.boot)
+        self._storage = Storage(
+            started.wal,
+            started.checkpoints,
+            started.pages,
+            started.batches,
+            lambda: {group.id: group.instances for group in self._groups.values()},
+            started.segment_groups,
+            settings=storage_settings(settings),
+            on_damage=self._recovering.damage_found,
+            on_fatal=fatal,
+        )
         self._housekeeping = Housekeeping(
-            started, commit, boot, known, self._checkpoint, self._tell, fatal
+            started, commit, boot, known, self.checkpoint_now, self._tell, self._age, fatal
         )
 
     # -- life ----------------------------------------------------------------------------------
@@ -94,23 +115,54 @@ class Node(ClientService):
     def start(self) -> None:
         """Apply what the log already holds, then take part."""
         self._housekeeping.start()
-        if self._members.may_take_part:
-            self._pump_all()
-        else:
-            log.info("the first start waits for every first node", nodes=self._members.to_meet)
+        self._recovering.repair.start()
+        if not self.members.may_take_part:
+            log.info("the first start waits for every first node", nodes=self.members.to_meet)
+        self.take_part()
         self._ticker = asyncio.create_task(self._tick_forever(), name="store-node-ticks")
-        self._ticker.add_done_callback(self._on_task_done)
+        self.own(self._ticker)
 
     async def stop(self) -> None:
         """Leave a checkpoint, so that the next start is quick."""
+        self._recovering.stop()
+        await self._storage.close()
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._housekeeping.stop()
-        if self._groups:
+        if not self.restarting:
             await self._housekeeping.checkpoint()
 
+    async def start_again(self, checkpoint: Checkpoint | None) -> None:
+        """Write this checkpoint, if any, which the process then starts from; none after it."""
+        if self.restarting:
+            return
+        self.restarting = True
+        await self._housekeeping.write_last(checkpoint)
+        log.info("store node starts again")
+        self._restart()
+
+    def own(self, task: asyncio.Task[None]) -> None:
+        """Hold on to it; when it fails the node ends."""
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def refuse(self, reason: str) -> None:
+        """End, with the status that says that starting again is of no use."""
+        self._refused(reason)
+
+    @property
+    def _takes_part(self) -> bool:
+        return self.members.may_take_part and not self._recovering.holds_back
+
+    def take_part(self) -> None:
+        """Let the groups run, if nothing holds them back."""
+        if self._takes_part:
+            for group in self._groups.values():
+                self.touch(group)
+
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fatal(f"{task.get_name()}: {error!r}")
 
@@ -118,10 +170,11 @@ class Node(ClientService):
         next_disk_check_s = 0.0
         while True:
             await asyncio.sleep(TICK_S)
-            if self._members.may_take_part:
+            if self._takes_part:
                 now_us, wall_us = self.now_us(), time.time_ns() // 1000
-                for group in self._groups.values():
-                    group.tick(now_us, wall_us)
+                for group in list(self._groups.values()):
+                    if group.id not in self._new_groups:
+                        group.tick(now_us, wall_us)
             now_s = time.monotonic()
             if now_s >= next_disk_check_s:
                 next_disk_check_s = now_s + DISK_CHECK_S
@@ -133,6 +186,8 @@ class Node(ClientService):
         return time.monotonic_ns() // 1000
 
     def touch(self, group: Group) -> None:
+        if group.id in self._new_groups or not self._takes_part:
+            return
         self._touched[group.id] = group
         if not self._pumping:
             self._pumping = True
@@ -159,17 +214,24 @@ class Node(ClientService):
             self._peers.send(node, group, (payload,))
 
     def read(self, position: Position) -> bytes:
-        """A whole value, verified; damage found here ends the node, which starts as damaged."""
+        """A whole value, verified; raises WalDamaged, and sees to the damage."""
         try:
             return self._wal.read(position)
         except WalDamaged as error:
-            self._wal.report_damage(error.damage)
-            self._fatal(f"log: {error}")
+            self._damaged(error.damage)
             raise
 
     def read_batch(self, position: Position) -> bytes:
         """A batch inside a value; its reader verifies it."""
         return self._wal.read_slice(position)
+
+    def _damaged(self, damage: Damage) -> None:
+        self.own(
+            asyncio.create_task(self._storage.found_damaged([damage]), name="store-node-damage")
+        )
+
+    def _age(self) -> None:
+        self._storage.housekeep(life_of(self._groups))
 
     def note_batch(self, entry: BatchEntry) -> None:
         self._wal.note_batches((entry,))
@@ -186,13 +248,44 @@ class Node(ClientService):
         self.watches.changed(group.id, queues)
 
     def membership_changed(self, group: Group) -> None:
-        """Peers and addresses follow the memberships."""
+        """Peers and addresses follow the memberships, as chosen; clients, as applied."""
+        if self.members.put(group.id, group.replica.membership) and self._peers is not None:
+            self._peers.change(self.members.addresses(), self.members.removed)
+        self.touch(group)
+
+    def counter_set(self, group: Group, name: str, value: int) -> None:
+        """Groups are added by a counter of group 0; the new ones begin with its members."""
+        if group.id != 0 or name != GROUPS_COUNTER:
+            return
+        added = [number for number in range(value) if number not in self._groups]
+        for number in added:
+            found = self._started.strays.pop(number, None) or GroupStart(Machine(number))
+            found.machine = Machine(number, first_of(group.machine.membership))
+            # From here on every checkpoint has it; it runs once one does.
+            self._new_groups.add(number)
+            self._groups[number] = self._started.group(found, self, self._budget, self.now_us())
+            self.members.put(number, found.machine.membership)
+        if added:
+            log.info("groups added", groups=added)
+            self.own(asyncio.create_task(self._begin_groups(added), name="store-node-new-groups"))
+
+    async def _begin_groups(self, added: Sequence[int]) -> None:
+        await self._housekeeping.checkpoint()
+        self._new_groups.difference_update(added)
+        now_us = self.now_us()
+        for number in added:
+            group = self._groups[number]
+            for node in self._peers.connected() if self._peers is not None else ():
+                group.replica.peer_connected(now_us, node)
+            self.leader_changed(group)
+            self.touch(group)
 
     def install_needed(self, group: Group, source: int, oldest: int) -> None:
-        log.warning("a checkpoint is needed", group=group.id, source=source, oldest=oldest)
+        self._recovering.installer.want(group.id, source)
 
     def voting_allowed(self, group: Group) -> None:
-        group.replica.set_voting()
+        self._recovering.repair.voting_allowed(group)
+        self.touch(group)
 
     def disk_is_full(self) -> bool:
         return self._housekeeping.disk.full
@@ -223,24 +316,22 @@ class Node(ClientService):
 
     def on_message(self, node: int, group: int, payload: bytes) -> None:
         found = self._groups.get(group)
-        if found is not None and self._members.may_take_part:
+        if found is not None and group not in self._new_groups and self._takes_part:
             found.receive(node, payload)
 
     def on_connected(self, node: int) -> None:
         now_us = self.now_us()
         for group in self._groups.values():
             group.replica.peer_connected(now_us, node)
-        if self._members.met(node):
+        if self.members.met(node):
             log.info("every first node was met")
-        if self._members.may_take_part:
-            self._pump_all()
+        self.take_part()
 
     def on_lost(self, node: int) -> None:
         self._housekeeping.want_flush()
         for group in self._groups.values():
             group.replica.peer_lost(self.now_us(), node)
-        if self._members.may_take_part:
-            self._pump_all()
+        self.take_part()
 
     def on_tail(self, node: int, tail: int) -> None:
         self._known.told(node, tail)
@@ -248,15 +339,9 @@ class Node(ClientService):
     def on_refused(self, node: int, text: str) -> None:
         self._refused(f"node {node} says: {text}")
 
-    def _pump_all(self) -> None:
-        for group in self._groups.values():
-            self.touch(group)
-
     # -- clients (client_service.py) -----------------------------------------------------------
 
     def group(self, group: int) -> Group:
-        if self._damaged:
-            raise Unavailable(f"node {self.settings.node_id} is damaged and takes no part")
         found = self._groups.get(group)
         if found is None:
             raise Unavailable(f"no group {group}")
@@ -266,14 +351,17 @@ class Node(ClientService):
         return self._groups.values()
 
     def bad_batch(self, position: Position) -> None:
-        log.error("a stored batch fails its checks", position=position)
+        """A reader was told that it is lost; the bytes fail their checks, or are gone."""
+        if position.length:
+            end = position.offset + position.length
+            self._damaged(Damage(position.segment, position.offset, end, "batch"))
 
     async def status(self) -> Mapping[str, object]:
         disk = self._housekeeping.disk
         return {
             "node": self.settings.node_id,
-            "damaged": self._damaged,
-            "waits_for": self._members.to_meet,
+            **self._recovering.status(),
+            "waits_for": self.members.to_meet,
             "disk": {"free_bytes": disk.free_bytes, "appends_refused": disk.full},
             "log": {
                 "flushes": self._commit.flushes,
@@ -281,9 +369,13 @@ class Node(ClientService):
                 "bytes": self._commit.bytes,
                 "flush_seconds": self._commit.flush_seconds,
             },
+            "storage": self._storage.status(),
             "pending_bytes": self._budget.held_bytes,
             "groups": [reads.group_status(group) for group in self._groups.values()],
         }
 
-    def _checkpoint(self) -> Checkpoint:
+    def group_or_none(self, group: int) -> Group | None:
+        return self._groups.get(group)
+
+    def checkpoint_now(self) -> Checkpoint:
         return checkpoint_of(self._groups.values(), self._wal, self._last_position)

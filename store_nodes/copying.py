@@ -1,0 +1,221 @@
+"""Fetching stored batches that this node should have and has not, from nodes that have them.
+
+What a machine says is live and the index does not hold is asked for, checked by its own CRC,
+written to the log as BATCH frames, synced, and only then indexed: whatever was fetched before a
+crash is held after it, and is not fetched again. Staged batches come before released runs, which
+have no bytes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from store_nodes.client import Entry, StagedEntry, StoreClient
+from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
+from store_nodes.machine.machine import Machine
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import BadBatch, peek
+from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.rows import pack_run
+from store_nodes.wal.footer import APPENDED, RELEASED, STAGED, BatchEntry
+from store_nodes.wal.position import Position
+
+FETCH_BYTES = 1024 * 1024
+FETCH_TIMEOUT_S = 5.0
+SCAN_AT_ONCE = 4096
+LINK_TRIES = 40
+
+log = structlog.get_logger()
+_Found = list[tuple[BatchEntry, bytes]]
+_NOWHERE = Position(0, 0, 0)
+
+
+class Missing(NamedTuple):
+    """Offsets, or stage numbers, [first, end) of a queue that could not be had from anyone."""
+
+    group: int
+    queue: bytes
+    staged: bool
+    first: int
+    end: int
+
+
+class Store(Protocol):
+    """Where what was fetched goes."""
+
+    @property
+    def batches(self) -> BatchIndex: ...
+
+    async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
+        """Write, sync and index: returns when all of it is on disk."""
+
+
+class Copier:
+    """One go at filling what is missing; makes no more than `bytes_per_s` of traffic."""
+
+    def __init__(
+        self, store: Store, client: StoreClient, sources: Sequence[int], bytes_per_s: int
+    ) -> None:
+        """`sources`: the nodes to ask, the best first."""
+        self.copied_bytes = 0
+        self._store = store
+        self._client = client
+        self._sources = tuple(sources)
+        self._bytes_per_s = bytes_per_s
+        self._free_at_s = 0.0
+
+    async def fill(self, machine: Machine) -> list[Missing]:
+        """Everything that is live by this machine; what could not be had."""
+        missing: list[Missing] = []
+        for info in machine.queues():
+            first, end, stage_end = info.offsets[:3]
+            for low, high in self._store.batches.missing(info.queue, 0, stage_end, staged=True):
+                missing += await self._fill_staged(machine, info.queue, low, high)
+            kept = [(offset, offset + 1) for offset in machine.kept(info.queue)]
+            for low, high in [*kept, (first, end)]:
+                for gap in self._store.batches.missing(info.queue, low, high):
+                    missing += await self._fill_offsets(machine.group, info.queue, *gap)
+        return missing
+
+    async def _fill_offsets(self, group: int, queue: bytes, first: int, end: int) -> list[Missing]:
+        missing: list[Missing] = []
+        name = QueueId.unpack(queue)
+        at = first
+        while at < end:
+
+            async def fetch(node: int, at: int = at) -> _Found:
+                answer = await self._client.fetch(
+                    group, name, at, FETCH_BYTES, node=node, timeout_s=FETCH_TIMEOUT_S
+                )
+                return [_of_offsets(queue, each) for each in answer.entries]
+
+            try:
+                found = [each for each in await self._ask(fetch) if each[0].base_offset < end]
+            except QueueTruncated as error:
+                # So it will be here, once this machine is as far.
+                at = max(at + 1, error.first_offset)
+                continue
+            if not found:
+                upto = await self._lost_upto(queue, False, at, end)
+                missing.append(Missing(group, queue, False, at, upto))
+                at = upto
+                continue
+            await self._keep(group, found)
+            at = max(_end(entry) for entry, _ in found)
+        return missing
+
+    async def _fill_staged(
+        self, machine: Machine, queue: bytes, first: int, end: int
+    ) -> list[Missing]:
+        """Of a gap in the stage numbers only what is live is missing; the rest is gone for good."""
+        missing: list[Missing] = []
+        name = QueueId.unpack(queue)
+        at = first
+        while (live := await _next_live(machine, queue, at, end)) is not None:
+            base, messages = live
+
+            async def fetch(node: int, base: int = base) -> _Found:
+                answer = await self._client.fetch_staged(
+                    machine.group, name, base, FETCH_BYTES, node=node, timeout_s=FETCH_TIMEOUT_S
+                )
+                return [_of_stages(queue, each) for each in answer]
+
+            found = [each for each in await self._ask(fetch) if each[0].base_offset < end]
+            if not found or found[0][0].base_offset > base:
+                missing.append(Missing(machine.group, queue, True, base, base + messages))
+                at = base + messages
+                continue
+            await self._keep(machine.group, found)
+            at = max(_end(entry) for entry, _ in found)
+        return missing
+
+    async def _ask(self, fetch: Callable[[int], Awaitable[_Found]]) -> _Found:
+        """The first answer with anything in it; raises QueueTruncated."""
+        for node in self._sources:
+            try:
+                found = await fetch(node)
+            except QueueTruncated:
+                raise
+            except QueueNotFound:
+                continue
+            except (StoreError, BadBatch) as error:
+                log.info("a peer does not have it either", peer=node, reason=str(error))
+                continue
+            if found:
+                return found
+        return []
+
+    async def _lost_upto(self, queue: bytes, staged: bool, at: int, end: int) -> int:
+        """Where to go on when nobody gives the number `at`: peers list what they have lost."""
+        ends = [end]
+        for node in self._sources:
+            try:
+                status = await self._client.node_status(node, timeout_s=FETCH_TIMEOUT_S)
+            except StoreError:
+                continue
+            rows = status.get("lost")
+            for row in rows if isinstance(rows, list) else []:
+                name, of_stages, first, stop = row["queue"], row["staged"], row["first"], row["end"]
+                if name == queue.hex() and of_stages == staged and first <= at < stop:
+                    ends.append(stop)
+        return max(at + 1, min(ends))
+
+    async def _keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
+        size = sum(len(batch) for _, batch in found)
+        await self._store.keep(group, found)
+        self.copied_bytes += size
+        now_s = time.monotonic()
+        self._free_at_s = max(now_s, self._free_at_s) + size / self._bytes_per_s
+        await asyncio.sleep(self._free_at_s - now_s)
+
+
+async def _next_live(machine: Machine, queue: bytes, at: int, end: int) -> tuple[int, int] | None:
+    """(base, messages) of the first live staged batch from `at` on."""
+    while at < end:
+        found = machine.batch_of_stage(queue, at)
+        if found is not None:
+            return found
+        at += 1
+        if at % SCAN_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return None
+
+
+def _of_offsets(queue: bytes, each: Entry) -> tuple[BatchEntry, bytes]:
+    """Raises BadBatch."""
+    batch = bytes(each.batch)
+    count, _ = peek(batch)
+    base, time_us = each.base_offset, each.log_time_us
+    if each.stage is None:
+        return BatchEntry(queue, base, count, time_us, _NOWHERE, APPENDED), batch
+    chosen = tuple(range(count)) if each.indices is None else each.indices
+    extra = pack_run(each.stage, chosen, len(batch) * len(chosen) // count)
+    return BatchEntry(queue, base, len(chosen), time_us, _NOWHERE, RELEASED, extra), b""
+
+
+def _of_stages(queue: bytes, each: StagedEntry) -> tuple[BatchEntry, bytes]:
+    """Raises BadBatch."""
+    batch = bytes(each.batch)
+    count, _ = peek(batch)
+    if count != each.messages:
+        raise BadBatch(f"{count} messages, {each.messages} were meant")
+    return BatchEntry(queue, each.base_stage, count, each.log_time_us, _NOWHERE, STAGED), batch
+
+
+def _end(entry: BatchEntry) -> int:
+    return entry.base_offset + entry.messages
+
+
+async def until_linked(client: StoreClient, nodes: Iterable[int]) -> None:
+    """Until all of them can be asked, or for a while."""
+    wanted = list(nodes)
+    for _ in range(LINK_TRIES):
+        links = [client.node_link(node) for node in wanted]
+        if all(link is not None and link.up for link in links):
+            return
+        await asyncio.sleep(0.05)

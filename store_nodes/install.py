@@ -1,0 +1,153 @@
+"""Bringing a node up to date that cannot learn what it lacks instance by instance: its peers do
+not hold those instances any more, or it is new and knows no members.
+
+Per group, from one peer: the machine as it is there; then every live batch of it that the own log
+has not (copying.py); and if peers meanwhile let go of instances after it, the machine once more,
+and the few batches since. What is chosen after it is learned as ever. Then
+a checkpoint of it is written, with the promises of this node as they are, and the process starts
+again: only the start, which is tested like nothing else, loads it.
+
+Cut short at any point, nothing is lost but time: batches that were fetched are held, and the next
+attempt asks only for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from store_nodes.client import SnapshotImage, StoreClient
+from store_nodes.copying import Copier, Store, until_linked
+from store_nodes.errors import StoreError
+from store_nodes.machine.machine import Machine
+
+SETTLE_S = 0.5
+"""Other groups that need it too are waited for this long: one restart serves all."""
+RETRY_S = 2.0
+ROUNDS = 20
+
+log = structlog.get_logger()
+
+
+class InstallHost(Store, Protocol):
+    """What an install needs of its node."""
+
+    def store_client(self) -> StoreClient:
+        """A client of the peers, not started."""
+
+    def sources(self, best: int) -> list[int]:
+        """Whom to ask: `best` first, then the other nodes."""
+
+    def set_installing(self, group: int, installing: bool) -> None:
+        """Tell the group's leader."""
+
+    async def finish_install(self, images: dict[int, SnapshotImage]) -> None:
+        """Write the checkpoint with these machines and start again."""
+
+
+class Installer:
+    """Collects the groups that need an install and carries them out, in one task."""
+
+    def __init__(
+        self,
+        host: InstallHost,
+        bytes_per_s: int,
+        own: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        """`own` keeps the task and notices when it fails."""
+        self.progress: dict[int, str] = {}
+        """What is going on, by group, in words."""
+        self._host = host
+        self._bytes_per_s = bytes_per_s
+        self._own = own
+        self._wanted: dict[int, int] = {}
+        self._images: dict[int, SnapshotImage] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def want(self, group: int, source: int) -> None:
+        """A group needs it; `source` says that it can give it."""
+        if group in self._wanted or group in self._images:
+            return
+        log.warning("a checkpoint is needed", group=group, source=source)
+        self._wanted[group] = source
+        self._host.set_installing(group, True)
+        self.progress[group] = f"waiting for node {source}"
+        if not self.active:
+            self._task = asyncio.create_task(self._run(), name="store-node-install")
+            self._own(self._task)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        client = self._host.store_client()
+        await client.start()
+        try:
+            await asyncio.sleep(SETTLE_S)
+            while self._wanted:
+                for group, source in list(self._wanted.items()):
+                    try:
+                        self._images[group] = await self._install(client, group, source)
+                    except StoreError as error:
+                        log.warning("install failed", group=group, reason=str(error))
+                        self.progress[group] = f"failed, will be tried again: {error}"
+                        # The next who says that this node is behind names another source.
+                        self._host.set_installing(group, False)
+                    del self._wanted[group]
+                if not self._images:
+                    await asyncio.sleep(RETRY_S)
+                else:
+                    await asyncio.sleep(SETTLE_S)
+        finally:
+            await client.close()
+        if self._images:
+            log.info("installed", groups=sorted(self._images))
+            await self._host.finish_install(self._images)
+
+    async def _install(self, client: StoreClient, group: int, source: int) -> SnapshotImage:
+        sources = self._host.sources(source)
+        await until_linked(client, sources)
+        copier = Copier(self._host, client, sources, self._bytes_per_s)
+        image = await _snapshot(client, group, sources)
+        for _ in range(ROUNDS):
+            await self._fill(copier, group, image)
+            newest = await _snapshot(client, group, sources)
+            if image.applied >= newest.oldest:
+                return image
+            image = newest
+        return image
+
+    async def _fill(self, copier: Copier, group: int, image: SnapshotImage) -> None:
+        machine = await asyncio.to_thread(Machine.restore, group, image.raw)
+        self.progress[group] = f"instance {image.applied}, {copier.copied_bytes} bytes copied"
+        missing = await copier.fill(machine)
+        log.info(
+            "install",
+            group=group,
+            applied=image.applied,
+            copied_bytes=copier.copied_bytes,
+            missing=len(missing),
+        )
+        for one in missing:
+            # The state is what the group agreed on; what nobody has, nobody serves.
+            log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
+
+
+async def _snapshot(client: StoreClient, group: int, sources: Iterable[int]) -> SnapshotImage:
+    """Of the first that gives it; raises the last one's error."""
+    trouble: StoreError | None = None
+    for node in sources:
+        try:
+            return await client.snapshot(group, node)
+        except StoreError as error:
+            trouble = error
+    assert trouble is not None, "nobody to ask"
+    raise trouble

@@ -1,0 +1,184 @@
+"""What a node that lacks something does to get it from its peers: `Repair` and `Installer`, and
+what both need of the node."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
+from store_nodes.client import SnapshotImage, StoreClient
+from store_nodes.group import Group
+from store_nodes.install import Installer
+from store_nodes.machine.machine import Machine
+from store_nodes.members import Members
+from store_nodes.membership import VOTER
+from store_nodes.repair import Repair, note_lost_votes
+from store_nodes.start import Started
+from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.damage import DamageReport
+from store_nodes.wal.batch_frame import batch_record, moved
+from store_nodes.wal.footer import BatchEntry
+from store_nodes.wal.frame import Record
+from store_nodes.wal.position import Position
+
+log = structlog.get_logger()
+
+
+class Whole(Protocol):
+    """The node, as seen from here."""
+
+    @property
+    def members(self) -> Members: ...
+
+    def groups(self) -> Iterable[Group]: ...
+
+    def group_or_none(self, group: int) -> Group | None: ...
+
+    def submit(
+        self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
+    ) -> None: ...
+
+    def note_batch(self, entry: BatchEntry) -> None: ...
+
+    def take_part(self) -> None:
+        """Nothing holds the groups back any more that did so here."""
+
+    def checkpoint_now(self) -> Checkpoint: ...
+
+    async def start_again(self, checkpoint: Checkpoint | None) -> None:
+        """Write it, if there is one, and start the process again."""
+
+    def own(self, task: asyncio.Task[None]) -> None:
+        """When it fails the node ends."""
+
+    def refuse(self, reason: str) -> None:
+        """End with the status that says that starting again is of no use."""
+
+
+class Recovering:
+    """Repair and install of one node."""
+
+    def __init__(self, node: Whole, started: Started, boot: int) -> None:
+        settings = started.settings
+        if started.damage is not None and started.damage.votes:
+            note_lost_votes(started.wal, started.damage, boot)
+        self._node = node
+        self._started = started
+        self._settings = settings
+        self.repair = Repair(self, started.wal, started.damage, settings.copy_bytes_per_s, node.own)
+        self.installer = Installer(self, settings.copy_bytes_per_s, node.own)
+
+    @property
+    def holds_back(self) -> bool:
+        """The groups must not take part yet."""
+        return self.repair.holds_back
+
+    def status(self) -> dict[str, object]:
+        """Part of the node's."""
+        report = self.repair.report
+        return {
+            "damaged": str(report) if report is not None else None,
+            "votes_lost": report is not None and report.votes,
+            "lost": [
+                one._asdict() | {"queue": one.queue.hex()} for one in self.repair.missing[:1000]
+            ],
+            "installing": dict(self.installer.progress),
+        }
+
+    def stop(self) -> None:
+        self.repair.stop()
+        self.installer.stop()
+
+    # -- what both ask -------------------------------------------------------------------------
+
+    @property
+    def batches(self) -> BatchIndex:
+        return self._started.batches
+
+    def groups(self) -> Iterable[Group]:
+        return self._node.groups()
+
+    async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
+        """Write, sync and index: returns when all of it is on disk."""
+        written: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
+        records = [batch_record(group, entry, batch) for entry, batch in found]
+        self._node.submit(records, True, written.set_result)
+        for (entry, batch), position in zip(found, await written, strict=True):
+            placed = moved(entry, position, len(batch))
+            if self.batches.add_entry(placed):
+                self._node.note_batch(placed)
+
+    def store_client(self) -> StoreClient:
+        """A client of the peers, not started."""
+        return StoreClient(
+            self._node.members.addresses(),
+            groups=[group.id for group in self._node.groups()],
+            secret=self._settings.secret,
+            cluster_uid=self._settings.cluster_uid,
+            own_node=self._settings.node_id,
+        )
+
+    def sources(self, best: int | None = None) -> list[int]:
+        """Whom to ask: `best` first, then the other nodes, by chance."""
+        others = [
+            node
+            for node in self._node.members.addresses()
+            if node not in (best, self._settings.node_id)
+        ]
+        random.shuffle(others)
+        return others if best is None else [best, *others]
+
+    def damage_found(self, report: DamageReport) -> None:
+        """By a reader, a settle or the scrubber; the list of damages has it."""
+        if report.votes:
+            # Beyond the checkpoint: what is in memory is whole, what a restart finds is not. It
+            # must start as what it is, with no checkpoint in between that hides it.
+            log.error("votes may be lost", damage=str(report))
+            again = asyncio.create_task(self._node.start_again(None), name="store-node-again")
+            self._node.own(again)
+        else:
+            self.repair.found(report)
+
+    # -- repair --------------------------------------------------------------------------------
+
+    def may_begin(self) -> None:
+        self._node.take_part()
+
+    # -- install -------------------------------------------------------------------------------
+
+    def set_installing(self, group: int, installing: bool) -> None:
+        found = self._node.group_or_none(group)
+        if found is not None:
+            found.replica.installing = installing
+
+    async def finish_install(self, images: dict[int, SnapshotImage]) -> None:
+        """Write the checkpoint with these machines and start again."""
+        machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
+        me = self._settings.node_id
+        for group, machine in machines.items():
+            mine = machine.membership.member(me)
+            held = self._node.group_or_none(group)
+            unknown = held is None or (held.replica.voting and not held.replica.membership.members)
+            if unknown and mine is not None and mine.role == VOTER:
+                # A new node is a learner first: a voter that knows nothing has lost its directory.
+                self._node.refuse(
+                    f"node {me} is a voter of group {group}, and this directory never was its own. "
+                    f"Give it an empty directory and a new id: packetboat store replace-node {me} "
+                    "NEW HOST:PORT"
+                )
+                return
+        checkpoint = self._node.checkpoint_now()
+        promised = {one.group: one.promised for one in checkpoint.groups}
+        installed = tuple(
+            GroupCheckpoint(group, promised.get(group, 0), image.applied, image.raw)
+            for group, image in images.items()
+        )
+        kept = tuple(one for one in checkpoint.groups if one.group not in images)
+        groups = tuple(sorted((*kept, *installed), key=lambda one: one.group))
+        await self._node.start_again(msgspec.structs.replace(checkpoint, groups=groups))

@@ -1,0 +1,168 @@
+"""What a node does about damage on its own disk.
+
+*Batches are lost*: everything damaged lies below what the checkpoint needs. Promises and state are
+whole. The groups wait until the batches were asked for at the peers once, then take part; what
+could not be had is asked for again and again, and until then is refused by name.
+
+*Votes are lost*: promises or accepted values may be gone. The groups take part at once without
+voting: each asks its leader to be made a learner, which it is only by an instance chosen after the
+damage, and then is allowed to vote when it is made a voter again (consensus/reconfiguring.py). That
+votes were lost is in `damage.json` before anything else is written, for with the next checkpoint
+the damaged place looks harmless.
+
+When both are over the list of damages is marked repaired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from store_nodes.client import StoreClient
+from store_nodes.copying import Copier, Missing, Store, until_linked
+from store_nodes.group import Group
+from store_nodes.storage.damage import DamageReport
+from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.recovery import Damage
+
+RETRY_S = 2.0
+MOST_RETRY_S = 60.0
+
+log = structlog.get_logger()
+
+
+class RepairHost(Store, Protocol):
+    """What a repair needs of its node."""
+
+    def store_client(self) -> StoreClient: ...
+
+    def sources(self, best: int | None = None) -> list[int]: ...
+
+    def groups(self) -> Iterable[Group]: ...
+
+    def may_begin(self) -> None:
+        """What could be had at once is had: the groups take part."""
+
+
+def note_lost_votes(wal: WriteAheadLog, report: DamageReport, boot: int) -> None:
+    """Make it outlive the damaged place; durable when this returns."""
+    if not any(damage.segment == 0 for damage in wal.damages()):
+        wal.report_damage(Damage(0, boot, boot, f"votes may be lost since start {boot}"))
+
+
+class Repair:
+    """The damage of one node, from its start until there is none."""
+
+    def __init__(
+        self,
+        host: RepairHost,
+        wal: WriteAheadLog,
+        report: DamageReport | None,
+        bytes_per_s: int,
+        own: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        """`own` keeps the task and notices when it fails."""
+        self.report = report
+        self.missing: tuple[Missing, ...] = ()
+        """What was asked for and nobody had."""
+        self._host = host
+        self._wal = wal
+        self._bytes_per_s = bytes_per_s
+        self._own = own
+        self._asked_once = report is None
+        self._batches_whole = report is None
+        self._again = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def holds_back(self) -> bool:
+        """The groups wait for the first attempt."""
+        return self.report is not None and not self.report.votes and not self._asked_once
+
+    def start(self) -> None:
+        if self.report is not None:
+            log.error("damaged", votes_lost=self.report.votes, damage=str(self.report))
+            self._begin()
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def found(self, report: DamageReport) -> None:
+        """The running node came upon damage below its checkpoint; the index holds those batches no
+        more. It keeps voting: what it needs for that is elsewhere."""
+        before = self.report
+        if before is not None:
+            report = DamageReport(before.votes, (*before.texts, *report.texts))
+        self.report = report
+        self._batches_whole = False
+        self._again.set()
+        if self._task is None or self._task.done():
+            self._begin()
+
+    def voting_allowed(self, group: Group) -> None:
+        """A membership that answers this start's request is on the disk here."""
+        log.info("may vote again", group=group.id)
+        group.replica.set_voting()
+        self._again.set()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="store-node-repair")
+        self._own(self._task)
+
+    async def _run(self) -> None:
+        client = self._host.store_client()
+        await client.start()
+        wait_s = RETRY_S / 8
+        try:
+            while self.report is not None:
+                self._again.clear()
+                if not self._batches_whole:
+                    self._batches_whole = await self._fill(client)
+                if not self._asked_once:
+                    self._asked_once = True
+                    self._host.may_begin()
+                report = self.report
+                if self._batches_whole and self._may_vote_everywhere():
+                    await asyncio.to_thread(self._wal.repaired)
+                    log.info("repaired", damage=str(report))
+                    if self.report is report:
+                        self.report = None
+                    continue
+                await self._pause(wait_s)
+                wait_s = min(MOST_RETRY_S, wait_s * 2)
+        finally:
+            await client.close()
+
+    async def _pause(self, wait_s: float) -> None:
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._again.wait()
+        except TimeoutError:
+            return
+
+    async def _fill(self, client: StoreClient) -> bool:
+        """One attempt at everything; whether nothing is missing any more."""
+        sources = self._host.sources()
+        await until_linked(client, sources)
+        copier = Copier(self._host, client, sources, self._bytes_per_s)
+        missing: list[Missing] = []
+        for group in list(self._host.groups()):
+            missing += await copier.fill(group.machine)
+        self.missing = tuple(missing)
+        log.info("asked peers for what is lost", copied_bytes=copier.copied_bytes)
+        for one in missing:
+            log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
+        return not missing
+
+    def _may_vote_everywhere(self) -> bool:
+        """Of a group in which this node is no member nothing can be said, and nothing is needed."""
+        assert self.report is not None
+        return all(
+            group.replica.voting
+            for group in self._host.groups()
+            if group.replica.membership.member(group.replica.me) is not None
+        )
