@@ -14,7 +14,7 @@
     │   ├── QueueSealed       the queue moved, grew or was deleted; carries offset and successors
     │   ├── QueueTruncated    the offset is below the queue's first; carries the first offset
     │   ├── DedupKnown        the batch holds known ids; carries index → first offset
-    │   ├── NotSupported      the command belongs to a later version of this node
+    │   ├── NotSupported      the request belongs to a later version of this node
     │   ├── Conflict          a counter or a membership is not at the version named; carries it
     │   └── NotAllowed        a membership or placement rule forbids it; the text says which
     └── OutcomeUnknown        the command may or may not take effect
@@ -145,7 +145,7 @@ class DedupKnown(NotDone):
 
 
 class NotSupported(NotDone):
-    """The command is in the format but this version of the node does not carry it out."""
+    """The request, or an option of it, is not of this version of the node."""
 
     code = 14
 

@@ -109,7 +109,8 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     def crowded_zone(self) -> str | None:
         """A zone that holds a majority of the voters although the members stand in three or more:
-        losing it would lose the quorum."""
+        losing it would lose the quorum. Half of an even number would too, but is let pass: a
+        replacement goes through it."""
         zones = {member.labels.get(ZONE, "") for member in self.members} - {""}
         if len(zones) < 3:
             return None
