@@ -1,0 +1,350 @@
+"""Rounds of the truncator on a real Postgres; the store is the one of the unit tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metadata.database import Connection, Database
+from metadata.due import QueueKey
+from metadata.forwarded import Forwarded, ForwardedRepository
+from metadata.placements import PlacementRepository
+from metadata.retention import RetentionRepository
+from metadata.types import (
+    OnLimit,
+    Placement,
+    Retention,
+    RetentionMode,
+    Topic,
+    TopicSpec,
+)
+from scheduler import truncator
+from scheduler.keeper import Keeper
+from scheduler.sizes import Sizes
+from scheduler.topic_map import TopicMap
+from scheduler.truncator import Truncator
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message, encode
+from tests.integration.metadata.world import World, settled
+from tests.unit.scheduler.scheduler_support import SECOND, FakeStore
+
+RETAIN = RetentionMode.RETAIN
+
+
+class Site:
+    """A tenant, a store of two groups, and a scheduler that does a round when it is told to."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = FakeStore()
+        self.topics = TopicMap(RetentionRepository(world.database))
+        self.keeper: Keeper
+        self.restart()
+
+    def restart(self, tenant_bytes: int = 0) -> None:
+        """Another scheduler takes over."""
+        sizes = Sizes(self.store, 5.0)
+        retention = RetentionRepository(self.world.database)
+        made = Truncator(
+            self.store,
+            retention,
+            PlacementRepository(self.world.database),
+            ForwardedRepository(self.world.database),
+            sizes,
+            age_every_s=60.0,
+            timeout_s=5.0,
+        )
+        self.keeper = Keeper(
+            self.topics, retention, made, sizes, every_s=1.0, tenant_bytes=tenant_bytes
+        )
+
+    async def round(self) -> None:
+        await self.topics.read()
+        await self.keeper.round()
+
+    async def topic(
+        self, name: str = "orders", partitions: int = 1, window: int = 600, **retention: Any
+    ) -> Topic:
+        spec = TopicSpec(name, Retention(**retention), window)
+        groups = [number % 2 for number in range(partitions)]
+        made = await self.world.topics.create(self.world.tenant_id, spec, groups)
+        for partition in made.partitions:
+            self.store.create(partition.group, QueueId(made.uid, partition.number))
+        return await self.world.topics.activate(self.world.tenant_id, made.uid)
+
+    async def publish(self, topic: Topic, count: int, size: int = 100, partition: int = 0) -> None:
+        """As many batches of one message."""
+        found = topic.partitions[partition]
+        queue = QueueId(topic.uid, found.number, 0, found.generation)
+        appender = self.store.appender(found.group, queue)
+        for _ in range(count):
+            await appender.append(encode([Message(bytes(size))], 1), 1)
+
+    async def ack(self, topic: Topic, floor: int, *kept: int, subscription: str = "") -> None:
+        """The cursors of partition 0 go there, stepping over `kept`."""
+        forwarder = await self.world.forwarder()
+        claim = (await self.world.claim(forwarder, topic))[0]
+        updates = [settled(cursor, floor=floor, read_to=floor) for cursor in claim.cursors]
+        await self.world.cursors.flush(updates)
+        await self.world.leases.release(forwarder)
+
+        async def step_over(connection: Connection) -> None:
+            await connection.execute("DELETE FROM deliveries")
+            for offset in kept:
+                await connection.execute(
+                    "INSERT INTO deliveries SELECT tenant_id, subscription_uid, 0, 0, $1, 1, NULL,"
+                    " 'a hole' FROM cursors WHERE topic_uid = $2 AND partition = 0",
+                    offset,
+                    topic.uid,
+                )
+
+        await self.world.database.transaction(step_over)
+
+    def queue(self, topic: Topic, partition: int = 0, generation: int = 0) -> bytes:
+        return QueueId(topic.uid, partition, 0, generation).pack()
+
+    def first(self, topic: Topic, partition: int = 0) -> int:
+        group = topic.partitions[partition].group
+        return self.store.machines[group].offsets(self.queue(topic, partition)).first
+
+    def kept(self, topic: Topic) -> tuple[int, ...]:
+        return self.store.machines[0].kept(self.queue(topic))
+
+    async def full(self, topic: Topic) -> str | None:
+        return (await self.world.topics.get(topic.tenant_id, topic.name)).full
+
+
+@pytest.fixture
+async def site(database: Database) -> Site:
+    return Site(await World.open(database))
+
+
+async def test_consume_trims_what_every_subscription_is_done_with(site: Site) -> None:
+    topic = await site.topic()
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    await site.round()
+    assert site.first(topic) == 0
+    await site.ack(topic, 6)
+    await site.round()
+    assert site.first(topic) == 6
+    calls = site.store.calls["truncate"]
+    await site.round()
+    await site.round()
+    assert site.store.calls["truncate"] == calls
+
+
+async def test_a_topic_that_nobody_reads_keeps_its_messages_within_its_limits(site: Site) -> None:
+    topic = await site.topic(seconds=1000)
+    await site.publish(topic, 10)
+    await site.round()
+    assert site.first(topic) == 0
+    site.store.ahead_us += 2000 * SECOND
+    await site.publish(topic, 3)
+    site.restart()
+    await site.round()
+    assert site.first(topic) == 10
+    assert await site.full(topic) is None
+
+
+async def test_retain_keeps_what_is_acked_within_its_limits(site: Site) -> None:
+    topic = await site.topic(mode=RETAIN, seconds=1000)
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    await site.ack(topic, 10)
+    await site.round()
+    assert site.first(topic) == 0
+    site.store.ahead_us += 2000 * SECOND
+    site.restart()
+    await site.round()
+    assert site.first(topic) == 10
+
+
+async def test_kept_offsets_stay_until_they_are_settled(site: Site) -> None:
+    topic = await site.topic()
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    await site.ack(topic, 8, 2, 5)
+    await site.round()
+    assert (site.first(topic), site.kept(topic)) == (8, (2, 5))
+    await site.ack(topic, 8, 5)
+    await site.round()
+    assert site.kept(topic) == (5,)
+    await site.ack(topic, 8)
+    site.restart()  # that does not know what was kept before
+    await site.round()
+    assert site.kept(topic) == ()
+
+
+async def test_what_died_between_the_commit_and_the_store_is_truncated_by_the_next(
+    site: Site,
+) -> None:
+    topic = await site.topic()
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    await site.ack(topic, 7, 3)
+
+    async def dies(*_: object, **__: object) -> int:
+        raise RuntimeError("killed")
+
+    truncate, site.store.truncate = site.store.truncate, dies  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        await site.round()
+    site.store.truncate = truncate  # type: ignore[method-assign]
+    assert site.first(topic) == 0
+    # A cursor made now begins where the dead one committed.
+    late = await site.world.subscription(topic, "late")
+    (cursor,) = await site.world.cursors.of_subscription(topic.tenant_id, late.uid)
+    assert cursor.floor == 7
+    site.restart()
+    await site.round()
+    assert (site.first(topic), site.kept(topic)) == (7, (3,))
+
+
+async def test_a_group_without_a_leader_holds_up_its_own_partitions_only(site: Site) -> None:
+    topic = await site.topic(partitions=2, mode=RETAIN, seconds=1000)
+    for partition in (0, 1):
+        await site.publish(topic, 5, partition=partition)
+    site.store.ahead_us += 2000 * SECOND
+    site.store.down = {0}
+    await site.round()
+    assert (site.first(topic, 0), site.first(topic, 1)) == (0, 5)
+    site.store.down = set()
+    await site.round()
+    assert site.first(topic, 0) == 5
+
+
+async def test_at_its_byte_limit_a_topic_refuses_until_acks_make_room(site: Site) -> None:
+    topic = await site.topic(bytes=2000)
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    await site.round()
+    assert await site.full(topic) is None
+    await site.publish(topic, 10)
+    await site.round()
+    assert await site.full(topic) == "topic-full"
+    assert site.first(topic) == 0
+    site.restart()  # one that takes over leaves it so
+    await site.round()
+    assert await site.full(topic) == "topic-full"
+    await site.ack(topic, 15)
+    await site.round()
+    assert await site.full(topic) is None
+
+
+async def test_expire_oldest_goes_past_the_pins_and_is_never_full(site: Site) -> None:
+    topic = await site.topic(partitions=2, bytes=2000, on_limit=OnLimit.EXPIRE_OLDEST)
+    await site.world.subscription(topic)
+    await site.publish(topic, 20)
+    await site.publish(topic, 5, partition=1)
+    await site.round()
+    stored = sum(site.store.stored_bytes(n, site.queue(topic, n)) for n in (0, 1))
+    assert stored <= 2000
+    assert site.first(topic, 0) > 0
+    assert await site.full(topic) is None
+    # What is left is not taken down further.
+    first = site.first(topic)
+    await site.round()
+    assert site.first(topic) == first
+
+
+async def test_unacked_messages_that_are_too_old_fill_a_topic_that_refuses(site: Site) -> None:
+    topic = await site.topic(seconds=1000)
+    await site.world.subscription(topic)
+    await site.publish(topic, 5)
+    site.store.ahead_us += 2000 * SECOND
+    await site.round()
+    assert (await site.full(topic), site.first(topic)) == ("topic-full", 0)
+    await site.ack(topic, 5)
+    site.restart()
+    await site.round()
+    assert (await site.full(topic), site.first(topic)) == (None, 5)
+
+
+async def test_a_tenant_at_its_limit_is_refused_at_all_of_its_topics(site: Site) -> None:
+    full, other = await site.topic("full"), await site.topic("other")
+    await site.world.subscription(full)
+    stranger = World(site.world.database, bytes(15) + b"s")
+    await stranger.tenants.ensure(stranger.tenant_id, "stranger")
+    theirs = await stranger.topic("theirs", partitions=1)
+    site.store.create(0, QueueId(theirs.uid, 0))
+    site.restart(tenant_bytes=2000)
+    await site.publish(full, 20)
+    await site.round()
+    assert await site.full(full) == await site.full(other) == "tenant-full"
+    assert (await stranger.topics.get(stranger.tenant_id, "theirs")).full is None
+    await site.ack(full, 20)
+    await site.round()
+    assert await site.full(full) is await site.full(other) is None
+
+
+async def move(site: Site, topic: Topic) -> Topic:
+    """Partition 0 to group 1, as the placement does it."""
+    placements = PlacementRepository(site.world.database)
+    placement = await placements.start_move(topic.tenant_id, topic.name, 0, 1)
+    assert isinstance(placement, Placement)
+    new = QueueId(topic.uid, 0, 0, 1)
+    end = site.store.seal(0, QueueId(topic.uid, 0), (1, new))
+    site.store.create(1, new, end)
+    return await placements.finish(placement, {0: end})
+
+
+async def test_a_trim_goes_through_sealed_generations_and_removes_empty_ones(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truncator, "LEAST_SEALED_S", 0.0)
+    topic = await site.topic(window=300)
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    site.store.stage(0, QueueId(topic.uid, 0), 3600.0)
+    moved = await move(site, topic)
+    await site.publish(moved, 10)
+    old, new = QueueId(topic.uid, 0), QueueId(topic.uid, 0, 0, 1)
+    forwarded = ForwardedRepository(site.world.database)
+    queue = QueueKey(topic.tenant_id, topic.uid, 0, 0, 0)
+    await forwarded.record(queue, [Forwarded(0, 0, 12), Forwarded(1, 0, 17)])
+
+    await site.ack(topic, 4)
+    await site.round()
+    assert site.store.machines[0].offsets(old.pack()).first == 4
+    assert site.store.machines[1].offsets(new.pack()).first == 10
+    await site.ack(topic, 15, 8)
+    await site.round()
+    assert site.store.machines[0].offsets(old.pack()).first == 10
+    assert site.store.machines[0].kept(old.pack()) == (8,)
+    assert site.store.machines[1].offsets(new.pack()).first == 15
+    assert set(await forwarded.find(queue, [0, 1])) == {1}
+
+    async def generations() -> list[int]:
+        _, lanes = await RetentionRepository(site.world.database).topics()
+        (found,) = lanes.values()
+        return [each.number for each in found]
+
+    # It stays for what is kept, then for what is staged, then while publishers may ask it.
+    await site.round()
+    await site.ack(topic, 15)
+    await site.round()
+    assert await generations() == [0, 1]
+    site.store.cancel(0, old, 0)
+    site.store.ahead_us = 0
+    await site.round()
+    assert await generations() == [0, 1]
+    site.store.ahead_us = 2**61 // 1000
+    await site.round()
+    assert await generations() == [1]
+    assert site.store.machines[0].is_deleted(old.pack())
+    assert len((await site.world.topics.get(topic.tenant_id, topic.name)).sealed) == 0
+
+
+async def test_usage_is_noted(site: Site) -> None:
+    topic = await site.topic()
+    await site.publish(topic, 3)
+    site.store.stage(0, QueueId(topic.uid, 0), 3600.0)
+    await site.round()
+
+    async def usage(connection: Connection) -> tuple[int, int]:
+        return tuple(await connection.fetchrow("SELECT stored_bytes, staged FROM topic_usage"))
+
+    stored, staged = await site.world.database.statement(usage, writes=False)
+    assert (stored, staged) == (site.store.stored_bytes(0, site.queue(topic)), 1)
