@@ -200,6 +200,8 @@ class Acceptor:
             self._outbox.deliver(instance, value)
             self._tail_bytes += len(value)
             self.delivered = instance + 1
+            if is_membership(value) and self.delivered > self.marked:
+                self._mark_change()
         while self.floor < self.delivered and (
             self.delivered - self.floor > TAIL_INSTANCES or self._tail_bytes > TAIL_BYTES
         ):
@@ -213,6 +215,12 @@ class Acceptor:
         if self.delivered > self.marked:
             self.marked = self.delivered
             self._outbox.persist_lazily(ChosenRecord(self.delivered))
+
+    def _mark_change(self) -> None:
+        """A change is marked at once, and synced. A restart must not fall back behind it: finding
+        it again takes a majority of voters that it may just have sent away."""
+        self.marked = self.delivered
+        self._outbox.persist(ChosenRecord(self.delivered))
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -199,10 +199,15 @@ class Cluster:
         ]
 
     def may_lose(self, n: int) -> bool:
-        """Whether the group survives that this node's log is lost: enough others are whole, and
-        no change is on its way that takes one of them."""
+        """Whether the group survives that this node's log is lost: enough others are whole and
+        have a mark of the latest change, and no further change is on its way."""
         membership = self.oracle.reference.membership
-        whole = {*membership.voters} - {*self.damaged()} - self.held_down - {n}
+        since = self.oracle.changed_at
+        whole = {
+            v
+            for v in {*membership.voters} - {*self.damaged()} - self.held_down - {n}
+            if max(self.disks[v].marked, *self.disks[v].checkpointed) >= since
+        }
         return self.reconfigurer.idle and len(whole) >= membership.majority
 
     def kill_for_good(self, n: int) -> bool:

@@ -25,6 +25,8 @@ class SimDisk:
         """The highest ballot of a promise on stable storage."""
         self.accepted: dict[int, list[int]] = {}
         """Ballots of the accepts on stable storage, by instance."""
+        self.marked = 0
+        """All below is known to be chosen, by a mark on stable storage."""
         self.damaged = False
         """Some of the log is known to be lost: promises and accepts may be among it."""
         self.oldest = 0
@@ -46,6 +48,8 @@ class SimDisk:
         for record in records:
             if record.kind is FrameKind.ACCEPT:
                 self.accepted.setdefault(record.instance, []).append(record.ballot)
+            elif record.kind is FrameKind.CHOSEN:
+                self.marked = max(self.marked, record.instance)
             elif record.kind is FrameKind.PROMISE:
                 self.promised = max(self.promised, record.ballot)
 
@@ -64,7 +68,7 @@ class SimDisk:
         if kind == "everything":
             self.files = PowerLossFiles()
         self.damaged = True
-        self.promised = 0
+        self.promised = self.marked = 0
         self.accepted.clear()
         self._note(self.log)
 

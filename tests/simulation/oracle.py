@@ -20,6 +20,7 @@ from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
     CreateDone,
+    MembershipSet,
     ReleaseDone,
     SealDone,
     StageDone,
@@ -74,6 +75,8 @@ class Oracle:
         self._refused: dict[bytes, str] = {}
         self.votes = Votes(disks)
         self.library = Library()
+        self.changed_at = 0
+        """The first instance that the present membership governs."""
         self.acked = 0
         self.acked_ends: dict[bytes, int] = {}
 
@@ -109,6 +112,8 @@ class Oracle:
             self._coverage.hit("hole recovered as no-op")
         for (_, command), outcome in zip(decoded, outcomes, strict=True):
             match outcome:
+                case MembershipSet():
+                    self.changed_at = instance + 1
                 case CreateDone(queue, end):
                     self._ends.setdefault(queue, end)
                 case SealDone(queue, offset):
