@@ -119,6 +119,111 @@ def test_a_frame_of_a_known_challenge_is_frozen():
     assert msgspec.msgpack.encode(challenge).hex() == golden
 
 
+GOLDEN: list[tuple[wire.Head, str]] = [
+    (
+        wire.Welcome(
+            leaders=(wire.LeaderView(group=1, leader=2, ballot=3, log_time_us=4),),
+            nodes=(wire.NodeView(node=5, address="h:6", labels={"zone": "a"}),),
+        ),
+        "9304919401020304919305a3683a3681a47a6f6e65a161",
+    ),
+    (
+        wire.Leaders(leaders=(), nodes=(wire.NodeView(node=5, address="h:6", labels={}),)),
+        "930890919305a3683a3680",
+    ),
+    (
+        wire.OffsetAt(id=1, group=2, queue=b"q", time_us=0, last_bytes=1000),
+        "96130102c4017100cd03e8",
+    ),
+    (
+        wire.Staged(id=1, group=2, queue=b"q", after=-1, limit=10, changes_after=None),
+        "97190102c40171ff0ac0",
+    ),
+    (
+        wire.Staged(id=1, group=2, queue=b"q", after=-1, limit=10, changes_after=5),
+        "97190102c40171ff0a05",
+    ),
+    (wire.Locate(id=1, group=2, queue=b"q", stage_number=3), "951a0102c4017103"),
+    (wire.Snapshot(id=1, group=2, number=3, offset=4), "951b01020304"),
+    (
+        wire.FetchStaged(id=1, group=2, queue=b"q", stage_number=3, max_bytes=4),
+        "961c0102c401710304",
+    ),
+    (wire.Released(id=1, offsets=(5, None, -1), log_time_us=6), "9443019305c0ff06"),
+    (
+        wire.Watched(
+            id=1,
+            queues=(
+                wire.QueueOffsets(
+                    queue=b"q",
+                    first=1,
+                    end=2,
+                    stage_end=3,
+                    sealed=True,
+                    stored_bytes=4,
+                    stage_changes=5,
+                ),
+            ),
+        ),
+        "9349019197c40171010203c30405",
+    ),
+    (
+        wire.QueuesAre(
+            id=1,
+            queues=(
+                wire.QueueInfo(
+                    queue=b"q",
+                    base=1,
+                    first=2,
+                    end=3,
+                    sealed=True,
+                    meta=b"m",
+                    successors=((4, b"s"),),
+                    stage_end=5,
+                    stored_bytes=6,
+                    staged=7,
+                ),
+            ),
+        ),
+        "934701919ac40171010203c3c4016d919204c40173050607",
+    ),
+    (
+        wire.StagedAre(
+            id=1,
+            staged=(wire.StagedInfo(stage_number=2, due_us=None, log_time_us=3, tag=b"t"),),
+            changes=4,
+            overrun=True,
+        ),
+        "954b01919402c003c4017404c3",
+    ),
+    (wire.LocationIs(id=1, state="offset", offset=2), "944c01a66f666673657402"),
+    (wire.SnapshotPart(id=1, number=2, total_bytes=3, applied=4, oldest=5), "964d0102030405"),
+    (
+        wire.StagedBatches(
+            id=1, entries=(wire.StagedHead(base_stage=2, count=3, log_time_us=4, batch_bytes=5),)
+        ),
+        "934e01919402030405",
+    ),
+]
+
+
+@pytest.mark.parametrize(("head", "golden"), GOLDEN, ids=lambda each: type(each).__name__)
+def test_frames_of_staging_and_snapshots_are_frozen(head, golden):
+    assert msgspec.msgpack.encode(head).hex() == golden
+    assert msgspec.msgpack.decode(bytes.fromhex(golden), type=wire.Head) == head
+
+
+def test_what_version_1_said_of_queues_is_read():
+    """Fields were added at the end: stored bytes, changes, nodes."""
+    for head, fields in (
+        (wire.QueueOffsets(b"q", 1, 2, 3, True), [b"q", 1, 2, 3, True]),
+        (wire.QueueInfo(b"q", 1, 2, 3, False, b"m"), [b"q", 1, 2, 3, False, b"m"]),
+        (wire.StagedAre(1, ()), [75, 1, []]),
+        (wire.Welcome(), [4, []]),
+    ):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=type(head)) == head
+
+
 def test_fields_of_a_later_version_are_ignored():
     later = msgspec.msgpack.encode([6, 77, 5, "new field"])
     assert msgspec.msgpack.decode(later, type=wire.Ping) == wire.Ping(77, 5)
