@@ -184,6 +184,7 @@ def group_status(group: Group) -> dict[str, object]:
     return {
         "group": group.id,
         "leader": replica.leader,
+        "voting": replica.voting,
         "preferred_leader": replica.preferred,
         "wished_leader": machine.preferred_leader,
         "membership": membership.version,
