@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
-from rich.console import Console
 from rich.live import Live
 
 from gateway import logs
 from gateway.data_dir import State
 from gateway.settings import ServerSettings, SettingsError, log_level
-from gateway.store_view import Board, tables
+from gateway.store_view import Board, tables, terminal
 from gateway.supervisor import GROUPS
 from store_nodes.admin import AdminError, NotFinished, Operator, Overview
 from store_nodes.client import StoreClient
@@ -64,7 +63,7 @@ def _of_data_dir(data_dir: Path) -> Store:
 
 def run(store: Store, work: Work[object], timeout_s: float = 600.0) -> int:
     """One operation that changes something, its progress shown; the exit status."""
-    with Board(Console()) as board:
+    with Board(terminal()) as board:
         status, _ = _finish(store, work, timeout_s, board)
     return status
 
@@ -127,7 +126,7 @@ async def _show(operator: Operator, watch: bool, json: bool) -> Overview:
                 return seen
             await asyncio.sleep(WATCH_EVERY_S)
             seen = await operator.overview()
-    console = Console()
+    console = terminal()
     if not watch:
         console.print(tables(seen))
         return seen

@@ -12,7 +12,14 @@ from rich.text import Text
 from store_nodes.admin import GroupRow, NodeRow, Note, Overview
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+PIPE_COLUMNS = 240
 _BAD_STATES = {"down", "damaged", "unknown"}
+
+
+def terminal() -> Console:
+    """Standard output; a file or a pipe has no width, so nothing is folded there."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPE_COLUMNS)
 
 
 def tables(seen: Overview) -> Group:
@@ -29,8 +36,8 @@ def _nodes(rows: tuple[NodeRow, ...]) -> Table:
         style = "red" if row.state in _BAD_STATES else "" if row.up else "yellow"
         table.add_row(
             str(row.node),
-            row.address,
-            row.zone or "–",
+            Text(row.address),
+            Text(row.zone or "–"),
             Text(row.state, style=style),
             str(row.leads),
             str(row.voter_in),
@@ -38,7 +45,7 @@ def _nodes(rows: tuple[NodeRow, ...]) -> Table:
             str(row.lag),
             size(row.log_bytes),
             size(row.free_bytes),
-            ", ".join(part for part in ("slow disk" if row.slow else "", row.why) if part),
+            Text(", ".join(part for part in ("slow disk" if row.slow else "", row.why) if part)),
         )
     return table
 
@@ -104,7 +111,7 @@ class Board:
         """A `Progress` of store_nodes.admin."""
         if self._live is None:
             where = "" if note.group is None else f"group {note.group}: "
-            self._console.print(f"{where}{note.text}", markup=False, highlight=False)
+            self._console.print(f"{where}{note.text}", markup=False, soft_wrap=True)
             return
         if note.group is None:
             self._heading = note.text
