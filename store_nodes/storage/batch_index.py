@@ -12,7 +12,7 @@ segments are read from sidecars through a cache (pages.py). Belongs to the event
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from store_nodes.storage.pages import Pages
@@ -392,18 +392,19 @@ class BatchIndex:
             if extent.segment in segments
         ]
 
-    def tail_rows(self, queue: bytes, chosen: Callable[[int], bool]) -> list[tuple[int, Row]]:
-        """(space, row) of the rows in memory whose position is in a segment so chosen."""
+    def tail_rows(self, queue: bytes, segments: frozenset[int] | None) -> list[tuple[int, Row]]:
+        """(space, row) of the rows in memory whose position is in one of these segments; of all
+        for None."""
         found = self._queues.get(queue)
         rows: list[tuple[int, Row]] = []
         for which in (OFFSETS, STAGES) if found is not None else ():
             space = found.stages if which == STAGES else found.offsets  # type: ignore[union-attr]
             tail = space.tail if space is not None else None
-            if tail is not None and chosen(min(tail.segments)):
+            if tail is not None and (segments is None or not segments.isdisjoint(tail.segments)):
                 rows += [
                     (which, tail.row(index))
                     for index, segment in enumerate(tail.segments)
-                    if chosen(segment)
+                    if segments is None or segment in segments
                 ]
         return rows
 

@@ -66,7 +66,7 @@ def entry_of(queue: bytes, space: int, row: Row) -> BatchEntry:
     )
 
 
-def pack_run(stage_base: int, indices: Sequence[int], share_bytes: int) -> bytes:
+def pack_run(stage_base: int, indices: Sequence[int], share_bytes: int = 0) -> bytes:
     return _encoder.encode(Run(stage_base, tuple(indices), share_bytes))
 
 

@@ -203,7 +203,7 @@ def _pieces(
     of_queue: QueueLife | None = None
     found: list[_Piece] = []
     stretches = batches.stretches(queue, victims.segments | frozenset(later))
-    tail = batches.tail_rows(queue, lambda segment: segment in victims.segments)
+    tail = batches.tail_rows(queue, victims.segments)
     if stretches or tail:
         of_queue = life.queue(queue)
     for space, extent in stretches:

@@ -195,7 +195,7 @@ def page_holds(raw: bytes) -> bool:
 
 def extra_holds(raw: bytes) -> bool:
     """`raw` is an extra with its length and CRC."""
-    return len(raw) >= EXTRA.size and crc32c(raw[EXTRA.size :]) == EXTRA.unpack_from(raw)[1]
+    return len(raw) > EXTRA.size and crc32c(raw[EXTRA.size :]) == EXTRA.unpack_from(raw)[1]
 
 
 def head_of(raw: bytes, segment: int, seed: int) -> int | None:

@@ -105,15 +105,17 @@ class Space:
     ) -> bool:
         """Put a row into the tail; False if some of it is held."""
         tail = self.tail
-        if tail is None:
-            tail = self.tail = Tail()
         if base >= self.end:
+            if tail is None:
+                tail = self.tail = Tail()
             tail.append(base, messages, time_us, segment, offset, length)
             self.end = base + messages
         else:
             at = self.find(base)
             if at < len(self) and self.extent(at).first < base + messages:
                 return False
+            if tail is None:
+                tail = self.tail = Tail()
             if not tail.insert(base, messages, time_us, segment, offset, length):
                 return False
         self.held_bytes += length

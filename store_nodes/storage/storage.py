@@ -295,7 +295,7 @@ class Storage:
         pause = Pause()
         for queue in self._batches.queues():
             await pause.if_due()
-            for space, row in self._batches.tail_rows(queue, lambda _: True):
+            for space, row in self._batches.tail_rows(queue, None):
                 self._drop_if_lost(where, queue, space, row.base, lost)
         return lost
 
