@@ -12,7 +12,7 @@ log or checkpoints are damaged all that is whole is opened; `Started.damage` say
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import structlog
@@ -32,11 +32,8 @@ from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail
 from store_nodes.storage.damage import DamageReport, LostBatch, costs_votes
 from store_nodes.storage.instance_index import InstanceIndex
-from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.loading import IndexLoader
 from store_nodes.storage.pages import Pages
-from store_nodes.storage.storage import Storage, StorageSettings
-from store_nodes.storage.victims import Rules
 from store_nodes.wal.batch_frame import entry_at
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
@@ -108,28 +105,6 @@ class Started:
         found = self.found.get(group)
         return found.instances if found is not None else None
 
-    def storage(
-        self,
-        groups: Mapping[int, Group],
-        *,
-        on_damage: Callable[[DamageReport], None],
-        on_fatal: Callable[[str], None],
-        settings: StorageSettings | None = None,
-    ) -> Storage:
-        """What keeps this storage in shape while the node runs; `groups` may grow."""
-        rules = Rules(segment_bytes=self.settings.segment_bytes)
-        return Storage(
-            self.wal,
-            self.checkpoints,
-            self.pages,
-            self.batches,
-            lambda: {group.id: group.instances for group in groups.values()},
-            self.segment_groups,
-            settings=settings or StorageSettings(rules),
-            on_damage=on_damage,
-            on_fatal=on_fatal,
-        )
-
     def is_live(self, batch: LostBatch) -> bool:
         """Whether a reader may still ask for some of it, as far as the machines know now."""
         for found in self.found.values():
@@ -174,44 +149,6 @@ class Started:
             found.instances,
             found.positions,
         )
-
-
-def life_of(groups: Mapping[int, Group]) -> Life:
-    """What of the stored batches these groups still want; a queue that none of them knows is left
-    alone."""
-
-    def owner(queue: bytes) -> Group | None:
-        for group in groups.values():
-            try:
-                group.machine.offsets(queue)
-            except QueueNotFound:
-                continue
-            return group
-        return None
-
-    def queue_life(queue: bytes) -> QueueLife | None:
-        group = owner(queue)
-        if group is not None:
-            machine = group.machine
-            return QueueLife(group.id, machine.offsets(queue).first, machine.kept(queue))
-        deleted = any(group.machine.is_deleted(queue) for group in groups.values())
-        return None if deleted else QueueLife(0, 0, ())
-
-    def staged_live(queue: bytes, base: int, messages: int) -> bool:
-        group = owner(queue)
-        return group is None or group.machine.staged_live(queue, base, messages)
-
-    def applied(group: int) -> int | None:
-        found = groups.get(group)
-        return found.machine.applied if found is not None else None
-
-    def floor(group: int) -> int | None:
-        found = groups.get(group)
-        if found is None:
-            return None
-        return min(found.machine.applied, found.replica.everywhere)
-
-    return Life(queue_life, staged_live, floor, applied)
 
 
 def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started:
