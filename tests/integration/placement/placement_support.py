@@ -232,12 +232,13 @@ class DyingStore:
     def _dying(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def die(*arguments: Any, **options: Any) -> Any:
             self._left -= 1
+            last = not self._left
             if self._left < 0:
                 await asyncio.sleep(3600)  # of a dead process nothing more is heard
-            if self._left == 0 and not self._after:
+            if last and not self._after:
                 raise Killed
             result = await call(*arguments, **options)
-            if self._left == 0:
+            if last:
                 raise Killed
             return result
 
@@ -247,7 +248,8 @@ class DyingStore:
 async def until_dead(work: Awaitable[object]) -> bool:
     """Whether it was killed; otherwise it came to its end."""
     try:
-        await work
+        async with asyncio.timeout(30):
+            await work
     except (Killed, BaseExceptionGroup) as error:
         if isinstance(error, BaseExceptionGroup):
             killed, rest = error.split(Killed)

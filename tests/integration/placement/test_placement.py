@@ -47,7 +47,6 @@ async def test_under_load(
     nodes: ChaosCluster, database: Database, change: Change, partitions: int
 ) -> None:
     async with Site.open(nodes, database, partitions) as site:
-        before = await site.topic()
         async with Load(site) as load:
             await asyncio.sleep(LOAD_S)
             assert await change(site, None)
@@ -56,14 +55,11 @@ async def test_under_load(
         await load.check()
         after = await site.topic()
         assert len(after.sealed) == (1 if change is move else partitions)
-        assert len(after.partitions) == (1 if change is move else 2) * max(partitions, 1) or (
-            change is move and len(after.partitions) == partitions
-        )
+        assert len(after.partitions) == (partitions if change is move else 2 * partitions)
         used = {partition for partition, _ in load.published}
         assert used == {p.number for p in after.partitions}, "the new partitions are used"
         assert len(load.published) > 500
         print(f"{len(load.published)} messages; slowest publish {load.slowest_s:.3f} s")
-        assert before.version < after.version
 
 
 async def test_many_changes_one_after_the_other_under_load(
@@ -80,9 +76,10 @@ async def test_many_changes_one_after_the_other_under_load(
         assert [g.generation for g in generations] == list(range(7))
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("change", "step"), [(move, 1), (move, 2), *((grow, step) for step in range(1, 7))]
+)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", range(1, 7))
 async def test_a_mover_killed_at_any_step_is_followed_by_another(
     nodes: ChaosCluster, database: Database, change: Change, step: int, after: bool
 ) -> None:
@@ -91,8 +88,7 @@ async def test_a_mover_killed_at_any_step_is_followed_by_another(
         dying = cast(StoreClient, DyingStore(site.store, step, after=after))
         async with Load(site) as load:
             await asyncio.sleep(0.2)
-            died = await until_dead(change(site, Mover(site.placements, dying, site.choice)))
-            assert died is (change is grow or step <= 2)
+            assert await until_dead(change(site, Mover(site.placements, dying, site.choice)))
             now = await site.repaired()
             await asyncio.sleep(0.2)
         assert load.failures == {"keyed": [], "unkeyed": []}
