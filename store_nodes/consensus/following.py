@@ -54,7 +54,7 @@ class Following(Reconfiguring):
         flags = 0 if self.voting else Flag.DAMAGED
         if self.slow:
             flags |= Flag.SLOW
-        if self.installing:
+        if self.installing or not self.membership.members:
             flags |= Flag.INSTALLING
         return int(flags)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 from store_nodes.commands import ValueKind, encode_value, value_head
 from store_nodes.consensus import ballot as ballots
+from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import (
     AcceptRecord,
     Halt,
@@ -17,6 +20,7 @@ from store_nodes.consensus.effects import (
 from store_nodes.consensus.messages import (
     Accept,
     Accepted,
+    Flag,
     Heartbeat,
     HeartbeatReply,
     Learned,
@@ -26,6 +30,8 @@ from store_nodes.consensus.messages import (
     PreVoteReply,
     Promise,
 )
+from store_nodes.consensus.replica import Replica
+from store_nodes.membership import Membership
 from tests.unit.consensus.bench import TIMING, WALL_US, Bench, without
 
 COMMAND = b"\x03\x00\x00\x00\x00\x00\x00\x00"
@@ -326,3 +332,11 @@ def test_heartbeats_are_answered_with_the_wall_clock() -> None:
     assert isinstance(reply, HeartbeatReply)
     assert reply.sequence == 4
     assert reply.wall_us == WALL_US
+
+
+def test_a_node_that_knows_no_members_says_that_it_is_not_level() -> None:
+    """Or it is made a voter before its checkpoint is there, when the group is young."""
+    new = Replica(0, 4, Membership(), Recovered(), random.Random(1), now_us=0)
+    new.receive(0, 1, Heartbeat(ballots.make(1, 1), 1, 0, ()))
+    ((_, reply),) = [s for s in new.take().sends if isinstance(s[1], HeartbeatReply)]
+    assert reply.flags & Flag.INSTALLING
