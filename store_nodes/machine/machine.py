@@ -241,7 +241,8 @@ class Machine:
     def locate(self, queue: bytes, stage_number: int) -> tuple[str, int | None]:
         """("staged" | "offset" | "discarded" | "truncated", its offset).
 
-        "truncated" also of a number never given, and after a while of a discarded one.
+        "truncated" also of a number never given, and of one discarded very long ago
+        (MAX_DISCARDED_RANGES).
         """
         found = self._queue(queue)
         if found.stages is None:

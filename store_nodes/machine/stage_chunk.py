@@ -94,8 +94,9 @@ class Chunk:
         self.places[at] = place
         self.settled += 1
 
-    def drop_settled(self) -> None:
-        """What is left is live; costs what the chunk holds."""
+    def drop_settled(self) -> list[int]:
+        """The discarded numbers among what is dropped; costs what the chunk holds."""
+        gone = [n for n, place in zip(self.numbers, self.places, strict=True) if place == DISCARDED]
         keep = [at for at, place in enumerate(self.places) if place not in (DISCARDED, TRUNCATED)]
         self.numbers = array("Q", [self.numbers[at] for at in keep])
         self.places = array("Q", [self.places[at] for at in keep])
@@ -106,6 +107,7 @@ class Chunk:
         self.counts = array("Q", [self.counts[at] for at in batches])
         self.times = array("Q", [self.times[at] for at in batches])
         self.tags = [self.tags[at] for at in batches]
+        return gone
 
     def take(self, later: Chunk) -> None:
         """Take in the chunk that follows this one."""

@@ -8,7 +8,8 @@
 * A message that is discarded or truncated is settled. A chunk that takes no more batches drops its
   settled messages when they are more than half of it, goes when it is empty and joins the one
   before it when both are small: what is held follows from what is live, not from how long anything
-  waits. A number that was dropped answers as truncated, also if it had been discarded.
+  waits. Of the dropped numbers those that were discarded are remembered as ranges, at most
+  `MAX_DISCARDED_RANGES`; older ones answer as truncated.
 * Truncation is at once for whoever asks (`first`, `kept`), but a command settles no more than
   `TIDY_MESSAGES`; the rest is left for the next ones, so that none of them stalls the group.
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from store_nodes.commands import StageExtras
+from store_nodes.machine.number_ranges import NumberRanges
 from store_nodes.machine.outcomes import ReleasedRun
 from store_nodes.machine.packed import pack_u64, unpack_u64
 from store_nodes.machine.stage_chunk import (
@@ -36,6 +38,7 @@ from store_nodes.machine.stage_chunk import (
 REMEMBERED_CHANGES = 4096
 """How many reschedulings a reader may be behind before it has to list everything."""
 TIDY_MESSAGES = 2048
+MAX_DISCARDED_RANGES = 16_384
 NOT_DUE = -1
 
 
@@ -63,7 +66,7 @@ class Readable(NamedTuple):
 
 
 class PackedStages(NamedTuple):
-    """The stages of a queue in a snapshot; the last four as little-endian u64."""
+    """The stages of a queue in a snapshot; what is bytes, as little-endian u64."""
 
     end: int
     changes: int
@@ -72,6 +75,7 @@ class PackedStages(NamedTuple):
     released_offsets: bytes
     released_numbers: bytes
     kept: bytes
+    discarded: tuple[bytes, bytes]
 
 
 class Stages:
@@ -80,6 +84,7 @@ class Stages:
     __slots__ = (
         "_changed",
         "_chunks",
+        "_discarded",
         "_firsts",
         "_head",
         "_kept",
@@ -106,6 +111,8 @@ class Stages:
         self._head = 0
         self._kept: list[tuple[int, int]] = []
         """Of those looked after, (offset, number) of the ones that were in the kept set then."""
+        self._discarded = NumberRanges(MAX_DISCARDED_RANGES)
+        """Of the numbers dropped."""
 
     # Commands.
 
@@ -229,7 +236,9 @@ class Stages:
     def locate(self, number: int, readable: Readable) -> tuple[str, int | None]:
         """See Machine.locate."""
         found = self._find(number)
-        place = TRUNCATED if found is None else found[0].places[found[1]]
+        if found is None:
+            return "discarded" if number in self._discarded else "truncated", None
+        place = found[0].places[found[1]]
         if place == STAGED:
             return "staged", None
         if place == DISCARDED:
@@ -291,7 +300,8 @@ class Stages:
         if at < 0 or self._chunks[at].settled * 2 <= len(self._chunks[at]):
             return
         chunk = self._chunks[at]
-        chunk.drop_settled()
+        for number in chunk.drop_settled():
+            self._discarded.add(number)
         last = at == len(self._chunks) - 1
         if last and chunk.numbers:
             # It has room again, but its number range goes on: it takes the next batches.
@@ -315,6 +325,7 @@ class Stages:
             pack_u64(self._offsets[self._head :]),
             pack_u64(self._numbers[self._head :]),
             pack_u64(kept),
+            self._discarded.pack(),
         )
 
     @classmethod
@@ -331,6 +342,7 @@ class Stages:
         stages._numbers = unpack_u64(packed.released_numbers)
         kept = unpack_u64(packed.kept)
         stages._kept = list(zip(kept[::2], kept[1::2], strict=True))
+        stages._discarded = NumberRanges.unpack(MAX_DISCARDED_RANGES, packed.discarded)
         if len(stages._offsets) != len(stages._numbers):
             raise ValueError("released offsets and numbers do not match")
         if len(stages._changed) != min(stages.changes, REMEMBERED_CHANGES):

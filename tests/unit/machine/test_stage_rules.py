@@ -354,3 +354,31 @@ def test_a_release_costs_the_same_however_many_are_pending() -> None:
 def test_a_stage_refused_for_a_gap_has_no_number(d: Driver) -> None:
     assert isinstance(d.stage(3, session=S2), Refused)
     assert base_stage(d.stage(1, session=S2)) == 0
+
+
+def test_a_discarded_message_stays_discarded_when_its_chunk_goes(d: Driver) -> None:
+    """A second cancel is told so; one of a released and truncated message is not."""
+    for seq in (1, 2, 3):
+        d.stage(seq, count=1000)
+    d.release(*range(0, 3000, 3))
+    d.one(c.Discard(Q, tuple(range(1, 3000, 3))))
+    d.one(c.Discard(Q, tuple(range(2, 3000, 3))))
+    d.one(c.Truncate(Q, 1000))
+    assert held_messages(d.machine) <= 1000
+    d.reload()
+    states = [d.machine.locate(Q, number)[0] for number in range(3000)]
+    assert states == ["truncated", "discarded", "discarded"] * 1000
+
+
+def test_what_was_discarded_long_ago_is_forgotten(
+    d: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "MAX_DISCARDED_RANGES", 100)
+    for seq in (1, 2, 3):
+        d.stage(seq, count=1000)
+    d.release(*range(0, 3000, 2))
+    d.one(c.Discard(Q, tuple(range(1, 3000, 2))))
+    d.one(c.Truncate(Q, 1500))
+    states = [d.machine.locate(Q, number)[0] for number in range(3000)]
+    assert states.index("discarded") > 1000
+    assert states.count("discarded") == 500 + 100
