@@ -12,7 +12,7 @@ from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail
-from store_nodes.storage.damage import DamageReport
+from store_nodes.storage.damage import DamageReport, LostBatch
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.loading import IndexLoader
@@ -20,8 +20,8 @@ from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import OFFSETS, STAGES
 from store_nodes.storage.storage import Storage, StorageSettings
 from store_nodes.storage.victims import Rules
-from store_nodes.wal.batch_frame import entry_at
-from store_nodes.wal.footer import STAGED, BatchEntry
+from store_nodes.wal.batch_frame import batch_record, entry_at, moved
+from store_nodes.wal.footer import APPENDED, STAGED, BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.position import Position
 from tests.simulation.power_loss_files import PowerLossFiles
@@ -279,6 +279,21 @@ class Store:
     def _note(self, entry: BatchEntry) -> None:
         if self.batches.add_entry(entry):
             self.log.note_batches([entry])
+
+    def repair(self, lost: list[LostBatch]) -> None:
+        """Write the lost batches anew, as if a peer had given them."""
+        for one in lost:
+            queue = self.state.queues[one.queue[0]]
+            space = STAGES if one.staged else OFFSETS
+            messages, size = (queue.stages if one.staged else queue.batches)[one.base]
+            assert messages == one.messages
+            flags = STAGED if one.staged else APPENDED
+            entry = BatchEntry(one.queue, one.base, messages, 1, Position(0, 0, 0), flags)
+            batch = body(one.queue, space, one.base, size)
+            (self.last,) = self.log.write([batch_record(GROUP, entry, batch)])
+            self.log.sync()
+            self._note(moved(entry, self.last, len(batch)))
+        self.log.repaired()
 
     # -- what must hold ------------------------------------------------------------------------
 
