@@ -85,8 +85,9 @@ class StagedLocator:
             return Nowhere.UNKNOWN
         if found.offset is not None:
             where = Where(wanted.partition, found.offset)
-        elif isinstance(generation, SealedPartition) and found.state != Nowhere.TRUNCATED.value:
-            # The copy is made, then written down, then the original discarded.
+        elif isinstance(generation, SealedPartition):
+            # The copy is made, then written down, then the original discarded. What was discarded
+            # very long ago answers as truncated.
             key = QueueKey(topic.tenant_id, topic.uid, *queue[1:])
             moved = (await self._forwarded.find(key, [wanted.stage_number])).get(
                 wanted.stage_number
