@@ -103,7 +103,7 @@ def answers(machine: Machine) -> list[object]:
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(histories, st.integers(1, 8))
 def test_going_on_from_a_snapshot_is_going_on(history: list[tuple[int, bytes]], every: int) -> None:
     """One machine lives through, one is restored every few values, each time as a new one."""
