@@ -13,7 +13,7 @@ from gateway.names import label_errors, name_errors
 from gateway.topic_lifecycle import TopicLifecycle
 from metadata.errors import Conflict
 from metadata.topics import TopicRepository
-from metadata.types import Retention, RetentionMode, Topic, TopicSpec, TopicState
+from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec, TopicState
 
 MAX_PARTITIONS = 256
 MIN_RETENTION_S = 600
@@ -26,11 +26,12 @@ RetentionSeconds = Annotated[int, msgspec.Meta(ge=MIN_RETENTION_S, le=MAX_RETENT
 
 
 class RetentionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """How long messages stay; null means the platform's default."""
+    """How long messages stay. Null: seven days, and as many bytes as the tenant may store."""
 
     mode: Literal["consume", "retain"] = "consume"
     seconds: RetentionSeconds | None = None
     bytes: Bytes | None = None
+    on_limit: Literal["refuse", "expire_oldest"] = "refuse"
 
 
 class TopicCreate(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,7 +49,10 @@ class TopicCreate(msgspec.Struct, forbid_unknown_fields=True):
         if errors:
             raise invalid("The body does not fit.", errors)
         retention = Retention(
-            RetentionMode(self.retention.mode), self.retention.seconds, self.retention.bytes
+            RetentionMode(self.retention.mode),
+            self.retention.seconds,
+            self.retention.bytes,
+            OnLimit(self.retention.on_limit),
         )
         return TopicSpec(self.name, retention, self.dedup_window_seconds, self.labels)
 
@@ -62,7 +66,9 @@ def view(topic: Topic) -> dict[str, Any]:
             "mode": topic.retention.mode.value,
             "seconds": topic.retention.seconds,
             "bytes": topic.retention.bytes,
+            "on_limit": topic.retention.on_limit.value,
         },
+        "full": topic.full_detail if topic.full is not None else None,
         "dedup_window_seconds": topic.dedup_window_s,
         "labels": dict(topic.labels),
         "created_at": topic.created_at,

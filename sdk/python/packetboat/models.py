@@ -42,6 +42,8 @@ class Retention(msgspec.Struct, frozen=True):
     mode: Literal["consume", "retain"] = "consume"
     seconds: int | None = None
     bytes: int | None = None
+    on_limit: Literal["refuse", "expire_oldest"] = "refuse"
+    """At a limit that messages not acked yet reach: refuse publishes, or let the oldest go."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -54,6 +56,8 @@ class Topic(msgspec.Struct, frozen=True):
     updated_at: datetime
     dedup_window_seconds: int = 600
     labels: dict[str, str] = {}
+    full: str | None = None
+    """Why publishes are refused now, and what makes room; None while there is room."""
 
 
 class Retry(msgspec.Struct, frozen=True):

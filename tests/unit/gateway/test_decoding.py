@@ -6,7 +6,7 @@ from edge.problem import Problem
 from gateway.decoding import Query, decode_json, if_match
 from gateway.subscriptions import StartAt, SubscriptionCreate
 from gateway.topics import TopicCreate
-from metadata.types import RetentionMode
+from metadata.types import OnLimit, RetentionMode
 
 
 def refusal(body: bytes, kind: type = TopicCreate) -> tuple[int, list[str]]:
@@ -24,6 +24,12 @@ def test_a_topic_as_the_docs_write_it() -> None:
     spec = body.spec()
     assert (spec.name, body.partitions, spec.dedup_window_s) == ("a.b-c_1", 2, 60)
     assert (spec.retention.mode, spec.retention.seconds) == (RetentionMode.RETAIN, 600)
+    assert spec.retention.on_limit is OnLimit.REFUSE
+
+
+def test_what_happens_at_a_limit_can_be_chosen() -> None:
+    body = decode_json(b'{"name":"a","retention":{"on_limit":"expire_oldest"}}', TopicCreate)
+    assert body.spec().retention.on_limit is OnLimit.EXPIRE_OLDEST
 
 
 def test_an_integer_may_be_written_as_a_float() -> None:
@@ -58,6 +64,7 @@ def test_what_is_no_json_is_400(body: bytes) -> None:
         (b'{"name":"a","partitions":true}', "partitions"),
         (b'{"name":"a","partitions":1e300}', "partitions"),
         (b'{"name":"a","retention":{"mode":"keep"}}', "retention.mode"),
+        (b'{"name":"a","retention":{"on_limit":"drop"}}', "retention.on_limit"),
         (b'{"name":"a","retention":{"second":1}}', "retention.second"),
         (b'{"name":"a","retention":{"seconds":599}}', "retention.seconds"),
         (b'{"name":"a","labels":{"k":1}}', "labels[...]"),

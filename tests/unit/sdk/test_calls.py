@@ -122,7 +122,7 @@ def test_topics() -> None:
     topic = {
         "name": "orders",
         "partitions": 4,
-        "retention": {"mode": "retain", "seconds": 600, "bytes": None},
+        "retention": {"mode": "retain", "seconds": 600, "bytes": None, "on_limit": "refuse"},
         "dedup_window_seconds": 600,
         "labels": {"a": "b"},
         "created_at": NOW,
@@ -139,7 +139,7 @@ def test_topics() -> None:
     assert script.body() == {
         "name": "orders",
         "partitions": 4,
-        "retention": {"mode": "retain", "seconds": 600, "bytes": None},
+        "retention": {"mode": "retain", "seconds": 600, "bytes": None, "on_limit": "refuse"},
         "labels": {"a": "b"},
     }
     assert boat.get_topic("orders") == made
