@@ -275,11 +275,17 @@ class FakeStore:
 async def running(
     store: FakeStore,
     catalog: FakeCatalog | None = None,
+    *,
+    forwarded: Any = None,
     **settings: Any,
 ) -> AsyncIterator[PublishForwarder]:
     settings = {"drain_s": 0.05, "timeout_s": 2.0} | settings
     forwarder = PublishForwarder(
-        catalog or FakeCatalog(topic()), store, PublishSettings(**settings), registry=None
+        catalog or FakeCatalog(topic()),
+        store,
+        PublishSettings(**settings),
+        forwarded=forwarded,
+        registry=None,
     )
     await forwarder.start()
     try:
