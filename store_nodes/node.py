@@ -110,6 +110,8 @@ class Node(ClientService):
     def connect(self, peers: PeerNetwork, server: StoreServer) -> None:
         """The transport, which needs the node first."""
         self._peers = peers
+        # The settings name the first nodes only: the memberships read at the start say the rest.
+        peers.change(self.members.addresses(), self.members.removed)
         self._server = server
 
     def start(self) -> None:
