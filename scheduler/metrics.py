@@ -6,6 +6,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 leading = Gauge("packetboat_scheduler_leading_count", "1 while this process holds the lock.")
 released = Counter("packetboat_scheduler_released_total", "Delayed messages made readable.")
+releases = Counter("packetboat_scheduler_releases_total", "Commands that did it.")
 forwarded = Counter(
     "packetboat_scheduler_forwarded_total", "Delayed messages copied out of a sealed queue."
 )

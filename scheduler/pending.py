@@ -31,6 +31,7 @@ class StagedQueue:
         "listed_to",
         "listing",
         "ready",
+        "released_s",
     )
 
     def __init__(self, key: QueueKey, group: int, progress: Progress) -> None:
@@ -50,6 +51,8 @@ class StagedQueue:
         """Those of them that are due, in order, and not being released."""
         self.listing = False
         self.busy = False
+        self.released_s = 0.0
+        """When its last release began, by the loop's clock."""
         self.gone = False
 
     @property

@@ -1,8 +1,8 @@
 """Releases what is due. The log decides: too early, twice or by two schedulers changes nothing.
 
-One release per queue is under way at a time; what comes due meanwhile goes in the next one. So an
-idle queue does not wait and a busy one batches, and the cost of a message does not depend on how
-many others are pending.
+One release per queue is under way at a time, and the next begins no sooner than `LEAST_APART_S`
+after it; what comes due meanwhile goes in the next one. So an idle queue does not wait and a busy
+one batches, and the cost of a message does not depend on how many others are pending.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scheduler.window import Window
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 
 RELEASE_AT_ONCE = 1000
+LEAST_APART_S = 0.01
 RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 0.5
 NOT_YET_US = 5_000
@@ -89,8 +90,13 @@ class Releasing:
 
     async def _release(self, queue: StagedQueue) -> None:
         delay_s = RETRY_FIRST_S
+        loop = asyncio.get_running_loop()
         try:
             while queue.ready and not queue.gone:
+                wait_s = queue.released_s + LEAST_APART_S - loop.time()
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+                queue.released_s = loop.time()
                 numbers = _take_ready(queue)
                 try:
                     left = await self._release_some(queue, numbers)
@@ -121,6 +127,7 @@ class Releasing:
             for number in done:
                 self._window.settled(queue, number)
             return [number for number in numbers if number not in done]
+        metrics.releases.inc()
         now_us = self._store.clock(queue.group).now_us()
         for number, offset in zip(numbers, offsets, strict=True):
             if offset == -1:
