@@ -16,6 +16,7 @@ import random
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +48,8 @@ PATIENCE_S = 30.0
 class Result(NamedTuple):
     pending: int
     released: int
+    releases: int
+    """Commands it took."""
     late_ms: list[float]
     cpu_us: dict[str, float]
     """Per message, by part of the installation."""
@@ -167,11 +170,13 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
         say(f"{pending:,} pending after {time.monotonic() - began_s:.1f} s")
         await asyncio.sleep(2.0)
         before = cluster.cpu_by_part()
+        releases = -await asyncio.to_thread(releases_so_far, cluster)
         staged, last_due_s = await stage_load(client, readers, rate, seconds)
         async with asyncio.timeout_at(last_due_s + PATIENCE_S):
             for reader, count in zip(readers, staged, strict=True):
                 await reader.until(count)
         after = cluster.cpu_by_part()
+        releases += await asyncio.to_thread(releases_so_far, cluster)
     finally:
         for task in tasks:
             task.cancel()
@@ -181,7 +186,16 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
     late_ms = [each for reader in readers for each in reader.late_ms]
     count = len(late_ms)
     cpu_us = {part: (after[part] - before.get(part, 0.0)) / count * 1e6 for part in after}
-    return Result(pending, count, late_ms, cpu_us)
+    return Result(pending, count, releases, late_ms, cpu_us)
+
+
+def releases_so_far(cluster: PacketboatCluster) -> int:
+    """Of the scheduler's own metrics."""
+    with urllib.request.urlopen(f"{cluster.url}/metrics", timeout=10) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("packetboat_scheduler_releases_total "):
+                return int(float(line.split()[1]))
+    raise SystemExit("the server tells no releases")
 
 
 def say(text: str) -> None:
@@ -192,7 +206,8 @@ def show(result: Result) -> None:
     late = result.late_ms
     parts = ", ".join(f"{part} {spent:.0f}" for part, spent in sorted(result.cpu_us.items()))
     say(
-        f"{result.pending:,} pending, {result.released:,} released: due → read"
+        f"{result.pending:,} pending, {result.released:,} released by {result.releases:,} commands:"
+        f" due → read"
         f" p50 {percentile(late, 50):.1f} ms, p99 {percentile(late, 99):.1f} ms,"
         f" max {max(late):.1f} ms, min {min(late):.1f} ms;"
         f" CPU {sum(result.cpu_us.values()):.0f} µs a message ({parts})"
