@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from edge.problem import Problem
+from publish_forwarder.batches import Batch, BatchPart
 from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay, now_us
+from publish_forwarder.failures import topic_changed
 from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
-from publish_forwarder.metrics import PublishMetrics
-from publish_forwarder.outcomes import Outcome
-from publish_forwarder.parcel import BatchPart, Ids, InFlight, Parcel, claim, message_bytes
+from publish_forwarder.outcomes import Outcome, each
+from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim, message_bytes
 from publish_forwarder.refusals import refuse
 from publish_forwarder.router import TopicRoutes, partition_of, routing_key
 from store_nodes.record_batch import Message
@@ -63,10 +66,13 @@ class Acceptor:
     """Makes parcels and gives them to lanes. Accepts all of a request, or raises a Problem."""
 
     def __init__(
-        self, metrics: PublishMetrics, timeout_s: float, next_publish_id: Callable[[], str]
+        self,
+        timeout_s: float,
+        next_publish_id: Callable[[], str],
+        routes_now: Callable[[bytes], TopicRoutes | None],
     ) -> None:
-        self._metrics = metrics
         self._timeout_s = timeout_s
+        self._routes_now = routes_now
         self._next_publish_id = next_publish_id
         self._in_flight: InFlight = {}
         self._loop = asyncio.get_running_loop()
@@ -78,7 +84,7 @@ class Acceptor:
         entry = self._id_of(request, message, 0)
         parcel.pinned = routing_key(message) is not None
         if entry is None or claim(self._in_flight, parcel, entry):
-            self._send(request, parcel)
+            self._send(request.routes, parcel)
         return parcel
 
     def many(
@@ -96,7 +102,9 @@ class Acceptor:
         ids: dict[int, Id] = {}
         repeats = self._ids_of(request, messages, ids)
         groups = _grouped(request, messages, sizes, due_us, repeats)
+        batch = self._batch(request, messages)
         parcels: list[tuple[Parcel, Sequence[int]]] = []
+        parts: list[Parcel] = []
         for partition, indices in groups:
             parcel = self._parcel(
                 request,
@@ -104,16 +112,26 @@ class Acceptor:
                 sum(sizes[index] for index in indices),
                 [due_us[index] for index in indices],
             )
-            parcel.pinned = partition is not None
             parcels.append((parcel, indices))
-            if self._named(request, parcel, partition, indices, ids):
-                self._send(request, parcel)
+            parcel.pinned = partition is not None
+            if batch is not None:
+                assert partition is not None
+                spread = request.routes.first_partitions()
+                part = BatchPart(batch, indices, parcel.due_us is not None, spread, partition)
+                batch.open += 1
+                if not claim(self._in_flight, parcel, part.entry(request.routes.topic.uid), part):
+                    continue
+            else:
+                self._name(parcel, indices, ids)
+            parts.append(parcel)
+        for parcel in parts:
+            self._send(request.routes, parcel)
         for index in repeats:
             parcel = self._parcel(request, [messages[index]], sizes[index], [due_us[index]])
             parcel.pinned = True
             parcels.append((parcel, [index]))
             if claim(self._in_flight, parcel, ids[index]):
-                self._send(request, parcel)
+                self._send(request.routes, parcel)
         return parcels
 
     def _ids_of(
@@ -141,25 +159,8 @@ class Acceptor:
         contents = fingerprint([(message, request.delays.get(index))])
         return Id(0, key_id(topic.uid, key), contents)
 
-    def _named(
-        self,
-        request: Request,
-        parcel: Parcel,
-        partition: int | None,
-        indices: Sequence[int],
-        ids: dict[int, Id],
-    ) -> bool:
-        """Gives the parcel its ids; false: it is on its way already."""
-        if request.producer is not None and partition is not None:
-            batch = BatchPart(
-                request.routes.topic.uid,
-                request.producer,
-                parcel.due_us is not None,
-                request.routes.first_partitions(),
-                partition,
-                tuple(request.delays.get(index) for index in indices),
-            )
-            return claim(self._in_flight, parcel, batch.entry(parcel.messages), batch)
+    def _name(self, parcel: Parcel, indices: Sequence[int], ids: dict[int, Id]) -> None:
+        """Gives the parcel the ids of its messages."""
         entries = [
             ids[index]._replace(at=position)
             for position, index in enumerate(indices)
@@ -168,17 +169,50 @@ class Acceptor:
         if entries:
             parcel.ids = Ids(entries, self._in_flight)
             parcel.ids.register(parcel)
-        return True
 
-    def _send(self, request: Request, parcel: Parcel) -> None:
-        routes = request.routes
+    def _batch(self, request: Request, messages: Sequence[Message]) -> Batch | None:
+        """Of a producer's request, whose parts have one id each."""
+        if request.producer is None:
+            return None
+        put_anew = partial(self._put_anew, request.routes.topic.uid)
+        return Batch(request.producer, messages, request.delays, put_anew)
+
+    def _put_anew(self, topic_uid: bytes, batch: Batch) -> None:
+        """What waits in the parts of a batch is spread over the partitions there are now."""
+        waiting = batch.take_waiting()
+        routes = self._routes_now(topic_uid)
+        if routes is None or batch.failed is not None:
+            for old in waiting:
+                old.settle(_like(batch.failed))
+            return
+        spread = routes.next_partitions(_part_of(waiting[0]).partitions)
+        found: dict[tuple[int, bool], list[tuple[int, Parcel, int]]] = {}
+        for old in waiting:
+            part = _part_of(old)
+            for position, index in enumerate(part.indices):
+                key = routing_key(batch.messages[index]) or batch.producer.route
+                place = (partition_of(key, spread), part.staged)
+                found.setdefault(place, []).append((index, old, position))
+        sinks = {id(old): old.dissolve() for old in waiting}
+        batch.open = len(found)
+        sent = []
+        for (partition, staged), rows in found.items():
+            rows.sort(key=lambda row: row[0])
+            parcel = _gathered(rows, sinks)
+            part = BatchPart(batch, [row[0] for row in rows], staged, spread, partition)
+            if claim(self._in_flight, parcel, part.entry(topic_uid), part):
+                sent.append(parcel)
+        for parcel in sent:
+            self._send(routes, parcel)
+
+    def _send(self, routes: TopicRoutes, parcel: Parcel) -> None:
         if parcel.ids is not None and parcel.durability is Durability.LEADER:
             # A batch with a known id is refused whole, and the rest of it is sent again: so nothing
             # in it is answered before the log has decided.
             parcel.durability = Durability.QUORUM
         if not parcel.pinned:
-            count = len(parcel.messages)
-            lane = routes.unkeyed(count, parcel.size_bytes, request.share.held_messages)
+            held = parcel.share.held_messages
+            lane = routes.unkeyed(len(parcel.messages), parcel.size_bytes, held)
             routes.of_kind(lane, parcel).add(parcel)
             return
         for lane, part in routes.place(parcel):
@@ -210,6 +244,52 @@ class Acceptor:
             publish_id,
             due_us=due or None,
         )
+
+
+class _Scatter:
+    """The sink of a parcel whose messages come of several others."""
+
+    __slots__ = ("_targets",)
+
+    def __init__(self, targets: Sequence[tuple[Sink, int]]) -> None:
+        self._targets = targets
+
+    def fill(self, places: Sequence[int], outcome: Outcome) -> None:
+        for place, single in zip(places, each(outcome, len(places)), strict=True):
+            sink, at = self._targets[place]
+            sink.fill([at], single)
+
+
+def _gathered(
+    rows: Sequence[tuple[int, Parcel, int]], sinks: Mapping[int, tuple[Sink, Sequence[int]]]
+) -> Parcel:
+    """One parcel of messages that were in others: (order, its parcel, its place there)."""
+    first = rows[0][1]
+    targets = []
+    for _, old, position in rows:
+        sink, places = sinks[id(old)]
+        targets.append((sink, places[position]))
+    parcel = first.part([], _Scatter(targets), range(len(rows)))
+    for _, old, position in rows:
+        message = old.messages[position]
+        parcel.messages.append(message)
+        parcel.size_bytes += message_bytes(message)
+    if first.due_us is not None:
+        parcel.due_us = [(old.due_us or [])[position] for _, old, position in rows]
+    return parcel
+
+
+def _part_of(parcel: Parcel) -> BatchPart:
+    assert parcel.ids is not None
+    assert parcel.ids.part is not None
+    return parcel.ids.part
+
+
+def _like(failed: Problem | None) -> Problem:
+    """What those are told that waited for a part that failed: they are not stored."""
+    if failed is not None and failed.status == 422:
+        return failed
+    return topic_changed()
 
 
 def _grouped(

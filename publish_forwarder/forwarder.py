@@ -79,7 +79,7 @@ class PublishForwarder:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._acceptor = Acceptor(self.metrics, self.settings.timeout_s, self._next_publish_id)
+        self._acceptor = Acceptor(self.settings.timeout_s, self._next_publish_id, self._routes.get)
         if self._registry is not None:
             self._registry.register(self.metrics)
         self._accepting = True

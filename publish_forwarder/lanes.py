@@ -66,7 +66,7 @@ class ProbeLane(Lane):
     parcels go on. It keeps their order like any lane.
     """
 
-    __slots__ = ("_onward", "of_partitions", "sealed_time_us")
+    __slots__ = ("_onward", "_sealed_time_us")
 
     def __init__(
         self,
@@ -76,8 +76,7 @@ class ProbeLane(Lane):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.of_partitions = sealed.of_partitions
-        self.sealed_time_us = sealed.sealed_time_us
+        self._sealed_time_us = sealed.sealed_time_us
         self._onward = onward
 
     def _failed(self, error: StoreError) -> None:
@@ -85,5 +84,5 @@ class ProbeLane(Lane):
             super()._failed(error)
             return
         parcels, self.in_flight = self.in_flight, []
-        self._onward(parcels, self.sealed_time_us)
+        self._onward(parcels, self._sealed_time_us)
         self._wake()

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from edge.problem import Problem
 from publish_forwarder.budget import Share
-from publish_forwarder.delays import Delay
-from publish_forwarder.idempotency import Id, Producer, batch_id, fingerprint
+from publish_forwarder.idempotency import Id
 from publish_forwarder.outcomes import (
     Outcome,
     Single,
@@ -29,6 +28,9 @@ from publish_forwarder.outcomes import (
 from store_nodes.errors import Known
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
+
+if TYPE_CHECKING:
+    from publish_forwarder.batches import BatchPart
 
 MESSAGE_OVERHEAD_BYTES = 160
 """More than the encoding of a message adds to its texts, and about what it costs in memory."""
@@ -49,6 +51,12 @@ def message_bytes(message: Message) -> int:
 def _utf8_bytes(text: str) -> int:
     """Exact for ASCII, else an upper bound."""
     return len(text) if text.isascii() else 4 * len(text)
+
+
+class Sink(Protocol):
+    """Where the outcomes of a part go, by the places its messages had."""
+
+    def fill(self, places: Sequence[int], outcome: Outcome) -> None: ...
 
 
 class Parcel(msgspec.Struct, eq=False):
@@ -72,8 +80,8 @@ class Parcel(msgspec.Struct, eq=False):
     due_us: list[int] | None = None
     """Of a parcel that is staged: when each message is to be released."""
     ids: Ids | None = None
-    tally: Tally | None = None
-    """Of a part of a parcel that was cut: where its outcomes go."""
+    sink: Sink | None = None
+    """Of a part of something that was cut: where its outcomes go, instead of to a future."""
     places: Sequence[int] = ()
 
     def settle(self, outcome: Outcome) -> None:
@@ -81,46 +89,53 @@ class Parcel(msgspec.Struct, eq=False):
         self.share.release(self.size_bytes, len(self.messages))
         if self.ids is not None:
             self.ids.settle(outcome, len(self.messages))
-        if self.tally is not None:
-            self.tally.fill(self.places, outcome)
+        if self.sink is not None:
+            self.sink.fill(self.places, outcome)
             return
         future = self.future
         if future is not None and not future.done():
             future.set_result(outcome)
 
     def cut(self, groups: Sequence[Sequence[int]]) -> list[Parcel]:
-        """One parcel per group of message indices (each ascending), in place of this one. An id of
-        a whole batch is lost by it."""
-        count = len(self.messages)
-        tally = self.tally
-        if tally is None:
-            tally = Tally(count, self.future)
-        places = self.places or range(count)
-        if self.ids is not None:
-            self.ids.hand_over(tally, places)
+        """One parcel per group of message indices (each ascending), in place of this one."""
+        sink, places = self.dissolve()
         parts = []
         for group in groups:
-            messages = [self.messages[index] for index in group]
-            part = Parcel(
-                messages,
-                sum(message_bytes(message) for message in messages),
-                self.pinned,
-                self.durability,
-                self.deadline_s,
-                self.share,
-                None,
-                self.publish_id,
-                self.reroutes,
-                [self.due_us[index] for index in group] if self.due_us is not None else None,
-                None,
-                tally,
-                [places[index] for index in group],
-            )
+            part = self.part(group, sink, [places[index] for index in group])
             if self.ids is not None:
                 part.ids = self.ids.of_part(part, group)
             parts.append(part)
         assert sum(part.size_bytes for part in parts) == self.size_bytes
         return parts
+
+    def dissolve(self) -> tuple[Sink, Sequence[int]]:
+        """Its messages go on in other parcels, which fill the sink at these places. Who joined it
+        waits for them."""
+        count = len(self.messages)
+        if self.ids is None:
+            return self.sink or Tally(count, self.future), self.places or range(count)
+        tally = Tally(count, self.future, self.sink, self.places)
+        self.ids.hand_over(tally)
+        return tally, range(count)
+
+    def part(self, group: Sequence[int], sink: Sink, places: Sequence[int]) -> Parcel:
+        """The messages at those indices, without ids."""
+        messages = [self.messages[index] for index in group]
+        return Parcel(
+            messages,
+            sum(message_bytes(message) for message in messages),
+            self.pinned,
+            self.durability,
+            self.deadline_s,
+            self.share,
+            None,
+            self.publish_id,
+            self.reroutes,
+            [self.due_us[index] for index in group] if self.due_us is not None else None,
+            None,
+            sink,
+            places,
+        )
 
     def learn(self, known: dict[int, Known], answer: Callable[[Known], Single]) -> Parcel | None:
         """The log has these messages already: answers them, and is what is left to store.
@@ -128,7 +143,7 @@ class Parcel(msgspec.Struct, eq=False):
         One that was refused for another body takes later ones of its ordering key along.
         """
         assert self.ids is not None
-        if self.ids.batch is not None or len(self.messages) == 1:
+        if self.ids.part is not None or len(self.messages) == 1:
             self.settle(answer(known[0]))
             return None
         outcomes = {index: answer(each_known) for index, each_known in known.items()}
@@ -150,12 +165,20 @@ class Parcel(msgspec.Struct, eq=False):
 class Tally:
     """Gathers the outcomes of a parcel that was cut, by the places its messages had in it."""
 
-    __slots__ = ("_future", "_joined", "_missing", "_outcomes")
+    __slots__ = ("_future", "_joined", "_missing", "_outcomes", "_places", "_sink")
 
-    def __init__(self, count: int, future: asyncio.Future[Outcome] | None) -> None:
+    def __init__(
+        self,
+        count: int,
+        future: asyncio.Future[Outcome] | None,
+        sink: Sink | None = None,
+        places: Sequence[int] = (),
+    ) -> None:
         self._outcomes: list[Single | None] = [None] * count
         self._missing = count
         self._future = future
+        self._sink = sink
+        self._places = places
         self._joined: list[tuple[Sequence[int], Parcel]] = []
 
     def join(self, places: Sequence[int], parcel: Parcel) -> None:
@@ -170,47 +193,29 @@ class Tally:
         if self._missing:
             return
         outcomes = tuple(single for single in self._outcomes if single is not None)
-        if self._future is not None and not self._future.done():
+        if self._sink is not None:
+            self._sink.fill(self._places, together(outcomes))
+        elif self._future is not None and not self._future.done():
             self._future.set_result(together(outcomes))
         for joined_places, parcel in self._joined:
             parcel.settle(together([again(outcomes[place]) for place in joined_places]))
-
-
-class BatchPart(NamedTuple):
-    """What of a producer's batch is in one parcel: all that its id is made of."""
-
-    topic_uid: bytes
-    producer: Producer
-    staged: bool
-    partitions: int
-    partition: int
-    delays: tuple[Delay | None, ...]
-    """Of each of the parcel's messages."""
-
-    def entry(self, messages: Sequence[Message]) -> Id:
-        """The id that stands for all of them."""
-        name = batch_id(self.topic_uid, self.producer, self.partitions, self.partition, self.staged)
-        contents = fingerprint(zip(messages, self.delays, strict=True))
-        return Id(0, name, contents, len(messages))
-
-    def at(self, group: Sequence[int], partitions: int, partition: int) -> BatchPart:
-        """Those messages alone, where keys are spread over another number of partitions."""
-        delays = tuple(self.delays[index] for index in group)
-        return self._replace(partitions=partitions, partition=partition, delays=delays)
 
 
 InFlight = dict[bytes, tuple[Parcel, Id]]
 """The ids that are on their way from this process, and with which parcel."""
 
 
-def claim(in_flight: InFlight, parcel: Parcel, entry: Id, batch: BatchPart | None = None) -> bool:
+def claim(in_flight: InFlight, parcel: Parcel, entry: Id, part: BatchPart | None = None) -> bool:
     """Gives a parcel its only id. False: that is on its way already, and the parcel waits for the
     outcome of the first, or is answered that it is another message."""
     under_way = in_flight.get(entry.name)
     if under_way is None:
-        parcel.ids = Ids([entry], in_flight, batch)
+        parcel.ids = Ids([entry], in_flight, part)
         parcel.ids.register(parcel)
         return True
+    if part is not None:
+        parcel.sink = Told(parcel, part)
+        parcel.places = range(len(parcel.messages))
     first, id_of_first = under_way
     if (id_of_first.fingerprint, id_of_first.covers) != (entry.fingerprint, entry.covers):
         parcel.settle(key_reused())
@@ -220,18 +225,37 @@ def claim(in_flight: InFlight, parcel: Parcel, entry: Id, batch: BatchPart | Non
     return False
 
 
+class Told:
+    """The sink of a part that joined another: its own batch is told too."""
+
+    __slots__ = ("_future", "_part", "_places", "_sink")
+
+    def __init__(self, parcel: Parcel, part: BatchPart) -> None:
+        self._future = parcel.future
+        self._sink = parcel.sink
+        self._places = parcel.places
+        self._part = part
+
+    def fill(self, places: Sequence[int], outcome: Outcome) -> None:
+        if self._sink is not None:
+            self._sink.fill(self._places, outcome)
+        elif self._future is not None and not self._future.done():
+            self._future.set_result(outcome)
+        self._part.batch.answered(outcome)
+
+
 class Ids:
     """The ids of a parcel. Each is in `in_flight` until the parcel's outcome is known; a repetition
     that comes in meanwhile joins it, so that no append holds an id twice."""
 
-    __slots__ = ("_joined", "batch", "entries", "in_flight")
+    __slots__ = ("_joined", "entries", "in_flight", "part")
 
     def __init__(
-        self, entries: list[Id], in_flight: InFlight, batch: BatchPart | None = None
+        self, entries: list[Id], in_flight: InFlight, part: BatchPart | None = None
     ) -> None:
         assert entries
         self.entries = entries
-        self.batch = batch
+        self.part = part
         """Of a parcel that has one id as a whole."""
         self.in_flight = in_flight
         self._joined: list[tuple[Id, Parcel]] = []
@@ -249,6 +273,8 @@ class Ids:
     def settle(self, outcome: Outcome, count: int) -> None:
         """The outcome of the parcel is known."""
         self._forget()
+        if self.part is not None:
+            self.part.batch.answered(outcome)
         if not self._joined:
             return
         singles = each(outcome, count)
@@ -257,17 +283,15 @@ class Ids:
             own = singles[entry.at : entry.at + entry.covers]
             parcel.settle(together([again(single) for single in own]))
 
-    def hand_over(self, tally: Tally, places: Sequence[int]) -> None:
+    def hand_over(self, tally: Tally) -> None:
         """Its parcel is cut: who joined waits for the parts."""
         self._forget()
         joined, self._joined = self._joined, []
         for entry, parcel in joined:
-            tally.join(places[entry.at : entry.at + entry.covers], parcel)
+            tally.join(range(entry.at, entry.at + entry.covers), parcel)
 
     def of_part(self, part: Parcel, group: Sequence[int]) -> Ids | None:
         """The ids of the messages in `group`, from now on those of `part`."""
-        if self.batch is not None:
-            return None
         at = {index: position for position, index in enumerate(group)}
         entries = [entry._replace(at=at[entry.at]) for entry in self.entries if entry.at in at]
         if not entries:

@@ -21,10 +21,11 @@ from typing import Protocol
 
 from edge.problem import Problem
 from metadata.types import SealedPartition, Topic
+from publish_forwarder.batches import BatchPart
 from publish_forwarder.coalescer import Lane
 from publish_forwarder.failures import topic_full
 from publish_forwarder.lanes import ProbeLane
-from publish_forwarder.parcel import Parcel, claim
+from publish_forwarder.parcel import Parcel
 from publish_forwarder.settings import PublishSettings
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -42,16 +43,6 @@ def partition_of(key: str, partitions: int) -> int:
 def routing_key(message: Message) -> str | None:
     """What decides the partition, or None: then any may take it."""
     return message.key if message.key is not None else message.idempotency_key
-
-
-def _route(parcel: Parcel, index: int) -> str:
-    """What decides the partition of a pinned parcel's message."""
-    key = routing_key(parcel.messages[index])
-    if key is None:
-        assert parcel.ids is not None
-        assert parcel.ids.batch is not None
-        key = parcel.ids.batch.producer.route
-    return key
 
 
 def queue_of(topic: Topic, at: int) -> QueueId:
@@ -163,34 +154,34 @@ class TopicRoutes:
         return True
 
     def first_partitions(self) -> int:
-        """By how many partitions the keys were spread when the oldest ids that count were new."""
-        recent = self._remembered() if self._recent else ()
-        return recent[0].of_partitions if recent else len(self.lanes)
+        """By how many partitions keys were spread when the oldest ids that count were new."""
+        return self.next_partitions(0)
+
+    def next_partitions(self, partitions: int) -> int:
+        """By how many they were spread after it was so many, or are now."""
+        later = (one.of_partitions for one in self._remembered() if one.of_partitions > partitions)
+        return min(later, default=len(self.lanes))
 
     def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[Lane, Parcel]]:
-        """Where a pinned parcel goes next, cut if its messages go different ways. `after_us`: it
-        has been to the queues sealed until then."""
+        """Where a pinned parcel goes next, cut if its messages go different ways; nowhere yet if it
+        waits for the other parts of its batch. `after_us`: it has been to the queues sealed until
+        then."""
         ids = parcel.ids
-        if ids is None and len(parcel.messages) == 1:
-            return [(self._next(_route(parcel, 0), parcel, after_us), parcel)]
+        if ids is not None and ids.part is not None:
+            lane = self._next_of_part(parcel, ids.part, after_us)
+            if lane is None:
+                ids.part.batch.wait(parcel)
+                return []
+            return [(lane, parcel)]
         ways: dict[Lane, list[int]] = {}
-        for index in range(len(parcel.messages)):
-            lane = self._next(_route(parcel, index), parcel, after_us)
-            ways.setdefault(lane, []).append(index)
-        batch = ids.batch if ids is not None else None
+        for index, message in enumerate(parcel.messages):
+            key = routing_key(message)
+            assert key is not None
+            ways.setdefault(self._next(key, parcel, after_us), []).append(index)
         if len(ways) == 1:
             (lane,) = ways
-            if batch is None or (batch.partitions, batch.partition) == self._place_of(lane):
-                return [(lane, parcel)]
-        placed = []
-        for lane, part in zip(ways, parcel.cut(list(ways.values())), strict=True):
-            if ids is not None and batch is not None:
-                # Its id is made of where it is stored, so here it has another one.
-                there = batch.at(ways[lane], *self._place_of(lane))
-                if not claim(ids.in_flight, part, there.entry(part.messages), there):
-                    continue
-            placed.append((lane, part))
-        return placed
+            return [(lane, parcel)]
+        return list(zip(ways, parcel.cut(list(ways.values())), strict=True))
 
     def take_in(self, parcels: Iterable[Parcel]) -> None:
         """What was accepted for queues since sealed, in order: before all that came later."""
@@ -206,27 +197,36 @@ class TopicRoutes:
         for lane, parts in first.items():
             lane.put_first(parts)
 
-    def _next(self, route: str, parcel: Parcel, after_us: int) -> Lane:
-        at = partition_of(route, len(self.lanes))
+    def _next(self, key: str, parcel: Parcel, after_us: int) -> Lane:
+        at = partition_of(key, len(self.lanes))
         if parcel.ids is not None:
-            here = self.topic.partitions[at].group, len(self.lanes)
-            for sealed in self._remembered() if self._recent else ():
-                if (
-                    sealed.sealed_time_us > after_us
-                    and (sealed.group, sealed.of_partitions) != here
-                    and partition_of(route, sealed.of_partitions) == sealed.number
-                ):
+            for sealed in self._remembered():
+                number = partition_of(key, sealed.of_partitions)
+                if number == sealed.number and self._worth_asking(sealed, at, after_us):
                     return self._probe(sealed)
         return self.of_kind(self.lanes[at], parcel)
 
-    def _place_of(self, lane: Lane) -> tuple[int, int]:
-        """Of how many partitions a lane's is one, and which."""
-        if isinstance(lane, ProbeLane):
-            return lane.of_partitions, lane.partition
-        return len(self.lanes), lane.partition
+    def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> Lane | None:
+        """Within the spread of keys that its id is made of; None: that is over."""
+        for sealed in self._remembered():
+            if (sealed.of_partitions, sealed.number) == (
+                part.partitions,
+                part.partition,
+            ) and self._worth_asking(sealed, part.partition, after_us):
+                return self._probe(sealed)
+        if part.partitions != len(self.lanes):
+            return None
+        return self.of_kind(self.lanes[part.partition], parcel)
+
+    def _worth_asking(self, sealed: SealedPartition, at: int, after_us: int) -> bool:
+        """Not again, and not where the open partition's group gives the same answer."""
+        here = self.topic.partitions[at].group, len(self.lanes)
+        return sealed.sealed_time_us > after_us and (sealed.group, sealed.of_partitions) != here
 
     def _remembered(self) -> tuple[SealedPartition, ...]:
         """The sealed queues whose groups may still know ids of messages that now go elsewhere."""
+        if not self._recent:
+            return ()
         window_us = int(self.topic.dedup_window_s * REMEMBERED * 1e6)
         oldest_us = time.time_ns() // 1000 - window_us
         if self._recent[0].sealed_time_us < oldest_us:

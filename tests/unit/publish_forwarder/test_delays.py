@@ -164,9 +164,7 @@ async def test_staging_goes_together_like_appending() -> None:
         assert forwarder.budget.held_bytes == 0
 
 
-async def test_a_delayed_message_without_a_key_goes_to_a_group_with_a_leader() -> (
-    None
-):
+async def test_a_delayed_message_without_a_key_goes_to_a_group_with_a_leader() -> None:
     store = FakeStore()
     async with running(store) as forwarder:
         for number in (0, 1, 2):

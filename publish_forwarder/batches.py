@@ -1,0 +1,87 @@
+"""A producer's batch on its way: one part per partition and kind, each with one id.
+
+The id of a part is made of where it is stored, and stands for all that the batch has for there. So
+when the topic grows meanwhile and keys are spread over more partitions, parts cannot be cut one by
+one: an id could then stand for other messages each time the batch is sent. Instead the parts that
+the old partitions did not take wait for each other, and what they hold is put together anew. If one
+of the batch fails, those that wait fail too, and a retry of the batch finds all as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from edge.problem import Problem
+from publish_forwarder.delays import Delay
+from publish_forwarder.idempotency import Id, Producer, batch_id, fingerprint
+from publish_forwarder.outcomes import Mixed, Outcome
+from publish_forwarder.parcel import Parcel
+from store_nodes.record_batch import Message
+
+
+class Batch:
+    """What all parts share. `put_anew` is called when every part is answered or waits, and some do
+    wait: those are then `take_waiting`."""
+
+    __slots__ = ("_put_anew", "_waiting", "delays", "failed", "messages", "open", "producer")
+
+    def __init__(
+        self,
+        producer: Producer,
+        messages: Sequence[Message],
+        delays: Mapping[int, Delay],
+        put_anew: Callable[[Batch], None],
+    ) -> None:
+        self.producer = producer
+        self.messages = messages
+        self.delays = delays
+        self.open = 0
+        """Parts that are neither answered nor wait."""
+        self.failed: Problem | None = None
+        self._put_anew = put_anew
+        self._waiting: list[Parcel] = []
+
+    def wait(self, part: Parcel) -> None:
+        """It belongs to no partition any more."""
+        self._waiting.append(part)
+        self._closed()
+
+    def answered(self, outcome: Outcome) -> None:
+        """A part is over."""
+        outcomes = outcome.outcomes if isinstance(outcome, Mixed) else (outcome,)
+        for each in outcomes:
+            if isinstance(each, Problem):
+                self.failed = each
+        self._closed()
+
+    def take_waiting(self) -> list[Parcel]:
+        """From now on they count as open again."""
+        waiting, self._waiting = self._waiting, []
+        self.open = len(waiting)
+        return waiting
+
+    def _closed(self) -> None:
+        self.open -= 1
+        assert self.open >= 0
+        if not self.open and self._waiting:
+            self._put_anew(self)
+
+
+class BatchPart(NamedTuple):
+    """What of a batch is in one parcel: the messages at `indices`, for one of the partitions."""
+
+    batch: Batch
+    indices: Sequence[int]
+    staged: bool
+    partitions: int
+    partition: int
+
+    def entry(self, topic_uid: bytes) -> Id:
+        """The id that stands for all of them."""
+        batch = self.batch
+        name = batch_id(topic_uid, batch.producer, self.partitions, self.partition, self.staged)
+        contents = fingerprint(
+            (batch.messages[index], batch.delays.get(index)) for index in self.indices
+        )
+        return Id(0, name, contents, len(self.indices))
