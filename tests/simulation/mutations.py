@@ -23,7 +23,10 @@ from store_nodes.consensus.replica import Replica
 from store_nodes.machine import snapshot
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import Session
+from store_nodes.membership import Membership
 from store_nodes.requests import RequestLine
+from tests.simulation.mutations_library import MUTATIONS_OF_THE_LIBRARY
+from tests.simulation.mutations_members import MUTATIONS_OF_MEMBERS
 
 Mutation = Callable[[], AbstractContextManager[object]]
 
@@ -58,9 +61,11 @@ def accepted_is_sent_before_the_sync() -> AbstractContextManager[object]:
     """The vote leaves while its record is still on its way to the disk."""
     original = Acceptor.accept
 
-    def mutated(self: Acceptor, instance: int, ballot: int, value: bytes, leader: int) -> None:
-        original(self, instance, ballot, value, leader)
-        if self.accepted.get(instance, (0,))[0] == ballot:
+    def mutated(
+        self: Acceptor, instance: int, ballot: int, value: bytes, leader: int, vote: bool
+    ) -> None:
+        original(self, instance, ballot, value, leader, vote)
+        if vote and self.accepted.get(instance, (0,))[0] == ballot:
             self._outbox.send(leader, Accepted(ballot, (instance,)))
 
     return mock.patch.object(Acceptor, "accept", mutated)
@@ -104,10 +109,10 @@ def restart_forgets_accepts() -> AbstractContextManager[object]:
     """What was accepted and not yet known to be chosen is gone after a restart."""
     original = Acceptor.__init__
 
-    def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered) -> None:
+    def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered, first: Membership) -> None:
         held = recovered.accepted or {}
         kept = {i: entry for i, entry in held.items() if i < recovered.chosen}
-        original(self, outbox, recovered._replace(accepted=kept))
+        original(self, outbox, recovered._replace(accepted=kept), first)
 
     return mock.patch.object(Acceptor, "__init__", mutated)
 
@@ -116,8 +121,8 @@ def restart_forgets_the_promise() -> AbstractContextManager[object]:
     """After a restart any ballot is welcome."""
     original = Acceptor.__init__
 
-    def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered) -> None:
-        original(self, outbox, recovered._replace(promised=NO_BALLOT))
+    def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered, first: Membership) -> None:
+        original(self, outbox, recovered._replace(promised=NO_BALLOT), first)
 
     return mock.patch.object(Acceptor, "__init__", mutated)
 
@@ -138,11 +143,11 @@ def a_repeat_is_stored_again() -> AbstractContextManager[object]:
     """The receipts are lost: a repeated sequence counts as the next one."""
     original = Queue.append
 
-    def mutated(self: Queue, append: Any, log_time_us: int) -> Any:
+    def mutated(self: Queue, append: Any, log_time_us: int, *more: Any) -> Any:
         session = self.sessions.get(append.session)
         if session is not None and append.seq == session.last_seq:
             append = append._replace(seq=session.last_seq + 1)
-        return original(self, append, log_time_us)
+        return original(self, append, log_time_us, *more)
 
     return mock.patch.object(Queue, "append", mutated)
 
@@ -151,14 +156,14 @@ def a_gap_is_let_through() -> AbstractContextManager[object]:
     """A sequence that is not the next is stored all the same."""
     original = Queue.append
 
-    def mutated(self: Queue, append: Any, log_time_us: int) -> Any:
+    def mutated(self: Queue, append: Any, log_time_us: int, *more: Any) -> Any:
         session = self.sessions.get(append.session)
         last = session.last_seq if session is not None else 0
         if append.seq > last + 1:
             if session is None:
                 session = self.sessions[append.session] = Session()
             append = append._replace(seq=last + 1)
-        return original(self, append, log_time_us)
+        return original(self, append, log_time_us, *more)
 
     return mock.patch.object(Queue, "append", mutated)
 
@@ -186,7 +191,9 @@ def an_accept_of_a_stale_ballot_is_taken() -> AbstractContextManager[object]:
             held = self.acceptor.accepted.get(message.instance)
             if held is None or held[0] < message.ballot:
                 self.acceptor.promised = message.ballot
-                self.acceptor.accept(message.instance, message.ballot, message.value, source)
+                self.acceptor.accept(
+                    message.instance, message.ballot, message.value, source, vote=self.voting
+                )
                 self.acceptor.promised = promised
                 return
         original(self, source, message)
@@ -301,4 +308,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     a_read_is_not_confirmed,
     an_append_is_answered_when_proposed,
     a_learned_value_replaces_nothing,
+    *MUTATIONS_OF_MEMBERS,
+    *MUTATIONS_OF_THE_LIBRARY,
 )

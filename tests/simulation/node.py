@@ -239,6 +239,9 @@ class SimNode:
         self.cluster.coverage.hit("damaged voter demoted")
         group.replica.set_voting()
 
+    def counter_set(self, *counter: object) -> None:
+        """Groups are not made while a cluster is simulated."""
+
     def checkpoint_wanted(self, group: Group, reason: str) -> None:
         self.cluster.checkpoint_soon(self)
 
