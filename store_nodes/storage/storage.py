@@ -261,6 +261,9 @@ class Storage:
                 return
             self._scrub_left = [one.segment for one in self._pages.runs()]
             random.shuffle(self._scrub_left)
+            if not self._scrub_left:  # nothing is sealed yet
+                self._scrub_due_s = now_s + self._settings.scrub_pass_s
+                return
         if self._scrub is None:
             self._scrub = (self._scrub_left.pop(), None)
         segment, place = self._scrub

@@ -50,6 +50,14 @@ def test_a_scrub_of_what_is_whole_finds_nothing() -> None:
     assert store.reports == []
 
 
+def test_a_scrub_of_a_young_node_has_nothing_to_read() -> None:
+    """It ended the node: nothing is sealed in the first minutes of its life."""
+    store = Store(0, SCRUBBING)
+    store.do(Command("append", 0, 2, 700))
+    assert store.segments(".settled") == []
+    assert scrub(store) == []
+
+
 @pytest.mark.parametrize("queue", [0, 1, 2])
 def test_a_bit_in_a_settled_batch(queue: int) -> None:
     store = settled_store()
