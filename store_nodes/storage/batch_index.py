@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from store_nodes.storage import stretches
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import (
     OFFSETS,
@@ -25,7 +26,6 @@ from store_nodes.storage.rows import (
     row_of,
     unpack_run,
 )
-from store_nodes.storage.sidecar import PAGE_ROWS
 from store_nodes.storage.space import Extent, Space
 from store_nodes.wal.footer import RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
@@ -219,26 +219,7 @@ class BatchIndex:
         found = self._queues.get(queue)
         if found is None:
             return end
-        space, tail = found.offsets, found.offsets.tail
-        index = min(space.find(end - 1), len(space) - 1)
-        at = min(tail.find(end - 1), len(tail) - 1) if tail is not None else -1
-        offset = end
-        while (index >= 0 or at >= 0) and offset > found.first:
-            extent = space.extent(index) if index >= 0 else None
-            if tail is not None and at >= 0 and (extent is None or tail.bases[at] > extent.first):
-                base, size = tail.bases[at], tail.lengths[at]
-                at -= 1
-            elif extent is not None and extent.end <= end and extent.bytes <= max_bytes:
-                base, size = extent.first, extent.bytes
-                index -= 1
-            elif extent is not None:
-                return self._back_in(extent, end, max_bytes, offset)
-            if base < end:
-                max_bytes -= size
-                if max_bytes < 0:
-                    break
-                offset = base
-        return offset
+        return stretches.offset_back(self._pages, found.offsets, found.first, end, max_bytes)
 
     def log_time_of(self, queue: bytes, number: int, staged: bool) -> int:
         """Log time of the batch that holds an offset, or a stage number; 0 if unknown."""
@@ -333,19 +314,12 @@ class BatchIndex:
         if found is None:
             found = self._queues[queue] = _Queue()
         space = found.space(which)
-        start = space.find(extent.first)
-        stop = start
-        while stop < len(space) and space.extent(stop).first < extent.end:
-            stop += 1
-        old = [space.extent(index) for index in range(start, stop)]
-        if not old:
-            pieces = [extent]
-        elif settled:
-            pieces = [piece for one in old for piece in self._outside(one, [extent])]
-            pieces = sorted([*pieces, extent])
+        start, old = space.overlapping(extent.first, extent.end)
+        if settled:
+            pieces = sorted([*self._without(old, extent), extent])
         else:
-            pieces = sorted([*old, *self._outside(extent, old)])
-        self._splice(space, start, stop, pieces)
+            pieces = sorted([*old, *stretches.outside(self._pages, extent, old)])
+        self._splice(space, start, start + len(old), pieces)
         tail = space.tail
         if tail is not None:
             space.remove_tail(tail.find(extent.first), tail.find(extent.end))
@@ -356,12 +330,9 @@ class BatchIndex:
         if found is None:
             return
         space = found.space(which)
-        hole = Extent(first, end, 0, 0, 0, 0, 0, 0)
-        start = stop = space.find(first)
-        while stop < len(space) and space.extent(stop).first < end:
-            stop += 1
-        old = [space.extent(index) for index in range(start, stop)]
-        self._splice(space, start, stop, [p for one in old for p in self._outside(one, [hole])])
+        start, old = space.overlapping(first, end)
+        left = self._without(old, Extent(first, end, 0, 0, 0, 0, 0, 0))
+        self._splice(space, start, start + len(old), left)
         tail = space.tail
         if tail is not None:
             space.remove_tail(tail.find(first), tail.find(end))
@@ -377,7 +348,7 @@ class BatchIndex:
             if len(left) < len(extents):
                 self._splice(space, 0, len(extents), left)
 
-    def stretches(self, queue: bytes, segments: Collection[int]) -> list[tuple[int, Extent]]:
+    def listed_by(self, queue: bytes, segments: Collection[int]) -> list[tuple[int, Extent]]:
         """(space, extent) of every stretch of a queue that one of these segments lists."""
         found = self._queues.get(queue)
         if found is None:
@@ -410,6 +381,11 @@ class BatchIndex:
 
     # -- inside --------------------------------------------------------------------------------
 
+    def _without(self, extents: list[Extent], hole: Extent) -> list[Extent]:
+        return [
+            piece for extent in extents for piece in stretches.outside(self._pages, extent, [hole])
+        ]
+
     def _splice(self, space: Space, start: int, stop: int, extents: list[Extent]) -> None:
         for index in range(start, stop):
             gone = space.extent(index)
@@ -418,39 +394,6 @@ class BatchIndex:
             size = extent.bytes - extent.shares
             self.held[extent.segment] = self.held.get(extent.segment, 0) + size
         space.splice(start, stop, extents)
-
-    def _outside(self, extent: Extent, others: list[Extent]) -> list[Extent]:
-        """What is left of an extent without the numbers of `others` (ascending)."""
-        pieces: list[Extent] = []
-        at = extent.first
-        for other in others:
-            if other.first > at:
-                pieces += self._cut(extent, at, min(other.first, extent.end))
-            at = max(at, other.end)
-        if at < extent.end:
-            pieces += self._cut(extent, at, extent.end)
-        return pieces
-
-    def _cut(self, extent: Extent, first: int, end: int) -> list[Extent]:
-        """The rows of an extent that lie in [first, end)."""
-        if first == extent.first and end == extent.end:
-            return [extent]
-        assert self._pages is not None
-        stop = extent.row_start + extent.rows
-        start = self._pages.find(extent.segment, extent.row_start, stop, first)
-        stop = self._pages.find(extent.segment, start, stop, end)
-        rows = [row for row in self._pages.rows(extent.segment, start, stop) if row.base >= first]
-        if not rows:
-            return []
-        start = stop - len(rows)
-        size = sum(row.position.length for row in rows)
-        shares = sum(row.position.length for row in rows if row.extra)
-        last_us = rows[-1].log_time_us
-        return [
-            Extent(
-                rows[0].base, rows[-1].end, extent.segment, start, len(rows), size, shares, last_us
-            )
-        ]
 
     def _rows(self, queue: bytes, which: int, number: int) -> Iterator[Row]:
         """Rows of a space from the first one that ends above `number` on."""
@@ -490,19 +433,3 @@ class BatchIndex:
         if staged is None:
             return None
         return Located(base, messages, time_us, staged.position, run.stage_base, run.indices)
-
-    def _back_in(self, extent: Extent, end: int, max_bytes: int, offset: int) -> int:
-        """`offset_back` from `offset` on, which ends in this extent: not all of it fits, or it is
-        the first one and reaches above `end`."""
-        assert self._pages is not None
-        stop = extent.row_start + extent.rows
-        while stop > extent.row_start:
-            start = max(extent.row_start, stop - PAGE_ROWS)
-            for row in reversed(list(self._pages.rows(extent.segment, start, stop))):
-                if row.base < end:
-                    max_bytes -= row.position.length
-                    if max_bytes < 0:
-                        return offset
-                    offset = row.base
-            stop = start
-        return offset

@@ -202,7 +202,7 @@ def _pieces(
     batches = shop.batches
     of_queue: QueueLife | None = None
     found: list[_Piece] = []
-    stretches = batches.stretches(queue, victims.segments | frozenset(later))
+    stretches = batches.listed_by(queue, victims.segments | frozenset(later))
     tail = batches.tail_rows(queue, victims.segments)
     if stretches or tail:
         of_queue = life.queue(queue)

@@ -62,6 +62,15 @@ class Space:
     def extents(self) -> list[Extent]:
         return [self.extent(index) for index in range(len(self))]
 
+    def overlapping(self, first: int, end: int) -> tuple[int, list[Extent]]:
+        """(index of the first, all) extents with a number of [first, end)."""
+        start = stop = self.find(first)
+        found: list[Extent] = []
+        while stop < len(self) and (extent := self.extent(stop)).first < end:
+            found.append(extent)
+            stop += 1
+        return start, found
+
     def find(self, number: int) -> int:
         """Index of the first extent that ends above `number`."""
         data = self._data
