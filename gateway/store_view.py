@@ -13,7 +13,7 @@ from store_nodes.admin import GroupRow, NodeRow, Note, Overview
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 PIPE_COLUMNS = 240
-_BAD_STATES = {"down", "damaged", "unknown"}
+_BAD_STATES = {"down", "damaged", "incomplete"}
 
 
 def terminal() -> Console:
@@ -33,7 +33,8 @@ def _nodes(rows: tuple[NodeRow, ...]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("")
     for row in rows:
-        style = "red" if row.state in _BAD_STATES else "" if row.up else "yellow"
+        quiet = row.up or row.state == "removed"
+        style = "red" if row.state in _BAD_STATES else "" if quiet else "yellow"
         table.add_row(
             str(row.node),
             Text(row.address),

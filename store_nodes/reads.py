@@ -185,6 +185,7 @@ def group_status(group: Group) -> dict[str, object]:
         "group": group.id,
         "leader": replica.leader,
         "voting": replica.voting,
+        "slow": replica.slow,
         "preferred_leader": replica.preferred,
         "wished_leader": machine.preferred_leader,
         "membership": membership.version,

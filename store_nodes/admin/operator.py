@@ -52,14 +52,14 @@ class Operator:
         statuses = await self.client.status()
         return overview(statuses, self.client.nodes, self.client.groups)
 
-    async def settled_overview(self, wait_s: float = 3.0) -> Overview:
+    async def settled_overview(self, wait_s: float = 1.5) -> Overview:
         """The same, after the connections had time to come up: until every node that is known
         answers, or that time is over."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         while True:
             seen = await self.overview()
-            silent = [row for row in seen.nodes if row.state in ("down", "unknown")]
+            silent = [row for row in seen.nodes if row.state == "down"]
             if not silent or loop.time() >= deadline_s:
                 return seen
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,8 +15,17 @@ MAX_LAG_INSTANCES = 1000
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """One node. `state` is "up", "down" or what the node says: damaged, repairing, installing …
-    `why` explains what is not "up". `lag` is its largest, over its groups, in instances."""
+    """One node. `state` is "up" or, explained by `why`:
+
+    down         no answer
+    removed      no answer either, and no group counts on one
+    damaged      its log is, or its votes are lost: it repairs itself before it votes
+    incomplete   it serves, but some messages are nowhere to be had
+    installing   it fetches what its peers do not hold any more one by one
+    waiting      a first start, which waits for the other first nodes
+
+    `lag` is its largest, over its groups, in instances.
+    """
 
     node: int
     address: str
@@ -30,6 +39,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     slow: bool
     free_bytes: int | None
     log_bytes: int | None
+    """Of segments, raw and settled."""
     said: dict[str, Any]
     """All the node says of itself, but its groups."""
 
@@ -90,7 +100,7 @@ def overview(
         if rows
     }
     states = {node: _state(status) for node, status in statuses.items()}
-    healthy = {node for node, (state, _) in states.items() if state == "up"}
+    healthy = {node for node, (state, _) in states.items() if state not in ("down", "damaged")}
     group_rows = [
         _group_row(group, rows, memberships.get(group, Membership()), healthy)
         for group, rows in sorted(of_group.items())
@@ -115,11 +125,15 @@ def membership_of(row: Mapping[str, Any]) -> Membership:
 def _state(status: Mapping[str, Any]) -> tuple[str, str]:
     if "error" in status:
         return "down", str(status["error"])
-    said = str(status.get("state", ""))
-    if said and said not in ("up", "serves"):
-        return said, str(status.get("why", ""))
     if status.get("damaged"):
         return "damaged", str(status["damaged"])
+    if status.get("installing"):
+        words = status["installing"].items()
+        return "installing", "; ".join(f"group {group}: {text}" for group, text in words)
+    if status.get("waits_for"):
+        return "waiting", "for nodes " + ", ".join(map(str, status["waits_for"]))
+    if status.get("lost"):
+        return "incomplete", f"ranges of messages lost: {len(status['lost'])}"
     return "up", ""
 
 
@@ -138,7 +152,9 @@ def _group_row(
     counted = [
         node
         for node in membership.voters
-        if node in healthy and lags.get(node, chosen) <= MAX_LAG_INSTANCES
+        if node in healthy
+        and rows.get(node, {}).get("voting", True)
+        and lags.get(node, chosen + 1) <= MAX_LAG_INSTANCES
     ]
     spare = len(counted) - membership.majority
     return GroupRow(
@@ -181,16 +197,17 @@ def _node_row(
     states: Mapping[int, tuple[str, str]],
     known: Mapping[int, NodeView],
     members: Mapping[int, Member],
-    groups: Iterable[GroupRow],
+    groups: Sequence[GroupRow],
 ) -> NodeRow:
     state, why = states.get(node, ("down", "not reached yet"))
     member = members.get(node)
-    if member is None and node in known and state == "down":
-        state = "unknown"
+    if member is None and state == "down" and any(node in row.removed for row in groups):
+        state, why = "removed", ""
     address = member.address if member is not None else ""
     if not address and node in known:
         address = known[node].address
-    disk = status.get("disk", {})
+    disk, storage = status.get("disk", {}), status.get("storage", {})
+    own = status.get("groups", ())
     return NodeRow(
         node=node,
         address=address,
@@ -201,8 +218,12 @@ def _node_row(
         voter_in=sum(node in row.voters for row in groups),
         learner_in=sum(node in row.learners for row in groups),
         lag=max((row.lags[node] for row in groups if node in row.lags), default=0),
-        slow=bool(disk.get("slow", False)),
+        slow=any(row.get("slow", False) for row in own),
         free_bytes=disk.get("free_bytes"),
-        log_bytes=disk.get("raw_bytes"),
+        log_bytes=_sum(storage, "raw_bytes", "settled_bytes"),
         said={key: value for key, value in status.items() if key != "groups"},
     )
+
+
+def _sum(said: Mapping[str, Any], *names: str) -> int | None:
+    return sum(said.get(name, 0) for name in names) if said else None

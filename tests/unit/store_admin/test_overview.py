@@ -119,14 +119,42 @@ def test_learners_do_not_count() -> None:
     assert (seen.nodes[2].voter_in, seen.nodes[2].learner_in) == (0, 1)
 
 
-def test_a_node_that_installs_is_not_up() -> None:
-    seen = look(statuses(n1=up(group(0, 1)), n2=up(state="installing", why="group 0: 40 %")))
-    assert (seen.nodes[1].state, seen.nodes[1].why) == ("installing", "group 0: 40 %")
+@pytest.mark.parametrize(
+    ("said", "state", "why"),
+    [
+        ({"damaged": "segment 3"}, "damaged", "segment 3"),
+        ({"installing": {0: "40 bytes"}}, "installing", "group 0: 40 bytes"),
+        ({"waits_for": [1, 3]}, "waiting", "for nodes 1, 3"),
+        ({"lost": [{"queue": ""}]}, "incomplete", "ranges of messages lost: 1"),
+        ({"damaged": None, "installing": {}, "waits_for": [], "lost": []}, "up", ""),
+    ],
+)
+def test_what_a_node_is_busy_with_is_its_state(said: dict[str, Any], state: str, why: str) -> None:
+    seen = look(statuses(n1=up(group(0, 1)), n2=up(group(0, 1), **said)))
+    assert (seen.nodes[1].state, seen.nodes[1].why) == (state, why)
+
+
+def test_a_node_that_was_removed_and_is_down_is_nobodys_trouble() -> None:
+    rows = [group(0, 2, members={2: "voter", 3: "voter"}, removed=[1]) for _ in range(2)]
+    seen = look(statuses(n1={"error": "gone"}, n2=up(rows[0]), n3=up(rows[1])))
+    assert [(row.node, row.state) for row in seen.nodes] == [(1, "removed"), (2, "up"), (3, "up")]
+
+
+def test_a_voter_that_may_not_vote_is_not_counted() -> None:
+    mute = group(0, 1, voting=False)
+    seen = look(statuses(n1=up(group(0, 1)), n2=up(mute), n3=up(group(0, 1))))
+    assert seen.groups[0].spare == 0
+
+
+def test_the_log_is_all_its_segments() -> None:
+    storage = {"raw_bytes": 5, "settled_bytes": 7, "index_bytes": 100}
+    seen = look(statuses(n1=up(group(0, 1, slow=True), storage=storage)))
+    assert (seen.nodes[0].log_bytes, seen.nodes[0].slow) == (12, True)
 
 
 def test_nothing_known_is_an_overview_too() -> None:
     seen = look(statuses(n1={"error": "gone"}))
-    assert [(row.node, row.state) for row in seen.nodes] == [(1, "unknown")]
+    assert [(row.node, row.state) for row in seen.nodes] == [(1, "down")]
     assert seen.groups[0].warning == "no leader"
 
 
