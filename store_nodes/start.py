@@ -179,11 +179,11 @@ def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started
     )
     oldest = wal.settled.oldest
     for group, found in started.found.items():
-        found.instances = InstanceIndex(oldest.get(group, 0), pages)
+        found.instances = InstanceIndex(oldest.get(group, 0))
     loader = IndexLoader(wal, pages, started.batches)
     loader.segments((*recovery.settled, *recovery.segments[:-1]), started.instances)
     _restore_tail(started, loaded, loader)
-    _replay(started, recovery, start, loader)
+    _replay(started, recovery, start if loaded or not damage else None, loader)
     _forget_truncated(started)
     started.segment_groups = loader.groups
     if recovery.state is RecoveryState.DAMAGED or damage:
@@ -262,10 +262,15 @@ def _restore_tail(started: Started, loaded: Loaded | None, loader: IndexLoader) 
         started.wal.note_batches(loader.entries(listed))
 
 
-def _replay(started: Started, recovery: Recovery, start: Position, loader: IndexLoader) -> None:
+def _replay(
+    started: Started, recovery: Recovery, start: Position | None, loader: IndexLoader
+) -> None:
     """Frames of the last segment are read whole, for the instance index; what the checkpoint
-    covers is recognised by the machine's applied instance."""
-    first = min(start.segment, recovery.segments[-1])
+    covers is recognised by the machine's applied instance. Where a checkpoint was lost it is the
+    last segment alone: nothing can be applied, and all of the log would not fit into memory."""
+    first = recovery.segments[-1]
+    if start is not None:
+        first = min(start.segment, first)
     batches: list[BatchEntry] = []
     for record, position in recovery.frames(first, 0):
         started.last_position = position
@@ -277,7 +282,7 @@ def _replay(started: Started, recovery: Recovery, start: Position, loader: Index
             oldest = started.wal.settled.oldest.get(record.group, 0)
             found = started.strays.setdefault(
                 record.group,
-                GroupStart(Machine(record.group), instances=InstanceIndex(oldest, started.pages)),
+                GroupStart(Machine(record.group), instances=InstanceIndex(oldest)),
             )
         found.replay(record, position)
     started.wal.note_batches(loader.entries(batches))

@@ -27,8 +27,8 @@ class InstanceIndex:
 
     __slots__ = ("_at", "_end", "_first", "_lengths", "_oldest", "_pages", "_ranges", "_segments")
 
-    def __init__(self, first: int = 0, pages: Pages | None = None) -> None:
-        self._pages = pages
+    def __init__(self, first: int = 0) -> None:
+        self._pages: Pages | None = None
         self._oldest = first
         self._first = first
         self._end = first
@@ -95,8 +95,11 @@ class InstanceIndex:
 
     # -- segments ------------------------------------------------------------------------------
 
-    def attach(self, segment: int, first: int, last: int, row_start: int, rows: int) -> None:
+    def attach(
+        self, pages: Pages, segment: int, first: int, last: int, row_start: int, rows: int
+    ) -> None:
         """A sealed segment, later than those before, lists instances `first` … `last`."""
+        self._pages = pages
         self._ranges.append(_Range(segment, first, last, row_start, rows))
         self._end = max(self._end, last + 1)
 

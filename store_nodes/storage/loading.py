@@ -53,7 +53,7 @@ class IndexLoader:
             for group, first, last, start, rows in tables.groups:
                 index = instances(group)
                 if index is not None:
-                    index.attach(segment, first, last, start, rows)
+                    index.attach(self._pages, segment, first, last, start, rows)
 
     def _attach(self, tables: Tables, where: Whereabouts) -> None:
         stretches, lost = where.sound(self._pages, tables)

@@ -187,7 +187,7 @@ class Storage:
             indexes = self._instances()
             for group, first, last, start, rows in tables.groups:
                 if group in indexes:
-                    indexes[group].attach(segment, first, last, start, rows)
+                    indexes[group].attach(self._pages, segment, first, last, start, rows)
             for index in indexes.values():
                 index.forget_attached(segment)
 

@@ -114,7 +114,7 @@ class Store:
         self.log, recovery = open_log(self.disk, start if loaded else None)
         self.pages = Pages(self.log, cache_bytes=20_000)
         self.batches = BatchIndex(self.pages)
-        self.instances = InstanceIndex(self.log.settled.oldest.get(GROUP, 0), self.pages)
+        self.instances = InstanceIndex(self.log.settled.oldest.get(GROUP, 0))
         loader = IndexLoader(self.log, self.pages, self.batches)
         loader.segments((*recovery.settled, *recovery.segments[:-1]), lambda group: self.instances)
         if loaded is not None:
