@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -36,9 +36,7 @@ from metadata.types import (
     Subscription,
     Topic,
 )
-from store_nodes.queue_id import QueueId
 from subscribe_forwarder import metrics
-from subscribe_forwarder.batch import CacheBudget
 from subscribe_forwarder.flush import AckFlusher
 from subscribe_forwarder.owner import Owner
 from subscribe_forwarder.ports import (
@@ -48,15 +46,13 @@ from subscribe_forwarder.ports import (
     Feed,
     ForwardedMessages,
     Leases,
-    Offsets,
     Store,
-    Watch,
 )
 from subscribe_forwarder.pull import Delivery, Hub
 from subscribe_forwarder.reader import Reader
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.staged import Nowhere, StagedIds, StagedLocator, Where
-from subscribe_forwarder.tail import Tail
+from subscribe_forwarder.tails import Tails
 
 ROLE = "subscribe"
 RETRY_S = 0.25
@@ -93,8 +89,14 @@ class SubscribeForwarder:
         self._leases = leases
         self._address = address
         self._clock = clock
-        self._budget = CacheBudget(self.settings.cache_bytes)
         self.staged = StagedLocator(store, forwarded, StagedIds())
+        self._tails = Tails(
+            store,
+            self.settings,
+            self.staged.ids,
+            on_change=self._on_tail,
+            reload=self._reload,
+        )
         self.flusher = AckFlusher(
             cursors,
             self._freeze,
@@ -103,10 +105,6 @@ class SubscribeForwarder:
         )
         self._owners: dict[PartitionKey, Owner] = {}
         self._hubs: dict[bytes, Hub] = {}
-        self._queues: dict[bytes, Tail] = {}
-        """By packed queue id; a tail has one for each generation."""
-        self._watches: dict[int, Watch] = {}
-        self._topics: dict[bytes, Topic] = {}
         self._claiming = asyncio.Lock()
         self._lease: Lease | None = None
         self._incarnation = os.urandom(16)
@@ -147,12 +145,8 @@ class SubscribeForwarder:
             with suppress(MetadataError, TimeoutError):
                 async with asyncio.timeout(self.settings.flush_timeout_s):
                     await self._leases.release(lease.incarnation)
-        for watch in self._watches.values():
-            watch.close()
-        self._watches.clear()
-        await asyncio.gather(*(owner.tail.close() for owner in self._owners.values()))
+        await self._tails.close_all(owner.tail for owner in self._owners.values())
         self._owners.clear()
-        self._queues.clear()
         self._hubs.clear()
 
     def not_ready_reason(self) -> str | None:
@@ -268,7 +262,7 @@ class SubscribeForwarder:
             for partition in topic.partitions:
                 key = PartitionKey(topic.tenant_id, topic.uid, partition.number)
                 readers[partition.number] = await self._reader(key, subscription)
-            topic = self._latest(topic)  # it may have grown meanwhile
+            topic = self._tails.latest(topic)  # it may have grown meanwhile
         hub = self._hubs.get(subscription.uid)
         if hub is None:
             hub = self._hubs[subscription.uid] = Hub(
@@ -328,49 +322,13 @@ class SubscribeForwarder:
                     self.flusher.note(reader)
             self._wake(owner)
             return
-        topic_uid = claim.key.topic_uid
         try:
-            topic = await self.catalog.topic_by_uid(claim.key.tenant_id, topic_uid)
+            topic = await self.catalog.topic_by_uid(claim.key.tenant_id, claim.key.topic_uid)
         except NotFound:
             return
-        topic = self._latest(topic)
-        generations = topic.generations(claim.key.partition)
-        if not generations:
-            return
-        tail = Tail(
-            self.store,
-            topic_uid,
-            generations,
-            self._budget,
-            lambda: self._on_tail(claim.key),
-            fetch_bytes=self.settings.fetch_bytes,
-            fetch_timeout_s=self.settings.fetch_timeout_s,
-            staged_ids=self.staged.ids,
-            reload=lambda: self._reload(claim.key.tenant_id, topic.name),
-        )
-        self._owners[claim.key] = Owner(claim, tail, self.ack_key)
-        self._watch(tail)
-
-    def _watch(self, tail: Tail, before: Mapping[QueueId, int] | None = None) -> None:
-        """Its queues as they are now, instead of those `before`."""
-        before, now = before or {}, tail.queues
-        for queue, group in before.items():
-            if queue not in now:
-                self._unwatch(queue, group)
-        for queue, group in now.items():
-            if queue in before:
-                continue
-            self._queues[queue.pack()] = tail
-            watch = self._watches.get(group)
-            if watch is None:
-                watch = self._watches[group] = self.store.watch(group, self._on_offsets)
-            watch.add(queue)
-
-    def _unwatch(self, queue: QueueId, group: int) -> None:
-        self._queues.pop(queue.pack(), None)
-        watch = self._watches.get(group)
-        if watch is not None:
-            watch.remove(queue)
+        tail = self._tails.open(claim.key, topic)
+        if tail is not None:
+            self._owners[claim.key] = Owner(claim, tail, self.ack_key)
 
     async def _drop_owner(self, key: PartitionKey) -> None:
         owner = self._owners.pop(key, None)
@@ -379,9 +337,7 @@ class SubscribeForwarder:
         owner.freeze()
         for reader in owner.readers():
             self._dropped(reader)
-        for queue, group in owner.tail.queues.items():
-            self._unwatch(queue, group)
-        await owner.tail.close()
+        await self._tails.close(owner.tail)
         metrics.owned.set(len(self._owners))
 
     def _dropped(self, reader: Reader) -> None:
@@ -400,12 +356,6 @@ class SubscribeForwarder:
                 owner.freeze()
                 self._reclaim.add(key)
         self._kick.set()
-
-    def _on_offsets(self, changed: Sequence[Offsets]) -> None:
-        for offsets in changed:
-            tail = self._queues.get(offsets.queue)
-            if tail is not None:
-                tail.on_offsets(offsets.queue, offsets.first, offsets.end)
 
     def _on_tail(self, key: PartitionKey) -> None:
         owner = self._owners.get(key)
@@ -538,40 +488,30 @@ class SubscribeForwarder:
         try:
             topic = await self.catalog.topic_by_uid(tenant_id, uid)
         except NotFound:
-            self._topics.pop(uid, None)
+            self._tails.forget_topic(uid)
             for key in [k for k in self._owners if k.topic_uid == uid]:
                 await self._drop_owner(key)
             return
         await self._follow(topic)
 
-    async def _reload(self, tenant_id: bytes, name: str) -> None:
+    async def _reload(self, topic: Topic) -> None:
         """The store has news of a topic that the change feed may not have told yet."""
         with suppress(MetadataError):
-            await self._follow(await self.catalog.topic(tenant_id, name, refresh=True))
-
-    def _latest(self, topic: Topic) -> Topic:
-        """The newest view that anything here was told of: queues and barriers go by the same one,
-        so that no reader is led past a growth before it waits for the others."""
-        known = self._topics.get(topic.uid)
-        if known is not None and known.version > topic.version:
-            return known
-        self._topics[topic.uid] = topic
-        return topic
+            now = await self.catalog.topic(topic.tenant_id, topic.name, refresh=True)
+            if now.uid == topic.uid:
+                await self._follow(now)
 
     async def _follow(self, topic: Topic) -> None:
         """Takes in what a placement changed: queues that follow others, partitions that are new."""
-        topic = self._latest(topic)
+        topic = self._tails.latest(topic)
         hubs = [hub for hub in self._hubs.values() if hub.subscription.topic_uid == topic.uid]
         for hub in hubs:
             hub.growth.follow(topic, hub.readers)
         keys = [PartitionKey(topic.tenant_id, topic.uid, p.number) for p in topic.partitions]
         for key in keys:
             owner = self._owners.get(key)
-            if owner is not None:
-                before = owner.tail.queues
-                if owner.tail.follow(topic.generations(key.partition)):
-                    self._watch(owner.tail, before)
-                    self._wake(owner)
+            if owner is not None and self._tails.follow(owner.tail, key, topic):
+                self._wake(owner)
         if self._lease is not None and any(key not in self._owners for key in keys):
             with suppress(MetadataError, Problem):
                 await self._claim(keys)

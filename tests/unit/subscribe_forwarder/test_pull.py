@@ -165,7 +165,7 @@ async def test_a_small_cache_delivers_everything_all_the_same() -> None:
         while batch := await w.pulled(9):
             got += [m["offset"] for m in batch]
         assert got == list(range(200))
-        assert w.forwarder._budget.used_bytes <= 5000
+        assert w.forwarder._tails.cached_bytes <= 5000
 
 
 async def test_messages_past_their_time_to_live_are_counted_and_not_delivered() -> None:

@@ -1,0 +1,121 @@
+"""The tails of this process: one per partition it owns, and a watch per group that feeds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from metadata.types import PartitionKey, Topic
+from store_nodes.queue_id import QueueId
+from subscribe_forwarder.batch import CacheBudget
+from subscribe_forwarder.ports import Offsets, Store, Watch
+from subscribe_forwarder.settings import SubscribeSettings
+from subscribe_forwarder.staged import StagedIds
+from subscribe_forwarder.tail import Tail
+
+
+class Tails:
+    """Tails and barriers go by one view of each topic, the newest that anything here was told of:
+    so that no reader is led past a growth before it waits for the others."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: SubscribeSettings,
+        staged_ids: StagedIds,
+        *,
+        on_change: Callable[[PartitionKey], None],
+        reload: Callable[[Topic], Awaitable[None]],
+    ) -> None:
+        """`on_change`: more may be readable, or less kept; `reload`: the topic should be read."""
+        self._store = store
+        self._settings = settings
+        self._staged_ids = staged_ids
+        self._on_change = on_change
+        self._reload = reload
+        self._budget = CacheBudget(settings.cache_bytes)
+        self._queues: dict[bytes, Tail] = {}
+        """By packed queue id; a tail has one for each generation."""
+        self._watches: dict[int, Watch] = {}
+        self._topics: dict[bytes, Topic] = {}
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._budget.used_bytes
+
+    def latest(self, topic: Topic) -> Topic:
+        """This view, or the newer one that is known."""
+        known = self._topics.get(topic.uid)
+        if known is not None and known.version > topic.version:
+            return known
+        self._topics[topic.uid] = topic
+        return topic
+
+    def forget_topic(self, uid: bytes) -> None:
+        self._topics.pop(uid, None)
+
+    def open(self, key: PartitionKey, topic: Topic) -> Tail | None:
+        """None where the topic has no such partition."""
+        topic = self.latest(topic)
+        generations = topic.generations(key.partition)
+        if not generations:
+            return None
+        tail = Tail(
+            self._store,
+            topic.uid,
+            generations,
+            self._budget,
+            lambda: self._on_change(key),
+            fetch_bytes=self._settings.fetch_bytes,
+            fetch_timeout_s=self._settings.fetch_timeout_s,
+            staged_ids=self._staged_ids,
+            reload=lambda: self._reload(topic),
+        )
+        self._watch(tail, {})
+        return tail
+
+    def follow(self, tail: Tail, key: PartitionKey, topic: Topic) -> bool:
+        """Whether the partition's chain of queues is another now."""
+        before = tail.queues
+        changed = tail.follow(topic.generations(key.partition))
+        if changed:
+            self._watch(tail, before)
+        return changed
+
+    async def close(self, tail: Tail) -> None:
+        for queue, group in tail.queues.items():
+            self._unwatch(queue, group)
+        await tail.close()
+
+    async def close_all(self, tails: Iterable[Tail]) -> None:
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+        await asyncio.gather(*(tail.close() for tail in tails))
+        self._queues.clear()
+
+    def _watch(self, tail: Tail, before: Mapping[QueueId, int]) -> None:
+        now = tail.queues
+        for queue, group in before.items():
+            if queue not in now:
+                self._unwatch(queue, group)
+        for queue, group in now.items():
+            if queue in before:
+                continue
+            self._queues[queue.pack()] = tail
+            watch = self._watches.get(group)
+            if watch is None:
+                watch = self._watches[group] = self._store.watch(group, self._on_offsets)
+            watch.add(queue)
+
+    def _unwatch(self, queue: QueueId, group: int) -> None:
+        self._queues.pop(queue.pack(), None)
+        watch = self._watches.get(group)
+        if watch is not None:
+            watch.remove(queue)
+
+    def _on_offsets(self, changed: Sequence[Offsets]) -> None:
+        for offsets in changed:
+            tail = self._queues.get(offsets.queue)
+            if tail is not None:
+                tail.on_offsets(offsets.queue, offsets.first, offsets.end)
