@@ -77,8 +77,17 @@ class Acceptor:
         self._in_flight: InFlight = {}
         self._loop = asyncio.get_running_loop()
 
+    def once(self, routes: TopicRoutes, parcel: Parcel, key: str) -> None:
+        """Sends a parcel of one message that has an idempotency key and no delay."""
+        topic = routes.topic
+        if topic.dedup_window_s:
+            entry = Id(0, key_id(topic.uid, key), fingerprint([(parcel.messages[0], None)]))
+            if not claim(self._in_flight, parcel, entry):
+                return
+        self._send(routes, parcel)
+
     def one(self, request: Request, message: Message, size_bytes: int) -> Parcel:
-        """A message with an idempotency key or a delay, whose memory is reserved."""
+        """A message with a delay, whose memory is reserved."""
         due_us = request.due_us(0)
         parcel = self._parcel(request, [message], size_bytes, [due_us])
         entry = self._id_of(request, message, 0)

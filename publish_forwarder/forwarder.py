@@ -135,12 +135,15 @@ class PublishForwarder:
         """Accepts one message, or raises a Problem; the outcome is in the parcel's future."""
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
-        if message.idempotency_key is not None or delay is not None:
-            delays = {0: delay} if delay is not None else None
-            request = Request(routes, share, durability, delays)
+        if delay is not None:
+            request = Request(routes, share, durability, {0: delay})
             return self._acceptor.one(request, message, size_bytes)
-        key = message.key
-        parcel = self._parcel(message, size_bytes, key is not None, durability, share)
+        key, idempotency_key = message.key, message.idempotency_key
+        pinned = key is not None or idempotency_key is not None
+        parcel = self._parcel(message, size_bytes, pinned, durability, share)
+        if idempotency_key is not None:
+            self._acceptor.once(routes, parcel, idempotency_key)
+            return parcel
         if key is None:
             lane = routes.unkeyed(1, size_bytes, share.held_messages)
         else:
@@ -216,7 +219,7 @@ class PublishForwarder:
         durability: Durability,
         share: Share,
     ) -> Parcel:
-        """Of one message with neither id nor delay."""
+        """Of one message without a delay."""
         loop = self._loop
         future: asyncio.Future[Outcome] | None = None
         publish_id = ""

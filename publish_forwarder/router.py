@@ -140,7 +140,9 @@ class TopicRoutes:
 
     def of_kind(self, lane: Lane, parcel: Parcel) -> Lane:
         """`lane`, or the one that stages in its partition."""
-        return lane if parcel.due_us is None else self._stage_lane(lane.partition)
+        if parcel.due_us is None:
+            return lane
+        return self._stage_lane(lane.partition)
 
     def reroute(self, parcel: Parcel, away_from: Lane) -> bool:
         """Whether another lane took it; bounded, so that no parcel wanders for ever."""
@@ -173,6 +175,10 @@ class TopicRoutes:
                 ids.part.batch.wait(parcel)
                 return []
             return [(lane, parcel)]
+        if len(parcel.messages) == 1:
+            key = routing_key(parcel.messages[0])
+            assert key is not None
+            return [(self._next(key, parcel, after_us), parcel)]
         ways: dict[Lane, list[int]] = {}
         for index, message in enumerate(parcel.messages):
             key = routing_key(message)
@@ -199,7 +205,7 @@ class TopicRoutes:
 
     def _next(self, key: str, parcel: Parcel, after_us: int) -> Lane:
         at = partition_of(key, len(self.lanes))
-        if parcel.ids is not None:
+        if self._recent and parcel.ids is not None:
             for sealed in self._remembered():
                 number = partition_of(key, sealed.of_partitions)
                 if number == sealed.number and self._worth_asking(sealed, at, after_us):
