@@ -23,7 +23,6 @@ from auth.development import token_hash
 from benchmarks.http_client import connect, request
 from benchmarks.measure import tree
 from benchmarks.processes import Processes, free_ports
-from gateway.settings import format_addresses
 from metadata.embedded import EmbeddedPostgres
 from store_nodes.client import StoreClient
 from tests.chaos.power_cut import freeze
@@ -48,8 +47,10 @@ class ChaosCluster:
         *,
         store_only: bool = False,
         segment_bytes: int = 64 * 1024 * 1024,
+        zones: Mapping[int, str] | None = None,
     ) -> None:
         self.root = root
+        self._zones = dict(zones or {})
         self._store_only = store_only
         self._segment_bytes = segment_bytes
         self.node_dirs = dict(node_dirs or {node: root / f"node-{node}" for node in NODES})
@@ -131,7 +132,10 @@ class ChaosCluster:
         return {
             "PACKETBOAT_HOST": HOST,
             "PACKETBOAT_PORT": str(self.http_port),
-            "PACKETBOAT_STORE_NODES": format_addresses(self.addresses),
+            "PACKETBOAT_STORE_NODES": ",".join(
+                f"{node}={host}:{port}" + (f"@{self._zones[node]}" if node in self._zones else "")
+                for node, (host, port) in self.addresses.items()
+            ),
             "PACKETBOAT_STORE_GROUPS": str(GROUPS),
             "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
             "PACKETBOAT_STORE_SECRET": self.store_secret.hex(),
@@ -192,8 +196,15 @@ class ChaosCluster:
         self._nodes[node].kill()
         self._nodes[node].wait()
 
+    async def until_up(self, node: int, timeout_s: float = 20.0) -> None:
+        """Until the node answers."""
+        async with asyncio.timeout(timeout_s):
+            while "groups" not in (await self.statuses((node,))).get(node, {}):
+                await asyncio.sleep(0.05)
+
     async def stop_node(self, node: int) -> None:
         """SIGTERM: it leaves a checkpoint; returns when it is gone."""
+        await self.until_up(node)  # Before that, it has no handler for the signal.
         process = self._nodes[node]
         process.terminate()
         await asyncio.to_thread(process.wait, 30)
@@ -295,17 +306,38 @@ class ChaosCluster:
     async def __aexit__(self, *_: object) -> None:
         self.stop()
 
+    # -- operating ----------------------------------------------------------------------------
+
+    async def operate(self, *arguments: str) -> subprocess.Popen[str]:
+        """`packetboat store ARGUMENTS`, started; its output is a pipe."""
+        return await asyncio.to_thread(
+            subprocess.Popen,
+            [sys.executable, "-m", "gateway", "store", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | self._environment(),
+        )
+
+    async def operated(self, *arguments: str) -> tuple[int, str]:
+        """The same, done: its exit status and what it said."""
+        process = await self.operate(*arguments)
+        said, _ = await asyncio.to_thread(process.communicate)
+        return process.returncode, said
+
     # -- looking in ----------------------------------------------------------------------------
 
-    def store_client(self) -> StoreClient:
-        """A client of the store nodes, not started."""
-        return StoreClient(self.addresses, groups=range(GROUPS), secret=self.store_secret)
+    def store_client(self, nodes: Iterable[int] = ()) -> StoreClient:
+        """A client of the store nodes, not started; it is told of these too that came later, as
+        long as no group has them."""
+        late = {node: self.joined[node] for node in nodes if node in self.joined}
+        return StoreClient(self.addresses | late, groups=range(GROUPS), secret=self.store_secret)
 
     async def statuses(self, nodes: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
         """Of each node, what it says of itself; {"error": …} where it says nothing. `nodes`: those
         that are waited for a while."""
         wanted = set(self.addresses if nodes is None else nodes)
-        client = self.store_client()
+        client = self.store_client(wanted)
         await client.start()
         try:
             for _ in range(50):  # connections come up one by one
@@ -332,9 +364,11 @@ class ChaosCluster:
                 for node, status in (await self.statuses(wanted)).items()
                 if wanted is None or node in wanted
             }
-            damaged = [node for node, status in statuses.items() if status.get("damaged")]
+            damaged = {
+                n: status["damaged"] for n, status in statuses.items() if status.get("damaged")
+            }
             if damaged:
-                raise ClusterFailed(f"damaged nodes {damaged}: {statuses}")
+                raise ClusterFailed(f"damaged nodes: {damaged}")
             if all("groups" in status for status in statuses.values()):
                 agreed, seen = _compare(statuses)
                 if agreed:
