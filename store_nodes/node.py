@@ -38,6 +38,7 @@ from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage
+from store_nodes.wire import NodeView
 
 TICK_S = 0.025
 DISK_CHECK_S = 1.0
@@ -87,6 +88,7 @@ class Node(ClientService):
         self.members = Members(settings, [node for node in to_meet if node not in known])
         for group in self._groups.values():
             self.members.put(group.id, group.replica.membership)
+        self._announced: list[NodeView] = []
         self._new_groups: set[int] = set()
         """Added, and not in a checkpoint yet: they wait."""
         self._recovering = Recovering(self, started, boot.boot)
@@ -181,6 +183,7 @@ class Node(ClientService):
             if now_s >= next_disk_check_s:
                 next_disk_check_s = now_s + DISK_CHECK_S
                 self._housekeeping.disk.look()
+                self._announce_nodes()
 
     # -- the groups' shell ---------------------------------------------------------------------
 
@@ -253,7 +256,16 @@ class Node(ClientService):
         """Peers and addresses follow the memberships, as chosen; clients, as applied."""
         if self.members.put(group.id, group.replica.membership) and self._peers is not None:
             self._peers.change(self.members.addresses(), self.members.removed)
+        self._announce_nodes()
         self.touch(group)
+
+    def _announce_nodes(self) -> None:
+        """Tell clients of members they may not know; as applied, which may come a little later
+        than chosen."""
+        views = list(self.nodes())
+        if views != self._announced and self._server is not None:
+            self._announced = views
+            self._server.announce([], views)
 
     def counter_set(self, group: Group, name: str, value: int) -> None:
         """Groups are added by a counter of group 0; the new ones begin with its members."""

@@ -29,6 +29,7 @@ from store_nodes.transport.handshake import (
 from store_nodes.wire import REFUSED, Buffer, Goodbye, Head, Peer, Ping, Pong, Role, Welcome
 
 PING_EVERY_S = 1.0
+KNOCK_EVERY_S = 3.0
 SILENCE_S = 5.0
 
 _log = structlog.get_logger("store_nodes.peers")
@@ -184,9 +185,34 @@ class PeerNetwork:
         self._events.on_refused(node, text)
 
     def _dial(self, node: int) -> None:
-        if node > self._identity.node and node not in self._dialing:
-            loop = asyncio.get_running_loop()
-            self._dialing[node] = loop.create_task(self._keep_dialing(node))
+        if node not in self._dialing:
+            ours = node > self._identity.node
+            work = self._keep_dialing(node) if ours else self._keep_knocking(node)
+            self._dialing[node] = asyncio.get_running_loop().create_task(work)
+
+    async def _keep_knocking(self, node: int) -> None:
+        """A lower id dials this one, unless it knows that this one was removed or must not come
+        back: then nobody would say so but for being asked."""
+        while True:
+            await asyncio.sleep(KNOCK_EVERY_S)
+            if node in self._links:
+                continue
+            try:
+                connection = await dial(
+                    self._addresses[node],
+                    self._identity,
+                    Role.PEER,
+                    node,
+                    _Dialed(self, node),
+                    admit=self._meet,
+                    tls=self._tls,
+                )
+            except IdentityRefused as error:
+                self._events.on_refused(node, str(error))
+            except (OSError, TimeoutError) as error:
+                _log.debug("peer not reached", peer=node, reason=str(error))
+            else:
+                await connection.wait_closed()
 
     async def _keep_dialing(self, node: int) -> None:
         backoff = Backoff()

@@ -392,6 +392,18 @@ async def test_a_removed_node_is_told_so_and_a_new_one_is_dialed(nodes):
     await late.leave()
 
 
+async def test_a_removed_node_that_nobody_dials_any_more_asks_and_is_told(nodes, monkeypatch):
+    monkeypatch.setattr("store_nodes.transport.peers.KNOCK_EVERY_S", 0.05)
+    addresses = {number: ("127.0.0.1", node.port) for number, node in nodes.items()}
+    await nodes[3].network.close()
+    for number in (1, 2):
+        others = {node: at for node, at in addresses.items() if node != 3}
+        nodes[number].network.change(others, frozenset({3}))
+    await nodes[3].join(addresses)
+    await until(lambda: nodes[3].refusals != [])
+    assert "node 3 was removed" in nodes[3].refusals[0][1]
+
+
 async def test_a_peer_of_version_1_is_understood(nodes, monkeypatch):
     """A version-1 dialer sends and proves the fields of version 1 alone."""
     monkeypatch.setattr("store_nodes.transport.handshake.PROTOCOL_VERSION", 1)
