@@ -2,8 +2,8 @@
 
 Fills the state machines of one node through their log, all ids within one window, and prints the
 memory of the process (with all of a node's code loaded), what an insert and a look-up take, and
-the longest single pause: of one value of 100 ids, of a whole snapshot, of forgetting a window. Times
-are CPU times: with other work on the machine the wall clock says little.
+the longest single pause: of one value of 100 ids, of a whole snapshot, of forgetting a window.
+Times are CPU times: with other work on the machine the wall clock says little.
 Exits 1 when the memory is over the bound that docs/GUARANTEES.md and DESIGN.md state for a node.
 """
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.errors import Known
-from store_nodes.machine.packed import pack_u64, unpack_u64
+from store_nodes.machine.packed import little_endian, unpack_u64
 
 MAX_DEDUP_ENTRIES = 1_250_000
 """Ids a group remembers at once. Part of the state machine: every replica has the same."""
@@ -39,12 +39,21 @@ assert _ENTRY.size == DEDUP_ENTRY.size
 
 
 class PackedBucket(NamedTuple):
-    """A bucket in a snapshot: all its shards joined."""
+    """A bucket in a snapshot: the arrays of all its shards joined."""
 
     ends_us: int
     queues: list[bytes]
     keys: bytes
     rest: bytes
+
+
+class OpenBucket(NamedTuple):
+    """What PackedBucket is to be made of, not copied yet: good until the table changes."""
+
+    ends_us: int
+    queues: list[bytes]
+    keys: list[array[int]]
+    rest: list[bytearray]
 
 
 class _Shard:
@@ -111,11 +120,9 @@ class _Bucket:
         self._shards[number : number + 1] = halves
         self._starts.insert(number + 1, halves[1].keys[0])
 
-    def pack(self) -> PackedBucket:
-        keys = b"".join(pack_u64(shard.keys) for shard in self._shards)
-        return PackedBucket(
-            self.ends_us, self.queues, keys, b"".join(shard.rest for shard in self._shards)
-        )
+    def open(self) -> OpenBucket:
+        keys = [little_endian(shard.keys) for shard in self._shards]
+        return OpenBucket(self.ends_us, self.queues, keys, [shard.rest for shard in self._shards])
 
     @classmethod
     def unpack(cls, packed: PackedBucket) -> _Bucket:
@@ -218,9 +225,9 @@ class DedupTable:
 
     # Snapshots.
 
-    def pack(self) -> list[PackedBucket]:
-        """By the time they end; equal tables give equal bytes, however they are cut."""
-        return [bucket.pack() for bucket in self._buckets]
+    def open(self) -> list[OpenBucket]:
+        """By the time they end; equal tables have equal bytes, however they are cut."""
+        return [bucket.open() for bucket in self._buckets]
 
     @classmethod
     def unpack(cls, packed: list[PackedBucket]) -> DedupTable:

@@ -41,7 +41,15 @@ from store_nodes.commands import (
     decode_value,
     value_head,
 )
-from store_nodes.errors import Conflict, Known, NotAllowed, QueueExists, QueueNotFound, TooLarge
+from store_nodes.errors import (
+    Conflict,
+    Known,
+    NotAllowed,
+    QueueExists,
+    QueueNotFound,
+    QueueSealed,
+    TooLarge,
+)
 from store_nodes.machine import digest, snapshot
 from store_nodes.machine.counters import compare_and_set
 from store_nodes.machine.dedup import DedupTable
@@ -273,6 +281,17 @@ class Machine:
         if session is not None and append.seq <= session.last_seq:
             return {}
         return self._dedup.known(append.dedup)
+
+    def sealed_for(self, append: Append) -> QueueSealed | None:
+        """That the queue of an append, or of a stage, takes none any more: final, for a seal is.
+        None also where its sequence was applied before the seal."""
+        queue = self._queues.get(append.queue)
+        if queue is None or not queue.sealed:
+            return None
+        session = queue.sessions.get(append.session)
+        if session is not None and append.seq <= session.last_seq:
+            return None
+        return QueueSealed(queue.end, queue.successors)
 
     @property
     def dedup_entries(self) -> int:

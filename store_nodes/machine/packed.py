@@ -7,11 +7,16 @@ from array import array
 
 
 def pack_u64(values: array[int]) -> bytes:
+    return little_endian(values).tobytes()
+
+
+def little_endian(values: array[int]) -> array[int]:
+    """The array itself where that is its byte order, else a copy: for who only reads its bytes."""
     if sys.byteorder == "little":
-        return values.tobytes()
+        return values
     swapped = array("Q", values)
     swapped.byteswap()
-    return swapped.tobytes()
+    return swapped
 
 
 def unpack_u64(raw: bytes) -> array[int]:

@@ -15,6 +15,8 @@ docs/file-format.md (Checkpoint) is this page for people.
 
 from __future__ import annotations
 
+import struct
+from array import array
 from dataclasses import dataclass
 
 import msgspec
@@ -86,13 +88,14 @@ class _Machine(msgspec.Struct, array_like=True):
     dedup: list[PackedBucket] = []
 
 
+_EMPTY_ARRAY = b"\x90"
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Machine)
 
 
 def encode(state: State) -> bytes:
     """Equal states give equal bytes."""
-    raw = _Machine(
+    head = _Machine(
         state.group,
         state.applied,
         state.log_time_us,
@@ -102,9 +105,37 @@ def encode(state: State) -> bytes:
         state.membership,
         sorted(state.counters.items()),
         state.preferred_leader,
-        state.dedup.pack(),
     )
-    return bytes((SNAPSHOT_VERSION,)) + _encoder.encode(raw)
+    encoded = _encoder.encode(head)
+    assert encoded.endswith(_EMPTY_ARRAY), "the ids are the last field"
+    # The ids are most of a big snapshot: their arrays are copied once, straight into it.
+    buckets = state.dedup.open()
+    parts: list[bytes | bytearray | array[int]] = [bytes((SNAPSHOT_VERSION,))]
+    parts += [encoded[: -len(_EMPTY_ARRAY)], _array_head(len(buckets))]
+    for bucket in buckets:
+        parts += [_array_head(len(bucket)), _encoder.encode(bucket.ends_us)]
+        parts.append(_encoder.encode(bucket.queues))
+        for arrays in (bucket.keys, bucket.rest):
+            parts.append(_bin_head(sum(memoryview(values).nbytes for values in arrays)))
+            parts += arrays
+    return b"".join(parts)
+
+
+def _array_head(length: int) -> bytes:
+    """As msgpack has it, and as short as it may be."""
+    if length < 1 << 4:
+        return bytes((0x90 | length,))
+    if length < 1 << 16:
+        return struct.pack(">BH", 0xDC, length)
+    return struct.pack(">BI", 0xDD, length)
+
+
+def _bin_head(length: int) -> bytes:
+    if length < 1 << 8:
+        return struct.pack(">BB", 0xC4, length)
+    if length < 1 << 16:
+        return struct.pack(">BH", 0xC5, length)
+    return struct.pack(">BI", 0xC6, length)
 
 
 def decode(raw: bytes) -> State:
