@@ -44,6 +44,7 @@ from store_nodes.errors import (
     NotDone,
     NotLeader,
     Overloaded,
+    QueueSealed,
     TooLarge,
 )
 from store_nodes.machine.machine import Machine
@@ -164,7 +165,8 @@ class Group:
             return
         refusal = self._refusal(command) if self.line.admits(raw) else Overloaded(FULL_LINE)
         if refusal is not None:
-            reply.failed(refusal, decided=False)
+            # A seal is final: the log would say the same to every transmission.
+            reply.failed(refusal, decided=isinstance(refusal, QueueSealed))
             return
         deadline_us = self._shell.now_us() + timeout_ms * 1000
         pending = PendingCommand(raw, durability, reply, deadline_us)
@@ -178,10 +180,12 @@ class Group:
         """Why the command is not worth proposing, from what is applied here."""
         if isinstance(command, Append | Stage):
             append = command if isinstance(command, Append) else command.append
-            if self._shell.disk_is_full():
-                return DiskFull("the disk is past its watermark")
             if append.dedup and (known := self.machine.dedup_known(append)):
                 return DedupKnown(self._dated(known))
+            if sealed := self.machine.sealed_for(append):
+                return sealed
+            if self._shell.disk_is_full():
+                return DiskFull("the disk is past its watermark")
         return None
 
     async def read_index(self) -> None:
