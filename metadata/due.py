@@ -59,6 +59,15 @@ _DROP_PROGRESS = """
 DELETE FROM due_progress
 WHERE tenant_id = $1 AND topic_uid = $2 AND partition = $3 AND lane = $4 AND generation = $5
 """
+# The sweep of a queue goes by its progress; rows that came before it are found once they are due.
+_DROP_ORPHANS = """
+DELETE FROM due_index WHERE ctid = ANY(ARRAY(
+    SELECT due_index.ctid FROM due_index
+    LEFT JOIN partitions USING (tenant_id, topic_uid, partition, lane, generation)
+    WHERE due_us <= $1 AND partitions.base IS NULL
+    LIMIT $2
+))
+"""
 
 
 class QueueKey(NamedTuple):
@@ -153,6 +162,15 @@ class DueRepository:
             return True
 
         return await self._database.transaction(work)
+
+    async def forget_orphans(self, lock: Lock, before_us: int, *, rows: int = 5000) -> None:
+        """Drops up to that many rows due before then whose queue is gone."""
+
+        async def work(connection: Connection) -> None:
+            await locks.check(connection, lock)
+            await connection.execute(_DROP_ORPHANS, before_us, rows)
+
+        await self._database.transaction(work)
 
 
 def _columns(queues: Iterable[QueueKey]) -> tuple[list[bytes | int], ...]:

@@ -34,6 +34,7 @@ from store_nodes.queue_id import QueueId
 
 SWEEP_EVERY_S = 60.0
 SWEEP_PAUSE_S = 0.05
+ORPHAN_AFTER_US = 60_000_000
 
 
 class DueLoop:
@@ -136,4 +137,5 @@ class DueLoop:
                 while not gone:
                     gone = await self._due.forget(self._lock(), key)
                     await asyncio.sleep(SWEEP_PAUSE_S)
+        await self._due.forget_orphans(self._lock(), self._now_us() - ORPHAN_AFTER_US)
         await self._forwarded.forget_topics()

@@ -67,6 +67,18 @@ async def test_a_queue_that_is_gone_is_forgotten_in_small_steps(database: Databa
     assert await due.progress() == {B: Progress(1, 0)}
 
 
+async def test_overdue_rows_of_queues_that_are_gone_are_dropped(world: World) -> None:
+    due, lock = DueRepository(world.database), await locked(world.database)
+    topic = await world.topic(partitions=1)
+    there = QueueKey(world.tenant_id, topic.uid, 0, 0, 0)
+    gone = there._replace(generation=1)
+    rows = [Due(queue, number, number) for queue in (there, gone, A) for number in (1, 9)]
+    await due.write(lock, rows, (), {})
+    await due.forget_orphans(lock, before_us=5)
+    left = [(row.queue, row.stage_number) for row in await due.due_until(100, 100)]
+    assert sorted(left) == sorted([(there, 1), (there, 9), (gone, 9), (A, 9)])
+
+
 async def test_forwarded_messages_are_found_until_they_are_trimmed(world: World) -> None:
     topic = await world.topic(partitions=2)
     queue = QueueKey(world.tenant_id, topic.uid, 0, 0, 0)

@@ -445,6 +445,9 @@ class FakeIndex:
         self.kept.pop(queue, None)
         return True
 
+    async def forget_orphans(self, lock: Lock, before_us: int, *, rows: int = 5000) -> None:
+        return
+
     async def record(self, queue: QueueKey, moved: Sequence[Forwarded]) -> None:
         if self.trouble:
             raise self.trouble.popleft()
