@@ -48,8 +48,11 @@ class ChaosCluster:
         store_only: bool = False,
         segment_bytes: int = 64 * 1024 * 1024,
         zones: Mapping[int, str] | None = None,
+        node_settings: Mapping[str, str] | None = None,
     ) -> None:
+        """`node_settings`: more of every node's environment."""
         self.root = root
+        self._node_settings = dict(node_settings or {})
         self._zones = dict(zones or {})
         self._store_only = store_only
         self._segment_bytes = segment_bytes
@@ -103,7 +106,7 @@ class ChaosCluster:
                 "PACKETBOAT_STORE_JOIN": "1",
                 "PACKETBOAT_STORE_LISTEN": f"{host}:{port}",
             }
-        environment |= settings or {}
+        environment |= self._node_settings | dict(settings or {})
         self._nodes[node] = self._start("store-node", environment, log=f"node-{node}")
 
     def new_node(self, node: int) -> str:
