@@ -135,12 +135,15 @@ class Mover:
             try:
                 for placement in await self._placements.unfinished():
                     if placement.uid not in self._busy:
-                        await self._try(placement)
+                        await self._try(placement, again=True)
                 if loop.time() - collected_s >= COLLECT_EVERY_S:
                     collected_s = loop.time()
                     await self.collect()
             except (StoreError, MetadataError) as error:
                 _log.info("repair of placements put off", error=str(error))
+            except Exception:
+                # A fault of ours in one placement must not end the care for all others.
+                _log.exception("repair of placements failed")
 
     async def collect(self) -> None:
         """Deletes the queues of sealed generations that nobody can want any more."""
@@ -158,7 +161,7 @@ class Mover:
             )
             _log.info("sealed generation removed", queue=str(queue), group=sealed.group)
 
-    async def _try(self, placement: Placement) -> bool:
+    async def _try(self, placement: Placement, *, again: bool = False) -> bool:
         """Whether it is finished."""
         self._busy.add(placement.uid)
         done = False
@@ -166,7 +169,7 @@ class Mover:
             await self.carry_out(placement)
             done = True
         except* (StoreError, MetadataError) as errors:
-            _log.warning(
+            (_log.debug if again else _log.warning)(
                 "placement left to repair",
                 kind=placement.kind.value,
                 topic=placement.topic.name,

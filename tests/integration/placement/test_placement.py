@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -37,7 +37,7 @@ async def grow(site: Site, mover: Mover | None = None) -> bool:
     return await (mover or site.mover).grow(site.tenant_id, "orders", 2 * count)
 
 
-Change = Callable[[Site, Mover | None], Awaitable[bool]]
+Change = Callable[[Site, Mover | None], Coroutine[Any, Any, bool]]
 CHANGES: list[Change] = [move, grow]
 
 
