@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from edge.partition import partition_of
 from edge.problem import Problem
 from publish_forwarder.batches import Batch, BatchPart
 from publish_forwarder.budget import Share
@@ -19,7 +20,7 @@ from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
 from publish_forwarder.outcomes import Outcome, each
 from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim, message_bytes
 from publish_forwarder.refusals import refuse
-from publish_forwarder.router import TopicRoutes, partition_of, routing_key
+from publish_forwarder.router import TopicRoutes, routing_key
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 

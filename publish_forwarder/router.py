@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from hashlib import blake2b
 from typing import Protocol
 
+from edge.partition import partition_of
 from edge.problem import Problem
 from metadata.types import SealedPartition, Topic
 from publish_forwarder.batches import BatchPart
@@ -32,12 +32,6 @@ from store_nodes.record_batch import Message
 
 REMEMBERED = 1.25
 """An id is remembered for at most this many dedup windows."""
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """Stable over processes, machines and versions."""
-    digest = blake2b(key.encode("utf-8"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % partitions
 
 
 def routing_key(message: Message) -> str | None:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from edge.partition import partition_of
 from edge.problem import Problem
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.outcomes import Outcome, Placed
-from publish_forwarder.router import partition_of
 from store_nodes.client.appender import Receipt
 from store_nodes.errors import (
     DiskFull,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from edge.partition import partition_of
 from edge.problem import Problem
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer, batch_id, fingerprint, key_id
 from publish_forwarder.outcomes import Placed, Single
-from publish_forwarder.router import partition_of
 from store_nodes.errors import OutcomeUnknown, Overloaded, Unavailable
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from edge.partition import partition_of
 from edge.problem import Problem
 from metadata.errors import MetadataUnavailable
 from metadata.types import Partition, SealedPartition, Topic
@@ -15,7 +16,6 @@ from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
 from publish_forwarder.outcomes import Outcome, Placed
-from publish_forwarder.router import partition_of
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from publish_forwarder.router import TopicRoutes, partition_of, routing_key
+from edge.partition import partition_of
+from publish_forwarder.router import TopicRoutes, routing_key
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 from tests.unit.publish_forwarder.publish_support import (
