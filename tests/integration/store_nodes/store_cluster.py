@@ -34,9 +34,9 @@ async def read_texts(
 ) -> list[str]:
     """What a reader sees from the first offset on, released messages sliced out of their batch."""
     texts: list[str] = []
-    offset = (await client.offsets(group, queue)).first
+    offset = (await client.offsets(group, queue, timeout_s=30)).first
     while True:
-        fetched = await client.fetch(group, queue, offset, MIB, node=node)
+        fetched = await client.fetch(group, queue, offset, MIB, node=node, timeout_s=30)
         if not fetched.entries:
             return texts
         for entry in fetched.entries:
