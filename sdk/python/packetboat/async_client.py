@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -49,6 +50,7 @@ class AsyncClient:
             url or settings.url(), token or settings.token()
         )
         self._retry_for_s = retry_for_s
+        self._producer = calls.Producer()
 
     async def create_topic(
         self,
@@ -109,10 +111,16 @@ class AsyncClient:
         content_type: str | None = None,
         priority: int = 0,
         idempotency_key: str | None = None,
+        delay_seconds: float | None = None,
+        deliver_at: datetime | None = None,
         publisher_id: str | None = None,
         durability: Durability | None = None,
     ) -> Receipt:
-        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be."""
+        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be.
+
+        With an idempotency key it is stored once however often it is sent, so it is sent again
+        also after an unknown outcome. With a delay or a moment it is published then.
+        """
         message = Outgoing(
             data=data,
             key=key,
@@ -120,6 +128,8 @@ class AsyncClient:
             content_type=content_type,
             priority=priority,
             idempotency_key=idempotency_key,
+            delay_seconds=delay_seconds,
+            deliver_at=deliver_at,
         )
         return await self._send(calls.publish(topic, message, publisher_id, durability))
 
@@ -144,10 +154,26 @@ class AsyncClient:
     ) -> list[Receipt | PacketboatError]:
         """Up to 1,000 messages; for each, in order, its receipt or its error.
 
-        Raises when the request as a whole was refused, or its outcome is unknown.
+        Raises when the request as a whole was refused, or its outcome is unknown. The batch is
+        stored once however often it is sent again.
         """
-        call = calls.publish_batch(topic, messages, publisher_id, durability)
+        call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
         return await self._send(call)
+
+    async def cancel(self, topic: str, message_id: str) -> None:
+        """A message published with a delay is never published. Raises Conflict if it is already."""
+        await self._send(calls.cancel(topic, message_id))
+
+    async def reschedule(
+        self,
+        topic: str,
+        message_id: str,
+        *,
+        delay_seconds: float | None = None,
+        deliver_at: datetime | None = None,
+    ) -> datetime:
+        """When a message with a delay is published now. Raises Conflict if it is already."""
+        return await self._send(calls.reschedule(topic, message_id, delay_seconds, deliver_at))
 
     async def pull(
         self,

@@ -5,7 +5,10 @@ Nothing here does I/O, so the synchronous and the asynchronous client are the sa
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -46,6 +49,21 @@ class Call(NamedTuple, Generic[T]):
             except msgspec.MsgspecError as error:
                 raise ServerError(response.status, f"unexpected body ({error})") from error
         raise failure(response)
+
+
+class Producer:
+    """What makes a client's batches known again: its own number, and one for each batch. The first
+    try and all retries of a batch are one `Call`, and so carry the same."""
+
+    def __init__(self) -> None:
+        self._id = secrets.token_hex(16)
+        self._sequences = itertools.count(1)
+
+    def next_headers(self) -> dict[str, str]:
+        return {
+            "Packetboat-Producer": self._id,
+            "Packetboat-Sequence": str(next(self._sequences)),
+        }
 
 
 def failure(response: Response) -> PacketboatError:
@@ -123,7 +141,8 @@ def publish(
     publisher_id: str | None,
     durability: str | None,
 ) -> Call[Receipt]:
-    return Call(_publish_request(topic, message, publisher_id, durability), _reader(Receipt))
+    request = _publish_request(topic, message, publisher_id, durability)
+    return Call(request, _reader(Receipt), safe=message.idempotency_key is not None)
 
 
 def publish_early(
@@ -138,13 +157,34 @@ def publish_batch(
     messages: Sequence[Outgoing | Data],
     publisher_id: str | None,
     durability: str | None,
+    producer: Producer,
 ) -> Call[list[Receipt | PacketboatError]]:
+    """The batch is stored once however often it is sent: as a whole, or where its messages have
+    idempotency keys, those."""
     headers = {"Content-Type": "application/msgpack"}
     _put(headers, **_common_headers(publisher_id, durability))
+    keys = [isinstance(each, Outgoing) and each.idempotency_key is not None for each in messages]
+    if not any(keys):
+        headers |= producer.next_headers()
     items = [_item(message) for message in messages]
     body = msgspec.msgpack.encode({"messages": items})
     path = f"/topics/{_part(topic)}/messages:batch"
-    return Call(Request("POST", path, headers, body, TIMEOUT_S), _read_results)
+    request = Request("POST", path, headers, body, TIMEOUT_S)
+    return Call(request, _read_results, safe=all(keys) or not any(keys))
+
+
+def cancel(topic: str, message_id: str) -> Call[None]:
+    path = f"/topics/{_part(topic)}/messages/{_part(message_id)}"
+    return Call(Request("DELETE", path, timeout_s=TIMEOUT_S), _nothing, safe=True)
+
+
+def reschedule(
+    topic: str, message_id: str, delay_seconds: float | None, deliver_at: datetime | None
+) -> Call[datetime]:
+    body: dict[str, Any] = {}
+    _put(body, delay_seconds=delay_seconds, deliver_at=_moment(deliver_at))
+    request = _json("PATCH", f"/topics/{_part(topic)}/messages/{_part(message_id)}", body)
+    return Call(request, lambda raw: _rescheduled.decode(raw).scheduled_for, safe=True)
 
 
 def encode_data(data: Data, content_type: str | None) -> tuple[bytes, str | None]:
@@ -203,6 +243,10 @@ class _Pulled(msgspec.Struct):
     messages: list[Message]
 
 
+class _Rescheduled(msgspec.Struct):
+    scheduled_for: datetime
+
+
 class _PublishId(msgspec.Struct):
     publish_id: str
 
@@ -219,6 +263,7 @@ class _SettledBody(msgspec.Struct):
 
 _pulled = msgspec.json.Decoder(_Pulled)
 _publish_ids = msgspec.json.Decoder(_PublishId)
+_rescheduled = msgspec.json.Decoder(_Rescheduled)
 _results = msgspec.json.Decoder(_Results)
 _receipts = msgspec.json.Decoder(Receipt)
 _problems = msgspec.json.Decoder(Problem)
@@ -239,6 +284,9 @@ def _publish_request(
         headers["Packetboat-Attributes"] = quote(encoded, safe="")
     if message.priority:
         headers["Packetboat-Priority"] = str(message.priority)
+    if message.delay_seconds is not None:
+        headers["Packetboat-Delay"] = str(message.delay_seconds)
+    _put(headers, **{"Packetboat-Deliver-At": _moment(message.deliver_at)})
     return Request("POST", f"/topics/{_part(topic)}/messages", headers, body, TIMEOUT_S)
 
 
@@ -261,8 +309,19 @@ def _item(message: Outgoing | Data) -> dict[str, Any]:
         attributes=message.attributes,
         priority=message.priority or None,
         idempotency_key=message.idempotency_key,
+        delay_seconds=message.delay_seconds,
+        deliver_at=_moment(message.deliver_at),
     )
     return item
+
+
+def _moment(moment: datetime | None) -> str | None:
+    """RFC 3339; one without a zone is not guessed at."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise ValueError("deliver_at must have a time zone")
+    return moment.isoformat()
 
 
 def _read_results(body: bytes) -> list[Receipt | PacketboatError]:

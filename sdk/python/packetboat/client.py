@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -49,6 +50,7 @@ class Client:
             url or settings.url(), token or settings.token()
         )
         self._retry_for_s = retry_for_s
+        self._producer = calls.Producer()
         self._closed = threading.Event()
 
     def create_topic(
@@ -110,10 +112,16 @@ class Client:
         content_type: str | None = None,
         priority: int = 0,
         idempotency_key: str | None = None,
+        delay_seconds: float | None = None,
+        deliver_at: datetime | None = None,
         publisher_id: str | None = None,
         durability: Durability | None = None,
     ) -> Receipt:
-        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be."""
+        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be.
+
+        With an idempotency key it is stored once however often it is sent, so it is sent again
+        also after an unknown outcome. With a delay or a moment it is published then.
+        """
         message = Outgoing(
             data=data,
             key=key,
@@ -121,6 +129,8 @@ class Client:
             content_type=content_type,
             priority=priority,
             idempotency_key=idempotency_key,
+            delay_seconds=delay_seconds,
+            deliver_at=deliver_at,
         )
         return self._send(calls.publish(topic, message, publisher_id, durability))
 
@@ -145,10 +155,26 @@ class Client:
     ) -> list[Receipt | PacketboatError]:
         """Up to 1,000 messages; for each, in order, its receipt or its error.
 
-        Raises when the request as a whole was refused, or its outcome is unknown.
+        Raises when the request as a whole was refused, or its outcome is unknown. The batch is
+        stored once however often it is sent again.
         """
-        call = calls.publish_batch(topic, messages, publisher_id, durability)
+        call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
         return self._send(call)
+
+    def cancel(self, topic: str, message_id: str) -> None:
+        """A message published with a delay is never published. Raises Conflict if it is already."""
+        self._send(calls.cancel(topic, message_id))
+
+    def reschedule(
+        self,
+        topic: str,
+        message_id: str,
+        *,
+        delay_seconds: float | None = None,
+        deliver_at: datetime | None = None,
+    ) -> datetime:
+        """When a message with a delay is published now. Raises Conflict if it is already."""
+        return self._send(calls.reschedule(topic, message_id, delay_seconds, deliver_at))
 
     def pull(
         self,

@@ -15,7 +15,7 @@ EarlyDurability = Literal["leader", "none"]
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to publish in a batch."""
+    """A message to publish in a batch. `deliver_at` has a zone; give that or `delay_seconds`."""
 
     data: Data
     content_type: str | None = None
@@ -23,17 +23,22 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, str] | None = None
     priority: int = 0
     idempotency_key: str | None = None
+    delay_seconds: float | None = None
+    deliver_at: datetime | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A published message is durable, and where."""
+    """A message is durable, and where. One with a delay has no offset and no publish time until it
+    is published; its id is final. `duplicate`: an earlier publish with its key stored it."""
 
     message_id: str
     topic: str
     partition: int
-    offset: int
-    publish_time: datetime
+    offset: int | None
+    publish_time: datetime | None
     duplicate: bool = False
+    scheduled_for: datetime | None = None
+    accepted_time: datetime | None = None
 
 
 class Retention(msgspec.Struct, frozen=True):

@@ -263,3 +263,26 @@ async def test_a_partition_moves_while_it_is_published_to(
                 assert isinstance(again, Placed)
                 assert again.duplicate
         assert len(await read_texts(client, successor, 1)) == len(after)
+
+
+async def test_asking_a_sealed_queue_costs_its_group_nothing(
+    cluster: ChaosCluster, client: StoreClient
+) -> None:
+    old = await new_topic(client, 0)
+    successor = QueueId(old.uid, 0, 0, 1)
+    await client.seal(0, queue_of(old, 0), [(1, successor)])
+    await client.create(1, successor, 0, b"test")
+    sealed = SealedPartition(0, 0, 0, 0, 0, 0, time.time_ns() // 1000, 1)
+    moved = replace(old, partitions=(Partition(0, 1, 0, 1),), sealed=(sealed,))
+
+    async def chosen() -> int:
+        statuses = await cluster.statuses()
+        groups = [group for status in statuses.values() for group in status.get("groups", ())]
+        return max(int(group["applied"]) for group in groups if group["group"] == 0)
+
+    async with forwarder_of(client, FakeCatalog(moved)) as forwarder:
+        before = await chosen()
+        for number in range(20):
+            await keyed(forwarder, number)
+        assert await chosen() - before < 20, "a new leader's no-op, but not one for each message"
+    assert len(await read_texts(client, successor, 1)) == 20

@@ -1,0 +1,102 @@
+"""What the client sends again, and what makes that harmless; delays."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from packetboat import Client, Conflict, Outgoing, UnknownOutcome
+
+from tests.unit.sdk.sdk_support import RECEIPT, Script, ok, problem
+
+LOST = problem(504, "outcome-unknown")
+STAGED = RECEIPT | {
+    "offset": None,
+    "publish_time": None,
+    "scheduled_for": "2026-02-01T00:00:00Z",
+    "accepted_time": "2026-01-31T00:00:00Z",
+}
+
+
+def client(*answers: Any) -> tuple[Client, Script]:
+    script = Script(*answers)
+    return Client(transport=script, retry_for_s=5), script
+
+
+def test_a_publish_with_a_key_is_sent_again_after_an_unknown_outcome() -> None:
+    boat, script = client(LOST, ok(RECEIPT | {"duplicate": True}, 201))
+    assert boat.publish("orders", b"x", idempotency_key="i").duplicate
+    assert script.requests[0] == script.requests[1]
+
+
+def test_a_publish_without_a_key_is_not() -> None:
+    boat, script = client(LOST)
+    with pytest.raises(UnknownOutcome):
+        boat.publish("orders", b"x")
+    assert len(script.requests) == 1
+
+
+def test_a_batch_is_sent_again_under_the_same_number_and_the_next_has_another() -> None:
+    answer = ok({"results": [RECEIPT]})
+    boat, script = client(LOST, answer, answer)
+    boat.publish_batch("orders", [b"x"])
+    boat.publish_batch("orders", [b"x"])
+    first, again, after = (
+        (r.headers["Packetboat-Producer"], int(r.headers["Packetboat-Sequence"]))
+        for r in script.requests
+    )
+    assert first == again
+    assert after == (first[0], first[1] + 1)
+    assert len(bytes.fromhex(first[0])) == 16
+    other, seen = client(answer)
+    other.publish_batch("orders", [b"x"])
+    assert seen.requests[0].headers["Packetboat-Producer"] != first[0]
+
+
+def test_a_batch_with_keys_of_its_own_is_known_by_them() -> None:
+    answer = ok({"results": [RECEIPT]})
+    keyed = Outgoing(data=b"x", idempotency_key="i")
+    boat, script = client(LOST, answer)
+    boat.publish_batch("orders", [keyed])
+    assert "Packetboat-Producer" not in script.requests[1].headers
+    boat, script = client(LOST)
+    with pytest.raises(UnknownOutcome):
+        boat.publish_batch("orders", [keyed, b"without"])
+
+
+def test_delays() -> None:
+    boat, script = client(ok(STAGED, 201), ok(STAGED, 201), ok({"results": [STAGED]}))
+    receipt = boat.publish("orders", b"x", delay_seconds=1.5)
+    assert (receipt.offset, receipt.publish_time) == (None, None)
+    assert receipt.scheduled_for == datetime(2026, 2, 1, tzinfo=UTC)
+    moment = datetime(2026, 2, 1, tzinfo=UTC)
+    boat.publish("orders", b"x", deliver_at=moment)
+    boat.publish_batch("orders", [Outgoing(data=b"x", deliver_at=moment)])
+    assert script.requests[0].headers["Packetboat-Delay"] == "1.5"
+    assert script.requests[1].headers["Packetboat-Deliver-At"] == "2026-02-01T00:00:00+00:00"
+    (item,) = msgspec.msgpack.decode(script.requests[2].body)["messages"]
+    assert item["deliver_at"] == "2026-02-01T00:00:00+00:00"
+    with pytest.raises(ValueError, match="time zone"):
+        boat.publish("orders", b"x", deliver_at=datetime(2026, 2, 1))
+
+
+def test_cancel_and_reschedule() -> None:
+    moment = datetime(2026, 2, 1, tzinfo=UTC)
+    boat, script = client(
+        problem(503, "store-unavailable"),
+        problem(204, ""),
+        ok({"message_id": "m", "scheduled_for": "2026-02-01T00:00:00Z"}),
+        problem(409, "already-released"),
+    )
+    boat.cancel("or/ders", "m")
+    assert boat.reschedule("orders", "m", deliver_at=moment + timedelta(0)) == moment
+    with pytest.raises(Conflict):
+        boat.reschedule("orders", "m", delay_seconds=0)
+    paths = [(request.method, request.path) for request in script.requests]
+    assert paths[1:3] == [
+        ("DELETE", "/topics/or%2Fders/messages/m"),
+        ("PATCH", "/topics/orders/messages/m"),
+    ]
+    assert script.body() == {"delay_seconds": 0}
