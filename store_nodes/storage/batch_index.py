@@ -26,6 +26,7 @@ from store_nodes.storage.rows import (
     row_of,
     unpack_run,
 )
+from store_nodes.storage.sidecar import Stretch, extent_of
 from store_nodes.storage.space import Extent, Space
 from store_nodes.wal.footer import RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
@@ -306,6 +307,23 @@ class BatchIndex:
         )
 
     # -- attached segments ---------------------------------------------------------------------
+
+    def attach_all(self, segment: int, stretches: Iterable[Stretch]) -> None:
+        """Every stretch of a segment, as `attach` does. A start spends its time here."""
+        queues = self._queues
+        held = 0
+        for stretch in stretches:
+            queue, which, _, start, rows, first, end, size, shares, last_us = stretch
+            found = queues.get(queue)
+            if found is None:
+                found = queues[queue] = _Queue()
+            space = found.offsets if which == OFFSETS else found.space(STAGES)
+            if first >= space.end:
+                space.append_extent(first, end, segment, start, rows, size, shares, last_us)
+                held += size - shares
+            else:
+                self.attach(*extent_of(segment, stretch))
+        self.held[segment] = self.held.get(segment, 0) + held
 
     def attach(self, queue: bytes, which: int, extent: Extent, *, settled: bool = False) -> None:
         """A stretch that an attached segment lists. What is held already stays as it is, but in

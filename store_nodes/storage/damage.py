@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import Row
-from store_nodes.storage.sidecar import Run, Tables
+from store_nodes.storage.sidecar import Run, Stretch, Tables, extent_of, stretch_of
 from store_nodes.storage.space import Extent
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage
@@ -101,17 +101,18 @@ class Whereabouts:
 
     def sound(
         self, pages: Pages, tables: Tables
-    ) -> tuple[list[tuple[bytes, int, Extent]], list[tuple[bytes, int, Row]]]:
+    ) -> tuple[list[Stretch], list[tuple[bytes, int, Row]]]:
         """(stretches without the rows that are stale or lost, the lost rows). Reads the rows of a
         run that is in doubt."""
         if not self.doubts(tables.run):
             return tables.stretches, []
-        whole: list[tuple[bytes, int, Extent]] = []
+        whole: list[Stretch] = []
         lost: list[tuple[bytes, int, Row]] = []
-        for queue, space, extent in tables.stretches:
+        for stretch in tables.stretches:
+            queue, space, extent = extent_of(tables.run.segment, stretch)
             for piece, row in self._split(pages, extent):
                 if piece is not None:
-                    whole.append((queue, space, piece))
+                    whole.append(stretch_of(queue, space, piece))
                 if row is not None and self.is_lost(row.position):
                     lost.append((queue, space, row))
         return whole, lost

@@ -57,9 +57,7 @@ class IndexLoader:
 
     def _attach(self, tables: Tables, where: Whereabouts) -> None:
         stretches, lost = where.sound(self._pages, tables)
-        attach = self._batches.attach
-        for queue, space, extent in stretches:
-            attach(queue, space, extent)
+        self._batches.attach_all(tables.run.segment, stretches)
         self._lost += [
             LostBatch(queue, space == STAGES, row.base, row.messages) for queue, space, row in lost
         ]

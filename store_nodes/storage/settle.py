@@ -33,7 +33,7 @@ from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import OFFSETS, STAGES, Row, entry_of, space_of
 from store_nodes.storage.scrub import Place, verify
 from store_nodes.storage.settled_writer import SettledWriter
-from store_nodes.storage.sidecar import Tables
+from store_nodes.storage.sidecar import Tables, extent_of
 from store_nodes.storage.space import Extent
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.log import WriteAheadLog
@@ -292,7 +292,8 @@ async def _swap(
     new: dict[bytes, list[tuple[int, Extent]]] = {}
     pause = Pause()
     for one in tables:
-        for queue, space, extent in one.stretches:
+        for stretch in one.stretches:
+            queue, space, extent = extent_of(one.run.segment, stretch)
             new.setdefault(queue, []).append((space, extent))
     held = set(batches.queues())
     for queue in queues:

@@ -67,13 +67,29 @@ class Run(NamedTuple):
     staged_rows: int
 
 
+Stretch = tuple[bytes, int, int, int, int, int, int, int, int, int]
+"""(queue, space, 0, row start, rows, first, end, bytes, shares, last log time): see `extent_of`."""
+
+
 class Tables(NamedTuple):
-    """What a start reads of a sidecar: its run, (queue, space, extent) of each stretch, and
-    (group, first instance, last instance, row start, rows) of each group."""
+    """What a start reads of a sidecar: its run, its stretches, and (group, first instance, last
+    instance, row start, rows) of each group."""
 
     run: Run
-    stretches: list[tuple[bytes, int, Extent]]
+    stretches: list[Stretch]
     groups: list[tuple[int, int, int, int, int]]
+
+
+def extent_of(segment: int, stretch: Stretch) -> tuple[bytes, int, Extent]:
+    """(queue, space, extent)."""
+    queue, space, _, start, count, first, end, size, shares, last_us = stretch
+    return queue, space, Extent(first, end, segment, start, count, size, shares, last_us)
+
+
+def stretch_of(queue: bytes, space: int, extent: Extent) -> Stretch:
+    """The reverse of `extent_of`."""
+    first, end, _, start, count, size, shares, last_us = extent
+    return queue, space, 0, start, count, first, end, size, shares, last_us
 
 
 def build(footer: Footer, seed: int) -> bytes:
@@ -218,13 +234,8 @@ def tables_of(raw: bytes) -> Tables | None:
             return None
         instances_at = rows_at + _paged_bytes(rows, ROW.size)
         extras_at = instances_at + _paged_bytes(instances, INSTANCE.size)
-        found = [
-            (queue, space, Extent(first, end, segment, start, count, size, shares, last_us))
-            for queue, space, _, start, count, first, end, size, shares, last_us in (
-                _STRETCH.iter_unpack(view[HEAD_BYTES:groups_at])
-            )
-        ]
-        staged = sum(extent.rows for _, space, extent in found if space == STAGES)
+        found = list(_STRETCH.iter_unpack(view[HEAD_BYTES:groups_at]))
+        staged = sum(stretch[4] for stretch in found if stretch[1] == STAGES)
         run = Run(segment, seed, rows, instances, lowest, rows_at, instances_at, extras_at, staged)
         return Tables(run, found, list(_GROUP.iter_unpack(view[groups_at:])))
 

@@ -89,6 +89,27 @@ class Space:
             range(len(data) // _FIELDS), time_us, lo=start, key=lambda at: data[at * _FIELDS + 5]
         )
 
+    def append_extent(
+        self,
+        first: int,
+        end: int,
+        segment: int,
+        row_start: int,
+        rows: int,
+        size: int,
+        shares: int,
+        last_us: int,
+    ) -> None:
+        """Behind everything that is held; the caller has checked that."""
+        if self._data is None:
+            self._data = array("Q")
+        self._data.extend(
+            (first, end, row_start << 32 | rows, segment << 32 | size, shares, last_us)
+        )
+        self.end = end
+        self.held_bytes += size
+        self.held_shares += shares
+
     def splice(self, start: int, stop: int, extents: list[Extent]) -> None:
         """Put `extents` in the place of those at [start, stop)."""
         if self._data is None:

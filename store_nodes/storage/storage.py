@@ -28,6 +28,7 @@ from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import STAGES
 from store_nodes.storage.scrub import Place, verify
 from store_nodes.storage.settle import DamageFound, Pause, Shop, live_bytes, settle
+from store_nodes.storage.sidecar import extent_of
 from store_nodes.storage.victims import Rules, choose
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.log import WriteAheadLog
@@ -179,10 +180,10 @@ class Storage:
             tables = await self._in_thread(self._pages.attach, segment)
             stretches, _ = await self._in_thread(where.sound, self._pages, tables)
             pause = Pause()
-            for queue, space, extent in stretches:
+            for stretch in stretches:
                 await pause.if_due()
-                if self._batches.has(queue):
-                    self._batches.attach(queue, space, extent)
+                if self._batches.has(stretch[0]):
+                    self._batches.attach(*extent_of(segment, stretch))
             self._groups[segment] = [(group, last) for group, _, last, _, _ in tables.groups]
             indexes = self._instances()
             for group, first, last, start, rows in tables.groups:
@@ -199,8 +200,6 @@ class Storage:
             await self._in_thread(self._wal.remove_segments, segments)
 
     async def _settle(self, life: Life) -> None:
-        if self._removals:
-            return
         rules = self._settings.rules
         free = self._wal.free_bytes()
         victims = choose(

@@ -14,6 +14,7 @@ from typing import Protocol
 
 MAX_BUFFERS = 1024
 """Buffers in one call (IOV_MAX on Linux)."""
+PREFETCH_END_BYTES = 4096
 
 
 class Disk(Protocol):
@@ -55,6 +56,10 @@ class Disk(Protocol):
 
     def drop_cache(self, fd: int) -> None:
         """Ask that the next reads come from the device, not from memory. Best effort."""
+        ...
+
+    def prefetch(self, path: Path, length: int) -> None:
+        """Ask that the first `length` bytes of a file, and its end, be read soon. Best effort."""
         ...
 
     def rename(self, source: Path, target: Path) -> None: ...
@@ -135,6 +140,19 @@ class OsDisk:
 
     def drop_cache(self, fd: int) -> None:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def prefetch(self, path: Path, length: int) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            size = os.fstat(fd).st_size
+            os.posix_fadvise(fd, 0, length, os.POSIX_FADV_WILLNEED)
+            end = max(0, size - PREFETCH_END_BYTES)
+            os.posix_fadvise(fd, end, PREFETCH_END_BYTES, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(fd)
 
     def rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)

@@ -38,6 +38,10 @@ from store_nodes.wal.settled import SettledList
 from store_nodes.wal.writer import SegmentWriter, seal
 
 
+_TABLES_BYTES = 128 * 1024
+"""What a start reads of most index files."""
+
+
 class Opened(NamedTuple):
     """What `WriteAheadLog` is made of."""
 
@@ -124,6 +128,10 @@ def _reopen(
     names = disk.names(directory)
     segments = sorted(one for name in names if (one := segment_of(name)) is not None)
     book.add(_missing(segments, settled.first_segment, start_at))
+    # One after another they would be read at the pace of single reads of a cold disk.
+    for one in (*settled.segments, *segments):
+        disk.prefetch(path_of(directory, one), SEGMENT_HEADER_BYTES)
+        disk.prefetch(path_of(directory, one, INDEX_SUFFIX), _TABLES_BYTES)
     writer = SegmentWriter(disk, directory, identity, segment_bytes)
     newest = max([settled.first_segment, *segments, *([start_at.segment] if start_at else [])])
     last = segments[-1] if segments and segments[-1] == newest else None

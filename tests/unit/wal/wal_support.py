@@ -186,6 +186,9 @@ class SimDisk:
     def drop_cache(self, fd: int) -> None:
         pass
 
+    def prefetch(self, path: Path, length: int) -> None:
+        pass
+
     def rename(self, source: Path, target: Path) -> None:
         self._do("rename")
         self._entries[target.name] = self._entries.pop(source.name)
