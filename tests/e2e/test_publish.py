@@ -74,7 +74,8 @@ def test_a_bad_line_does_not_hold_up_the_others(http: requests.Session, messages
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Packetboat-Delay": "5"}, 422),
+        ({"Packetboat-Delay": "soon"}, 422),
+        ({"Packetboat-Deliver-At": "2030-01-01"}, 422),
         ({"Packetboat-TTL": "5"}, 422),
         ({"Packetboat-Priority": "high"}, 422),
         ({"Packetboat-Unknown": "x"}, 422),

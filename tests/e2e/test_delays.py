@@ -1,0 +1,84 @@
+"""Delayed messages over HTTP: published at their time, cancelled, rescheduled, shown."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import requests
+from packetboat import Client, Conflict, NotFound
+
+from tests.e2e.installation import Installation
+
+TOPIC = f"delays-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def http(running: Installation) -> Iterator[requests.Session]:
+    with running.session() as session:
+        yield session
+
+
+@pytest.fixture
+def boat(running: Installation) -> Iterator[Client]:
+    with Client(running.url, running.token) as client:
+        client.create_topic(TOPIC, partitions=2)
+        client.create_subscription(TOPIC, TOPIC, start="earliest")
+        yield client
+        client.delete_topic(TOPIC)
+
+
+def shown(http: requests.Session, url: str, message_id: str) -> dict[str, object]:
+    answer = http.get(f"{url}/topics/{TOPIC}/messages/{message_id}")
+    answer.raise_for_status()
+    return dict(answer.json())
+
+
+def test_a_delayed_message_arrives_at_its_time_under_the_id_of_its_receipt(
+    running: Installation, http: requests.Session, boat: Client
+) -> None:
+    moment = datetime.now(UTC) + timedelta(seconds=2)
+    later = boat.publish(TOPIC, "later", deliver_at=moment, key="k")
+    now = boat.publish(TOPIC, "now", key="k")
+    assert later.offset is None
+    assert later.scheduled_for is not None
+    assert abs(later.scheduled_for - moment) < timedelta(milliseconds=1)
+    waits = shown(http, running.url, later.message_id)
+    assert (waits["state"], waits["offset"], waits["data"]) == ("scheduled", None, "later")
+    seen = {}
+    deadline_s = time.monotonic() + 20
+    while len(seen) < 2 and time.monotonic() < deadline_s:
+        for message in boat.pull(TOPIC, wait_seconds=5):
+            seen[message.message_id] = message
+            assert boat.ack(TOPIC, message.message_id, by_message_id=True).count == 1
+    assert set(seen) == {now.message_id, later.message_id}
+    arrived = seen[later.message_id]
+    assert arrived.publish_time >= moment
+    published = shown(http, running.url, later.message_id)
+    assert (published["state"], published["offset"]) == ("published", arrived.offset)
+    for change in (boat.cancel, lambda *a: boat.reschedule(*a, delay_seconds=5)):
+        with pytest.raises(Conflict, match="already-released"):
+            change(TOPIC, later.message_id)
+
+
+def test_a_cancelled_message_never_arrives_and_a_rescheduled_one_at_its_new_time(
+    running: Installation, http: requests.Session, boat: Client
+) -> None:
+    cancelled = boat.publish(TOPIC, "cancelled", delay_seconds=1.5)
+    sooner = boat.publish(TOPIC, "sooner", delay_seconds=3600)
+    boat.cancel(TOPIC, cancelled.message_id)
+    boat.cancel(TOPIC, cancelled.message_id)
+    moment = boat.reschedule(TOPIC, sooner.message_id, delay_seconds=2)
+    assert moment < datetime.now(UTC) + timedelta(seconds=3)
+    (message,) = boat.pull(TOPIC, wait_seconds=30)
+    assert (message.message_id, message.text) == (sooner.message_id, "sooner")
+    assert message.publish_time >= moment
+    assert boat.pull(TOPIC, wait_seconds=1) == []
+    assert shown(http, running.url, cancelled.message_id)["state"] == "cancelled"
+    with pytest.raises(Conflict, match="message-cancelled"):
+        boat.reschedule(TOPIC, cancelled.message_id, delay_seconds=1)
+    with pytest.raises(NotFound):
+        boat.cancel(TOPIC, cancelled.message_id[:-4] + "AAB5")
