@@ -1,7 +1,7 @@
 """How fast one topic of many is read back: alone, between 200 others, and after a settle.
 
-`python -m benchmarks.settled_drain` stores 1 M messages of one queue (1,000 a batch of 100-byte
-messages), once alone and once with as much spread over 200 other queues between its batches, and
+`python -m benchmarks.settled_drain` stores 1 M messages of one queue (batches of 100 messages of
+100 bytes), once alone and once with as much spread over 200 other queues between its batches, and
 reads them through the index and the log as a fetch does, in answers of 1 MiB, with the files out
 of the page cache. One JSON line each; `share` is the rate relative to alone.
 """
@@ -18,6 +18,7 @@ from benchmarks.aged_store import MIB, AgedStore, drop_caches, make_batch, scrat
 from store_nodes.record_batch import peek
 
 FETCH_BYTES = MIB
+BATCH_MESSAGES = 100
 
 
 def drain(store: AgedStore, directory: Path) -> float:
@@ -38,12 +39,12 @@ def build(directory: Path, messages: int, others: int, share: int) -> AgedStore:
     """`share` batches of other queues for each one of queue 0."""
     rng = random.Random(1)
     store = AgedStore(directory, 1 + others, groups=1)
-    batch = make_batch(1000, 100, rng)
-    for number in range(messages // 1000):
-        store.append(0, 1000, batch)
+    batch = make_batch(BATCH_MESSAGES, 100, rng)
+    for number in range(messages // BATCH_MESSAGES):
+        store.append(0, BATCH_MESSAGES, batch)
         for _ in range(share):
-            store.append(1 + rng.randrange(others), 1000, batch)
-        if number % 64 == 63:
+            store.append(1 + rng.randrange(others), BATCH_MESSAGES, batch)
+        if number % 512 == 511:
             store.checkpoint()
             store.housekeep()
     store.checkpoint()

@@ -37,7 +37,6 @@ from store_nodes.wal.segment import (
 from store_nodes.wal.settled import SettledList
 from store_nodes.wal.writer import SegmentWriter, seal
 
-
 _TABLES_BYTES = 128 * 1024
 """What a start reads of most index files."""
 

@@ -45,7 +45,8 @@ def body(queue: bytes, space: int, base: int, size: int) -> bytes:
 @dataclass
 class Queue:
     """`batches`: base → (messages, bytes); `stages` likewise; `fate` of each stage number: None
-    staged, -1 discarded, else its offset. `runs`: base → (stage base, indices)."""
+    staged, -1 discarded, else its offset. `runs`: base → (stage base, indices). `times`: of the
+    batches and runs, by base."""
 
     first: int = 0
     kept: tuple[int, ...] = ()
@@ -55,6 +56,7 @@ class Queue:
     stages: dict[int, tuple[int, int]] = field(default_factory=dict)
     runs: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     fate: dict[int, int | None] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
 
     def wants(self, offset: int) -> bool:
         return self.first <= offset < self.end or offset in self.kept
@@ -249,6 +251,7 @@ class Store:
         if command.op == "append":
             base, queue.end = queue.end, queue.end + command.messages
             queue.batches[base] = (command.messages, command.size)
+            queue.times[base] = time_us
             self._note(BatchEntry(name, base, command.messages, time_us, at))
         elif command.op == "stage":
             base, queue.stage_end = queue.stage_end, queue.stage_end + command.messages
@@ -274,6 +277,7 @@ class Store:
             queue.fate[number] = offset = queue.end
             queue.end += 1
             queue.runs[offset] = (base, (number - base,))
+            queue.times[offset] = time_us
             self._note(self.batches.released_entry(name, offset, time_us, base, (number - base,)))
 
     def _note(self, entry: BatchEntry) -> None:
@@ -326,6 +330,38 @@ class Store:
                     assert found.stage is None
                     wanted = body(name, OFFSETS, base, queue.batches[base][1])
                 assert self.log.read_slice(found.position) == wanted
+
+    def check_searches(self) -> None:
+        """By time, backwards by bytes, and sums, of the queues that were never truncated; by time
+        of all."""
+        for number, queue in self.state.queues.items():
+            name = queue_id(number)
+            sizes = {base: size for base, (_, size) in queue.batches.items()}
+            for base, (stage, indices) in queue.runs.items():
+                messages, size = queue.stages[stage]
+                sizes[base] = size * len(indices) // messages
+            bases = sorted(sizes)
+            if not bases:
+                continue
+            ends = [*bases[1:], queue.end]
+            live = [base for base, end in zip(bases, ends, strict=True) if end > queue.first]
+            for time_us in (0, self.state.applied // 2, self.state.applied - 1):
+                wanted = next((base for base in live if queue.times[base] >= time_us), None)
+                assert self.batches.offset_at(name, time_us) == wanted
+            for base in live[::7]:
+                assert self.batches.log_time_of(name, base, False) == queue.times[base]
+            if queue.first:
+                continue
+            for limit in (0, 1000, sum(sizes.values()) // 2, 1 << 40):
+                left, offset = limit, queue.end
+                for base in reversed(bases):
+                    left -= sizes[base]
+                    if left < 0:
+                        break
+                    offset = base
+                assert self.batches.offset_back(name, queue.end, limit) == offset
+            appended = sum(size for _, size in queue.batches.values())
+            assert self.batches.stored_bytes(name) >= appended
 
     def disk_bytes(self) -> int:
         return sum(

@@ -89,6 +89,10 @@ class StorageMachine(RuleBasedStateMachine):
         self.store.check()
 
     @invariant()
+    def what_is_searched_is_found(self) -> None:
+        self.store.check_searches()
+
+    @invariant()
     def instances_that_are_held_read_back(self) -> None:
         store = self.store
         for instance in {store.instances.oldest, store.state.applied - 1}:
