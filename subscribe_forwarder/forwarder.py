@@ -15,19 +15,15 @@ as soon as Postgres allows; memory is kept where nobody else can have owned the 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import structlog
-
 from edge.asgi import ClientGone
 from edge.message_id import MessageId
 from edge.problem import Problem, not_found, unavailable
-from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
-from metadata.leases import RENEW_EVERY_S, Lease
+from metadata.errors import MetadataError, NotFound
 from metadata.types import (
     Change,
     ChangeKind,
@@ -38,6 +34,7 @@ from metadata.types import (
 )
 from subscribe_forwarder import metrics
 from subscribe_forwarder.flush import AckFlusher
+from subscribe_forwarder.lease_keeper import LeaseKeeper
 from subscribe_forwarder.owner import Owner
 from subscribe_forwarder.ports import (
     Assignments,
@@ -54,12 +51,8 @@ from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.staged import Nowhere, StagedIds, StagedLocator, Where
 from subscribe_forwarder.tails import Tails
 
-ROLE = "subscribe"
-RETRY_S = 0.25
-SWEEP_EVERY_S = 5.0
 CLAIM_AT_ONCE = 500
 LOCATE_AT_ONCE = 32
-_log = structlog.get_logger("packetboat.subscribe")
 
 
 class SubscribeForwarder:
@@ -86,9 +79,8 @@ class SubscribeForwarder:
         self.catalog = catalog
         self.store = store
         self._assignments = assignments
-        self._leases = leases
-        self._address = address
         self._clock = clock
+        self._lease = LeaseKeeper(leases, self, address=address, clock=clock)
         self.staged = StagedLocator(store, forwarded, StagedIds())
         self._tails = Tails(
             store,
@@ -106,13 +98,8 @@ class SubscribeForwarder:
         self._owners: dict[PartitionKey, Owner] = {}
         self._hubs: dict[bytes, Hub] = {}
         self._claiming = asyncio.Lock()
-        self._lease: Lease | None = None
-        self._incarnation = os.urandom(16)
-        self._reason: str | None = "starting"
-        self._kick = asyncio.Event()
         self._reclaim: set[PartitionKey] = set()
         self._stopping = False
-        self._task: asyncio.Task[None] | None = None
         feed.add_listener(self._on_changes)
 
     # Life.
@@ -120,13 +107,13 @@ class SubscribeForwarder:
     async def start(self) -> None:
         """Returns at once; `not_ready_reason` tells when the lease is held."""
         self.flusher.start()
-        self._task = asyncio.get_running_loop().create_task(self._hold())
+        self._lease.start()
 
     def drain(self) -> None:
         """Long-polls answer now, empty; nothing more is handed out."""
         if not self._stopping:
             self._stopping = True
-            self._reason = "stopping"
+            self._lease.drain()
             stopping = unavailable("subscription", "This forwarder is stopping; ask again.")
             for hub in self._hubs.values():
                 hub.finish(stopping)
@@ -135,28 +122,19 @@ class SubscribeForwarder:
         """Writes what is left, releases every partition and the lease. Idempotent."""
         self.drain()
         await self.flusher.close(self.settings.drain_s)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-        lease, self._lease = self._lease, None
-        metrics.lease_held.set(0)
-        if lease is not None:
-            with suppress(MetadataError, TimeoutError):
-                async with asyncio.timeout(self.settings.flush_timeout_s):
-                    await self._leases.release(lease.incarnation)
+        await self._lease.stop()
+        await self._lease.release(self.settings.flush_timeout_s)
         await self._tails.close_all(owner.tail for owner in self._owners.values())
         self._owners.clear()
         self._hubs.clear()
 
     def not_ready_reason(self) -> str | None:
         """For readiness: None when this process holds its lease and hands out messages."""
-        return self._reason if self._reason or self.holds_lease() else "lease not held"
+        return self._lease.missing_reason
 
     def holds_lease(self) -> bool:
         """By our own clock, which stops before Postgres' does."""
-        lease = self._lease
-        return lease is not None and lease.held(self._clock())
+        return self._lease.held
 
     # What the routes use.
 
@@ -297,7 +275,7 @@ class SubscribeForwarder:
     async def _claim(self, keys: Iterable[PartitionKey]) -> None:
         """Claims them and takes over what was granted; drops what was not."""
         async with self._claiming:
-            lease = self._lease
+            lease = self._lease.lease
             if lease is None:
                 self.require_lease()
                 return
@@ -355,7 +333,7 @@ class SubscribeForwarder:
             if owner is not None:
                 owner.freeze()
                 self._reclaim.add(key)
-        self._kick.set()
+        self._lease.kick()
 
     def _on_tail(self, key: PartitionKey) -> None:
         owner = self._owners.get(key)
@@ -373,79 +351,23 @@ class SubscribeForwarder:
 
     # The lease.
 
-    async def _hold(self) -> None:
-        """Owns the lease for the life of the process; only cancellation ends it."""
-        while True:
-            try:
-                await self._hold_once()
-            except LeaseHeld as error:
-                self._reason = "another subscribe forwarder holds the lease"
-                await asyncio.sleep(min(1.0, max(0.05, error.remaining_s)))
-            except MetadataError as error:
-                if not isinstance(error, LeaseLost):
-                    await asyncio.sleep(RETRY_S)
-            except Exception as error:
-                _log.error("lease loop failed", exc_info=error)
-                await asyncio.sleep(RETRY_S)
-
-    async def _hold_once(self) -> None:
-        incarnation = self._incarnation
-        try:
-            self._lease = await self._leases.register(
-                incarnation, role=ROLE, address=self._address, sole=True
-            )
-        except LeaseLost:
-            self._incarnation = os.urandom(16)
-            raise
-        self._incarnation = os.urandom(16)  # of the next lease; an unknown outcome kept this one
+    async def lease_began(self, incarnation: bytes) -> None:
         self._reclaim |= set(self._owners)
         for owner in self._owners.values():
             owner.freeze()
         await self._claim_again()
         await self._claim(await self._assignments.claimable(incarnation))
-        if not self._stopping:
-            self._reason = None
-        metrics.lease_held.set(1)
-        _log.info("lease held", incarnation=incarnation.hex(), partitions=len(self._owners))
-        try:
-            await self._renew(incarnation)
-        finally:
-            metrics.lease_held.set(0)
 
-    async def _renew(self, incarnation: bytes) -> None:
-        """Renews each second until the lease is lost; between renewals, claims what there is."""
-        swept_s = self._clock()
-        renewed_s = self._clock()
-        while True:
-            wait_s = max(0.0, renewed_s + RENEW_EVERY_S - self._clock())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._kick.wait()
-            if self._clock() - renewed_s >= RENEW_EVERY_S:
-                renewed_s = self._clock()
-                held = self.holds_lease()
-                try:
-                    async with asyncio.timeout(RENEW_EVERY_S):
-                        self._lease = await self._leases.renew(incarnation)
-                except LeaseLost:
-                    self._reason = "lease lost"
-                    self._lease = None
-                    _log.warning("lease lost", incarnation=incarnation.hex())
-                    raise
-                except (MetadataError, TimeoutError):
-                    renewed_s -= RENEW_EVERY_S - RETRY_S
-                    continue
-                if not held:
-                    for owner in list(self._owners.values()):
-                        self._wake(owner)
-            with suppress(MetadataError):
-                await self._claim_again()
-                if self._clock() - swept_s >= SWEEP_EVERY_S:
-                    swept_s = self._clock()
-                    await self._claim(await self._assignments.claimable(incarnation))
+    async def lease_goes_on(self, incarnation: bytes, *, sweep: bool) -> None:
+        await self._claim_again()
+        if sweep:
+            await self._claim(await self._assignments.claimable(incarnation))
+
+    def lease_renewed_late(self) -> None:
+        for owner in list(self._owners.values()):
+            self._wake(owner)
 
     async def _claim_again(self) -> None:
-        self._kick.clear()
         if self._reclaim:
             keys = list(self._reclaim)
             await self._claim(keys)
@@ -512,7 +434,7 @@ class SubscribeForwarder:
             owner = self._owners.get(key)
             if owner is not None and self._tails.follow(owner.tail, key, topic):
                 self._wake(owner)
-        if self._lease is not None and any(key not in self._owners for key in keys):
+        if self._lease.lease is not None and any(key not in self._owners for key in keys):
             with suppress(MetadataError, Problem):
                 await self._claim(keys)
         for hub in hubs:

@@ -106,9 +106,9 @@ async def subscribe(database: Database, topic: Topic, name: str, **spec: Any) ->
 async def kill(consumer: Consumer) -> None:
     """As SIGKILL would: nothing is flushed, nothing released."""
     forwarder = consumer.forwarder
-    tasks = [forwarder._task, forwarder.flusher._task]
+    tasks = [forwarder._lease._task, forwarder.flusher._task]
     for task in tasks:
         assert task is not None
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[arg-type]
-    forwarder._lease = None
+    forwarder._lease.lease = None

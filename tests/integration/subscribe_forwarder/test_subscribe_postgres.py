@@ -87,7 +87,7 @@ async def test_a_lost_epoch_writes_nothing(database: Database) -> None:
         thief = new_uid()
         await LeaseRepository(database).register(thief, role="test")
         key = PartitionKey(site.tenant_id, site.topic.uid, 0)
-        lease = consumer.forwarder._lease
+        lease = consumer.forwarder._lease.lease
         assert lease is not None
         assignments = AssignmentRepository(database)
         await assignments.release(lease.incarnation)

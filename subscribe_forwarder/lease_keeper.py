@@ -1,0 +1,161 @@
+"""The lease of this process: registered (waiting, not ready, while another subscribe forwarder's
+lives), renewed each second, and registered anew under a new incarnation once it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from metadata.errors import LeaseHeld, LeaseLost, MetadataError
+from metadata.leases import RENEW_EVERY_S, Lease
+from subscribe_forwarder import metrics
+from subscribe_forwarder.ports import Leases
+
+ROLE = "subscribe"
+RETRY_S = 0.25
+SWEEP_EVERY_S = 5.0
+_log = structlog.get_logger("packetboat.subscribe")
+
+
+class Holder(Protocol):
+    """What is done under the lease."""
+
+    async def lease_began(self, incarnation: bytes) -> None:
+        """A new one: whatever was owned under the last is in doubt. May raise MetadataError."""
+        ...
+
+    async def lease_goes_on(self, incarnation: bytes, *, sweep: bool) -> None:
+        """Now and then between renewals; `sweep`: every few seconds. May raise MetadataError."""
+        ...
+
+    def lease_renewed_late(self) -> None:
+        """It was over by our clock, and is good again: nobody else had it."""
+
+
+class LeaseKeeper:
+    """By our own clock, which stops before Postgres' does."""
+
+    def __init__(
+        self, leases: Leases, holder: Holder, *, address: str, clock: Callable[[], float]
+    ) -> None:
+        self._leases = leases
+        self._holder = holder
+        self._address = address
+        self._clock = clock
+        self.lease: Lease | None = None
+        self._incarnation = os.urandom(16)
+        self._reason: str | None = "starting"
+        self._stopping = False
+        self._kick = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def held(self) -> bool:
+        lease = self.lease
+        return lease is not None and lease.held(self._clock())
+
+    @property
+    def missing_reason(self) -> str | None:
+        """Why there is none, for readiness; None while it is held."""
+        return self._reason if self._reason or self.held else "lease not held"
+
+    def start(self) -> None:
+        """Keeps it from now on; returns at once."""
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    def kick(self) -> None:
+        """`lease_goes_on` is called soon."""
+        self._kick.set()
+
+    def drain(self) -> None:
+        """It is kept, and not counted as held for readiness any more."""
+        self._stopping = True
+        self._reason = "stopping"
+
+    async def stop(self) -> None:
+        """It is renewed no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def release(self, timeout_s: float) -> None:
+        """Gives it up, with every partition claimed under it, if Postgres can be told."""
+        lease, self.lease = self.lease, None
+        metrics.lease_held.set(0)
+        if lease is not None:
+            with suppress(MetadataError, TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._leases.release(lease.incarnation)
+
+    async def _keep(self) -> None:
+        """For the life of the process; only cancellation ends it."""
+        while True:
+            try:
+                await self._keep_once()
+            except LeaseHeld as error:
+                self._reason = "another subscribe forwarder holds the lease"
+                await asyncio.sleep(min(1.0, max(0.05, error.remaining_s)))
+            except MetadataError as error:
+                if not isinstance(error, LeaseLost):
+                    await asyncio.sleep(RETRY_S)
+            except Exception as error:
+                _log.error("lease loop failed", exc_info=error)
+                await asyncio.sleep(RETRY_S)
+
+    async def _keep_once(self) -> None:
+        incarnation = self._incarnation
+        try:
+            self.lease = await self._leases.register(
+                incarnation, role=ROLE, address=self._address, sole=True
+            )
+        except LeaseLost:
+            self._incarnation = os.urandom(16)
+            raise
+        self._incarnation = os.urandom(16)  # of the next lease; an unknown outcome kept this one
+        await self._holder.lease_began(incarnation)
+        if not self._stopping:
+            self._reason = None
+        metrics.lease_held.set(1)
+        _log.info("lease held", incarnation=incarnation.hex())
+        try:
+            await self._renew(incarnation)
+        finally:
+            metrics.lease_held.set(0)
+
+    async def _renew(self, incarnation: bytes) -> None:
+        """Renews each second until the lease is lost."""
+        swept_s = self._clock()
+        renewed_s = self._clock()
+        while True:
+            wait_s = max(0.0, renewed_s + RENEW_EVERY_S - self._clock())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._kick.wait()
+            if self._clock() - renewed_s >= RENEW_EVERY_S:
+                renewed_s = self._clock()
+                held = self.held
+                try:
+                    async with asyncio.timeout(RENEW_EVERY_S):
+                        self.lease = await self._leases.renew(incarnation)
+                except LeaseLost:
+                    self._reason = "lease lost"
+                    self.lease = None
+                    _log.warning("lease lost", incarnation=incarnation.hex())
+                    raise
+                except (MetadataError, TimeoutError):
+                    renewed_s -= RENEW_EVERY_S - RETRY_S
+                    continue
+                if not held:
+                    self._holder.lease_renewed_late()
+            self._kick.clear()
+            sweep = self._clock() - swept_s >= SWEEP_EVERY_S
+            with suppress(MetadataError):
+                await self._holder.lease_goes_on(incarnation, sweep=sweep)
+                if sweep:
+                    swept_s = self._clock()
