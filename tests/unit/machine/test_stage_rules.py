@@ -299,6 +299,28 @@ def test_one_in_a_hundred_pending_keeps_a_bounded_part(d: Driver) -> None:
     assert len(d.machine.staged(Q, -1, 10_000)) == pending
 
 
+def test_chunks_that_thin_out_later_join(d: Driver) -> None:
+    """All is staged first; what is left of many chunks ends in few, and nothing is lost."""
+    for seq in range(1, 41):
+        d.stage(seq, count=1000, tag=seq.to_bytes(1, "big"))
+    left = list(range(7, 40_000, 100))
+    for first in range(0, 40_000, 5000):
+        d.release(*(n for n in range(first, first + 5000) if n % 100 != 7))
+    for _ in range(20):
+        d.one(c.Truncate(Q, d.machine.offsets(Q).end))
+    rows = d.machine.staged(Q, -1, 10_000)
+    assert [row.stage_number for row in rows] == left
+    assert all(row.tag == (row.stage_number // 1000 + 1).to_bytes(1, "big") for row in rows)
+    found = d.machine._queue(Q).stages
+    assert found is not None
+    assert len(found._chunks) <= 3
+    assert held_messages(d.machine) <= 2 * len(left) + 2048
+    d.reload()
+    assert d.machine.staged(Q, -1, 10_000) == rows
+    assert all(d.machine.staged_live(Q, base, 1000) for base in range(0, 40_000, 1000))
+    assert d.release(*left).offsets == tuple(range(39_600, 40_000))
+
+
 def test_a_big_truncation_is_done_in_parts(d: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds at once for whoever asks; what it frees, the next commands free bit by bit."""
     monkeypatch.setattr(stages, "TIDY_MESSAGES", 100)
@@ -308,6 +330,7 @@ def test_a_big_truncation_is_done_in_parts(d: Driver, monkeypatch: pytest.Monkey
     d.one(c.Truncate(Q, 3999))
     assert d.machine.locate(Q, 3998) == ("truncated", None)
     assert not d.machine.staged_live(Q, 2000, 1000)
+    assert d.release(3998, 3999).offsets == (None, 3999)
     assert held_messages(d.machine) == 4000
     for _ in range(40):
         d.one(c.Discard(Q, (1,)))
