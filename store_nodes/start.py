@@ -174,16 +174,20 @@ def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started
         else None,
     )
     pages = Pages(wal)
-    started = Started(
-        settings, wal, checkpoints, BatchIndex(pages), _machines(settings, loaded), pages
-    )
-    oldest = wal.settled.oldest
-    for group, found in started.found.items():
-        found.instances = InstanceIndex(oldest.get(group, 0))
-    loader = IndexLoader(wal, pages, started.batches)
-    loader.segments((*recovery.settled, *recovery.segments[:-1]), started.instances)
-    _restore_tail(started, loaded, loader)
-    _replay(started, recovery, start if loaded or not damage else None, loader)
+    known = -1
+    while len(wal.all_damages()) != known:
+        # What frames show to be damaged may have been indexed before they were read: once more.
+        known = len(wal.all_damages())
+        started = Started(
+            settings, wal, checkpoints, BatchIndex(pages), _machines(settings, loaded), pages
+        )
+        oldest = wal.settled.oldest
+        for group, found in started.found.items():
+            found.instances = InstanceIndex(oldest.get(group, 0))
+        loader = IndexLoader(wal, pages, started.batches)
+        loader.segments((*recovery.settled, *recovery.segments[:-1]), started.instances)
+        _restore_tail(started, loaded, loader)
+        _replay(started, recovery, start if loaded or not damage else None, loader)
     _forget_truncated(started)
     started.segment_groups = loader.groups
     if recovery.state is RecoveryState.DAMAGED or damage:
