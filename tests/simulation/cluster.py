@@ -78,6 +78,7 @@ class Cluster:
         self.held_down: set[int] = set()
         """Dead until they are removed, or the faults are over."""
         self.retired: set[int] = set()
+        self.last_leader = 0
         self.installed: set[int] = set()
         """Nodes that were given a checkpoint."""
         queues = [bytes([n]) * 21 + bytes(4) for n in range(1 + self.options.clients // 2)]

@@ -49,6 +49,8 @@ class Faults:
             victims = list(cluster.ids)
             if power:
                 cluster.coverage.hit("all nodes lost power at once")
+                if cluster.scheduler.now - cluster.oracle.acked_us < 10 * MS:
+                    cluster.coverage.hit("all nodes lost power within 10 ms of an acknowledgement")
         else:
             victims = [self._leader_or_any()]
         for n in victims:
@@ -66,6 +68,9 @@ class Faults:
         cluster, rng = self._cluster, self._rng
         node = cluster.nodes[n]
         assert node.alive
+        led = node.group.replica.leadership
+        if led is not None and any(not entry.chosen for entry in led.open.values()):
+            cluster.coverage.hit("leader crashed with instances open")
         node.alive = False
         if not cluster.reconfigurer.idle:
             cluster.coverage.hit("change of membership during a crash")
@@ -89,12 +94,23 @@ class Faults:
             return
         if cluster.alive(n):
             self.crash(n, power=True)
-        cluster.disks[n].lose()
-        cluster.oracle.votes.lost(n)
+        self.damage(n)
+
+    def damage(self, n: int) -> None:
+        """A part of the log of a node that is down is gone."""
+        assert not self._cluster.alive(n)
+        self._cluster.disks[n].lose()
+        self._cluster.oracle.votes.lost(n)
 
     def _pause(self) -> None:
-        node = self._cluster.nodes[self._rng.choice(self._cluster.ids)]
-        node.paused_until = self._cluster.scheduler.now + self._rng.randrange(600 * MS)
+        self.pause(self._leader_or_any(), self._rng.randrange(600 * MS))
+
+    def pause(self, n: int, duration_us: int) -> None:
+        """It does nothing for a while, and then all that came meanwhile."""
+        node = self._cluster.nodes[n]
+        node.paused_until = self._cluster.scheduler.now + duration_us
+        if node.leading:
+            self._cluster.coverage.hit("leader paused")
 
     def _jump(self) -> None:
         for clock in self._cluster.clocks.values():

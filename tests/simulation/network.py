@@ -29,6 +29,7 @@ class SimNetwork:
         self._last: dict[tuple[int, int], int] = {}
         self._epoch: dict[tuple[int, int], int] = {}
         self.calm = False
+        self.duplicated = 0
 
     def send(self, source: int, to: int, payload: bytes) -> None:
         options, rng = self._options, self._rng
@@ -54,6 +55,7 @@ class SimNetwork:
             if rng.random() < options.loss:
                 return
             if rng.random() < options.duplication:
+                self.duplicated += 1
                 self._scheduler.after(self.delay(), label, self._arrive, link, 0, payload)
         self._scheduler.after(delay, label, self._arrive, link, 0, payload)
 

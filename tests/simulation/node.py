@@ -307,6 +307,11 @@ class SimNode:
         membership = self.group.replica.membership
         cluster.oracle.votes.leads(self.id, self.life, led.ballot, membership)
         cluster.scheduler.note("leads", self.id, led.ballot)
+        if cluster.network.duplicated:
+            cluster.coverage.hit("message delivered twice")
+        before, cluster.last_leader = cluster.last_leader, self.id
+        if before and before != self.id and not cluster.alive(before):
+            cluster.coverage.hit("elected while the leader before was down")
         if led.finishing:
             cluster.coverage.hit("change of membership finished by a new leader")
         if self.id == self.group.machine.preferred_leader:

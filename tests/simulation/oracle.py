@@ -73,11 +73,13 @@ class Oracle:
         self._places: dict[bytes, Place] = {}
         self._last_seq: dict[tuple[bytes, bytes], int] = {}
         self._refused: dict[bytes, str] = {}
-        self.votes = Votes(disks)
+        self.votes = Votes(coverage, disks)
         self.library = Library()
         self.changed_at = 0
         """The first instance that the present membership governs."""
         self.acked = 0
+        self.acked_us = -(10**9)
+        """When the last was told."""
         self.acked_ends: dict[bytes, int] = {}
 
     @property
@@ -186,6 +188,7 @@ class Oracle:
         if told != (place.base_offset, place.count, place.log_time_us):
             raise Violation(f"batch {batch!r}: the receipt {told} does not match the log")
         self.acked += 1
+        self.acked_us = self._scheduler.now
         end = base_offset + count
         if not staged and end > self.acked_ends.get(place.queue, 0):
             self.acked_ends[place.queue] = end

@@ -17,12 +17,20 @@ from collections.abc import Mapping
 
 from store_nodes.commands import is_membership
 from store_nodes.consensus.ballot import node_of
-from store_nodes.consensus.messages import Accept, Accepted, HeartbeatReply, Promise, decode
+from store_nodes.consensus.messages import (
+    Accept,
+    Accepted,
+    HeartbeatReply,
+    PreVoteReply,
+    Promise,
+    decode,
+)
 from store_nodes.membership import Membership
+from tests.simulation.coverage import Coverage
 from tests.simulation.disk import SimDisk
 
-_SPOKEN = (4, 6, 7, 9)
-"""Tags of Promise, Accept, Accepted and HeartbeatReply."""
+_SPOKEN = (2, 4, 6, 7, 9)
+"""Tags of PreVoteReply, Promise, Accept, Accepted and HeartbeatReply."""
 
 
 class Violation(Exception):
@@ -32,7 +40,8 @@ class Violation(Exception):
 class Votes:
     """Sees every message that leaves a node, and every change of membership."""
 
-    def __init__(self, disks: Mapping[int, SimDisk]) -> None:
+    def __init__(self, coverage: Coverage, disks: Mapping[int, SimDisk]) -> None:
+        self._coverage = coverage
         self._disks = disks
         self._promised: dict[int, int] = {}
         self._promises: dict[int, set[int]] = {}
@@ -82,6 +91,8 @@ class Votes:
                     if ballot not in disk.accepted.get(instance, ()):
                         raise Violation(f"node {node} voted for {instance} before its sync")
                     self._vote(node, instance, ballot)
+            case PreVoteReply(granted=False):
+                self._coverage.hit("pre-vote refused")
             case HeartbeatReply(ballot=ballot):
                 if ballot < promised:
                     raise Violation(f"node {node} obeyed {ballot}, having promised {promised}")

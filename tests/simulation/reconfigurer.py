@@ -38,7 +38,11 @@ class Reconfigurer:
         self._target = 1
         self.issuing = bool(cluster.options.member_every_us)
         if self.issuing:
-            cluster.scheduler.after(10 * MS, POLL, self._step)
+            self.watch()
+
+    def watch(self) -> None:
+        """Begin to carry plans out: at once, but in runs without membership changes."""
+        self._cluster.scheduler.after(10 * MS, POLL, self._step)
 
     @property
     def idle(self) -> bool:

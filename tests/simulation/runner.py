@@ -22,7 +22,7 @@ CHUNK = 20
 
 
 @contextmanager
-def _quiet_and_small(tail_instances: int) -> Iterator[None]:
+def quiet_and_small(tail_instances: int) -> Iterator[None]:
     """No log lines, and as little of the log in memory as the run asks for."""
     silent = structlog.wrap_logger(None, processors=[_drop])
     with (
@@ -41,7 +41,7 @@ def run(seed: int, options: Options | None = None) -> Result:
     cluster = Cluster(seed, options)
     failure = None
     converged_us = 0
-    with _quiet_and_small(cluster.options.tail_instances):
+    with quiet_and_small(cluster.options.tail_instances):
         try:
             converged_us = cluster.run()
         except Exception as error:  # whatever breaks is a finding of this seed
