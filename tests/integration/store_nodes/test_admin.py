@@ -94,7 +94,9 @@ async def overview(cluster: ChaosCluster) -> dict[str, Any]:
         seen = await Operator(client).settled_overview()
     finally:
         await client.close()
-    return {"nodes": msgspec.to_builtins(seen.nodes), "groups": msgspec.to_builtins(seen.groups)}
+    raw = msgspec.json.encode({"nodes": seen.nodes, "groups": seen.groups})
+    found: dict[str, Any] = json.loads(raw)
+    return found
 
 
 async def until_spare(cluster: ChaosCluster, spare: int) -> None:
