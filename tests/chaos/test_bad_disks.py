@@ -1,4 +1,4 @@
-"""Disks that are damaged or full: a node says so and takes no harm further; nothing is lost."""
+"""Disks that are full: a node says so and takes no harm; nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.cluster import NODES, ChaosCluster
 from tests.chaos.disks import NodeDisks
-from tests.chaos.history import Outcome, check
+from tests.chaos.history import Outcome
 from tests.chaos.power_cut import unavailable
-from tests.chaos.read_log import read_topic
 from tests.chaos.scenarios import Torture
 
 RESERVE_BYTES = 16 * 1024 * 1024
@@ -29,41 +28,6 @@ def root() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest.fixture
-async def cluster(root: Path) -> AsyncIterator[ChaosCluster]:
-    """The store nodes alone."""
-    async with ChaosCluster(root, store_only=True) as cluster:
-        yield cluster
-
-
-def flip_a_bit(directory: Path) -> None:
-    """In the middle of what is written of the first segment."""
-    segment = min(directory.glob("wal/*.wal"))
-    raw = segment.read_bytes()
-    middle = len(raw.rstrip(b"\0")) // 2
-    with segment.open("r+b") as file:
-        file.seek(middle)
-        file.write(bytes([raw[middle] ^ 0x10]))
-
-
-async def test_a_damaged_node_says_so_and_stays_out(cluster: ChaosCluster) -> None:
-    torture = await Torture.on_store(cluster, per_second=200)
-    torture.workload.start()
-    await asyncio.sleep(1.5)
-    cluster.kill_node(3)
-    flip_a_bit(cluster.node_dirs[3])
-    cluster.start_node(3)
-    await asyncio.sleep(3)
-    await torture.workload.stop()
-    statuses = await cluster.statuses()
-    assert statuses[3]["damaged"]
-    assert not statuses[1]["damaged"]
-    assert all(group["leader"] in (1, 2) for group in statuses[1]["groups"])
-    verdict = check(torture.workload.history, await read_topic(cluster, torture.topic_uid))
-    verdict.require()
-    assert verdict.acked > 500
 
 
 async def test_full_disks_are_refused_before_they_are_full_and_heal_by_themselves(
