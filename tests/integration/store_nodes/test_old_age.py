@@ -44,7 +44,7 @@ async def fill(client: StoreClient, queues: list[QueueId], count: int) -> None:
 
 async def until_settled(cluster: ChaosCluster, client: StoreClient, upto: int) -> None:
     """Until every node's raw log begins at that segment or later; asks for checkpoints."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             await client.take_checkpoint(0)
             await asyncio.sleep(1.0)
@@ -72,7 +72,7 @@ async def test_a_settled_log_is_read_truncated_and_restarted(
         assert await read_texts(client, queue) == [str(n) for n in range(250)]
     for queue in queues:
         await client.truncate(0, queue, 245, keep=(7,))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while any(wal_bytes(cluster, node) > 2 * MIB for node in NODES):
             await client.take_checkpoint(0)
             await fill(client, queues[:1], 10)
