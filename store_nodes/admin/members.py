@@ -36,11 +36,9 @@ async def add_node(
     _check_zones(seen, add={node: zone})
     if secret:
         await _check_reached(operator, node, address, secret)
-    labels = {ZONE: zone} if zone else {}
-    await operator.each(
-        [row.group for row in seen.groups],
-        lambda group: _join(operator, group, node, address, labels),
-    )
+    groups = [row.group for row in seen.groups]
+    await operator.each(groups, lambda group: _enlist(operator, group, node, address, zone))
+    await operator.each(groups, lambda group: _promote(operator, group, node))
     operator.say(f"node {node} is a voter of every group")
 
 
@@ -76,36 +74,36 @@ async def replace_node(
     _check_zones(seen, add={new: zone}, remove=old)
     if secret:
         await _check_reached(operator, new, address, secret)
-    labels = {ZONE: zone} if zone else {}
+    zone_of_new = zone
+    groups = [
+        row.group
+        for row in seen.groups
+        if seen.memberships[row.group].member(old) or seen.memberships[row.group].member(new)
+    ]
 
     async def replace(group: int) -> None:
         held = await operator.membership(group)
-        if held.member(old) is None and held.member(new) is None:
-            return
-        if held.member(new) is None:
-            await _step(operator, group, new, LEARNER, address, labels)
-        if _newly_crowded(held, _with(held, new, zone or "")) is not None:
+        if _newly_crowded(held, _with(held, new, zone_of_new)) is not None:
             # Of an even number of voters: both at once would hold a majority in their zone.
             await _leave(operator, group, old)
-        await _join(operator, group, new, address, labels)
-        if held.member(old) is not None:
-            await _leave(operator, group, old)
+        await _promote(operator, group, new)
+        await _leave(operator, group, old)
 
-    await operator.each([row.group for row in seen.groups], replace)
+    await operator.each(groups, lambda group: _enlist(operator, group, new, address, zone_of_new))
+    await operator.each(groups, replace)
     operator.say(f"node {new} is where node {old} was; throw the directory of {old} away")
 
 
 # One group.
 
 
-async def _join(
-    operator: Operator, group: int, node: int, address: str, labels: dict[str, str]
-) -> None:
-    held = (await operator.membership(group)).member(node)
-    if held is None:
-        await _step(operator, group, node, LEARNER, address, labels)
-    if held is None or held.role != VOTER:
-        await _step(operator, group, node, VOTER, "", {})
+async def _enlist(operator: Operator, group: int, node: int, address: str, zone: str) -> None:
+    """In all groups before any waits for it to catch up: it fetches for all of them together."""
+    await _step(operator, group, node, LEARNER, address, {ZONE: zone} if zone else {})
+
+
+async def _promote(operator: Operator, group: int, node: int) -> None:
+    await _step(operator, group, node, VOTER, "", {})
     operator.say(f"node {node} is a voter", group)
 
 
@@ -121,11 +119,11 @@ async def _step(
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     refused_at_s: float | None = None
-    operator.say(f"node {node}: {_WORDS[role]}", group)
     while True:
         held = await operator.membership(group)
         if _is_done(held, node, role):
             return
+        operator.say(f"node {node}: {_WORDS[role]}", group)
         step = Reconfigure(held.version + 1, node, role, address, labels)
         trouble: Exception
         try:

@@ -1,0 +1,224 @@
+"""Nodes added, removed and replaced: over lost answers, other operators and the rules of zones."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from store_nodes.admin import Note, NotFinished, Operator, Refused, members
+from store_nodes.client import Reconfigure, StoreClient
+from store_nodes.errors import NotAllowed, OutcomeUnknown, Unavailable
+from store_nodes.membership import LEARNER, VOTER, ZONE, Membership
+from store_nodes.wire import NodeView
+
+
+class FakeGroups:
+    """A store client that is nothing but the memberships of its groups."""
+
+    def __init__(self, zones: Mapping[int, str], groups: int = 3) -> None:
+        first = Membership.first({node: (f"host:{node}", zone) for node, zone in zones.items()})
+        self.memberships = dict.fromkeys(range(groups), first)
+        self.steps: list[tuple[int, int, str]] = []
+        self.level_after = 0
+        """How often a promotion is refused before the learner has caught up."""
+        self.trouble: random.Random | None = None
+        self.refuse = ""
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.memberships)
+
+    @property
+    def nodes(self) -> dict[int, NodeView]:
+        return {}
+
+    async def status(self) -> dict[int, dict[str, Any]]:
+        rows = [row(group, held) for group, held in self.memberships.items()]
+        everyone = {m.node for held in self.memberships.values() for m in held.members}
+        return {node: {"groups": rows} for node in everyone}
+
+    async def reconfigure(self, group: int, step: Reconfigure, *, timeout_s: float) -> int:
+        await asyncio.sleep(0)
+        dice = self.trouble.random() if self.trouble is not None else 1.0
+        if dice < 0.1:
+            raise Unavailable("no majority")
+        if dice < 0.2:
+            other = Reconfigure(self.memberships[group].version + 1, 99, LEARNER, "x:1", {})
+            if self.memberships[group].member(99) is None:
+                self.memberships[group] = self.memberships[group].after(other)
+        if self.refuse:
+            raise NotAllowed(self.refuse)
+        promotes = step.role == VOTER
+        if promotes and self.level_after:
+            self.level_after -= 1
+            raise NotAllowed("not caught up")
+        held = self.memberships[group]
+        after = held.after(step)
+        if after.crowded_zone() is not None and held.crowded_zone() is None:
+            raise NotAllowed("crowded")
+        self.memberships[group] = after
+        self.steps.append((group, step.node, step.role))
+        if dice < 0.4:
+            raise OutcomeUnknown("the answer was lost")
+        return after.version
+
+    def operator(self, notes: list[Note] | None = None, timeout_s: float = 20.0) -> Operator:
+        told = notes if notes is not None else []
+        return Operator(cast(StoreClient, self), progress=told.append, timeout_s=timeout_s)
+
+    def voters(self) -> set[tuple[int, ...]]:
+        return {held.voters for held in self.memberships.values()}
+
+
+def row(group: int, held: Membership) -> dict[str, Any]:
+    return {
+        "group": group,
+        "leader": held.voters[0],
+        "chosen": 5,
+        "applied": 5,
+        "membership": held.version,
+        "members": [
+            {"node": m.node, "role": m.role, "address": m.address, "labels": m.labels}
+            for m in held.members
+        ],
+        "removed": list(held.removed),
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("operator", "members"):
+        monkeypatch.setattr(f"store_nodes.admin.{module}.LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(members, "REFUSED_FOR_GOOD_S", 0.0)
+
+
+THREE = {1: "a", 2: "b", 3: "c"}
+
+
+async def test_a_node_is_a_learner_everywhere_before_it_votes_anywhere() -> None:
+    store = FakeGroups(THREE)
+    store.level_after = 5
+    await members.add_node(store.operator(), 4, "host:4", zone="a")
+    assert store.voters() == {(1, 2, 3, 4)}
+    assert [role for _, _, role in store.steps] == [LEARNER] * 3 + [VOTER] * 3
+    member = store.memberships[0].member(4)
+    assert member is not None
+    assert (member.address, member.labels) == ("host:4", {ZONE: "a"})
+
+
+async def test_a_node_is_replaced_in_its_zone() -> None:
+    store = FakeGroups(THREE)
+    notes: list[Note] = []
+    await members.replace_node(store.operator(notes), 2, 4, "host:4")
+    assert store.voters() == {(1, 3, 4)}
+    assert store.memberships[0].removed == (2,)
+    member = store.memberships[0].member(4)
+    assert member is not None
+    assert member.labels == {ZONE: "b"}
+    assert "node 4 is where node 2 was" in notes[-1].text
+
+
+async def test_of_an_even_number_the_old_one_goes_first_where_both_would_crowd_the_zone() -> None:
+    store = FakeGroups({**THREE, 4: "a"}, groups=1)
+    await members.replace_node(store.operator(), 4, 5, "host:5")
+    assert store.voters() == {(1, 2, 3, 5)}
+    assert [(node, role) for _, node, role in store.steps] == [
+        (5, "learner"),
+        (4, "removed"),
+        (5, "voter"),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_lost_answers_and_other_operators_change_nothing_of_the_outcome(seed: int) -> None:
+    store = FakeGroups(THREE)
+    store.trouble = random.Random(seed)
+    store.level_after = seed % 4
+    await members.replace_node(store.operator(), 2, 4, "host:4")
+    await members.add_node(store.operator(), 5, "host:5")
+    await members.remove_node(store.operator(), 1)
+    assert store.voters() == {(3, 4, 5)}
+    done = [(group, node, role) for group, node, role in store.steps if node != 99]
+    assert len(done) == len(set(done)), "a step was taken twice"
+
+
+@pytest.mark.parametrize("after_steps", range(9))
+async def test_what_was_cut_short_goes_on_when_it_is_run_again(after_steps: int) -> None:
+    store = FakeGroups(THREE)
+
+    class Killed(Exception):
+        pass
+
+    whole = store.reconfigure
+
+    async def cut(group: int, step: Reconfigure, *, timeout_s: float) -> int:
+        if len(store.steps) >= after_steps:
+            raise Killed
+        return await whole(group, step, timeout_s=timeout_s)
+
+    store.reconfigure = cut  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        await members.replace_node(store.operator(), 2, 4, "host:4")
+    store.reconfigure = whole  # type: ignore[method-assign]
+    await members.replace_node(store.operator(), 2, 4, "host:4")
+    assert store.voters() == {(1, 3, 4)}
+    assert len(store.steps) == 9
+
+
+async def test_a_zone_is_not_crowded() -> None:
+    store = FakeGroups({**THREE, 4: "a"})
+    with pytest.raises(Refused, match="zone a would hold a majority of the voters of group 0"):
+        await members.add_node(store.operator(), 5, "host:5", zone="a")
+    assert store.steps == []
+    await members.add_node(store.operator(), 5, "host:5", zone="b")
+    store.steps.clear()
+    with pytest.raises(Refused, match="another zone"):
+        await members.replace_node(store.operator(), 2, 6, "host:6", zone="a")
+    assert store.steps == []
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda o: members.add_node(o, 9, "h:1"), "never used again"),
+        (lambda o: members.replace_node(o, 1, 9, "h:1"), "never used again"),
+        (lambda o: members.replace_node(o, 7, 8, "h:1"), "is and was in no group"),
+        (lambda o: members.replace_node(o, 2, 2, "h:1"), "cannot replace itself"),
+        (lambda o: members.remove_node(o, 7), "is and was in no group"),
+    ],
+)
+async def test_what_cannot_be_is_refused_before_anything_is_done(call: Any, why: str) -> None:
+    store = FakeGroups(THREE)
+    await members.add_node(store.operator(), 9, "host:9")
+    await members.remove_node(store.operator(), 9)
+    store.steps.clear()
+    with pytest.raises(Refused, match=why):
+        await call(store.operator())
+    assert store.steps == []
+
+
+async def test_the_last_voter_stays() -> None:
+    store = FakeGroups({1: ""})
+    with pytest.raises(Refused, match="last voter"):
+        await members.remove_node(store.operator(), 1)
+
+
+async def test_a_rule_that_goes_on_forbidding_a_step_is_the_answer() -> None:
+    store = FakeGroups(THREE)
+    store.refuse = "only node 1 can be reached"
+    with pytest.raises(Refused, match="group 0: only node 1 can be reached"):
+        await members.remove_node(store.operator(), 2)
+
+
+async def test_a_learner_that_never_catches_up_ends_the_command_not_the_work() -> None:
+    store = FakeGroups(THREE)
+    store.level_after = 10**9
+    with pytest.raises(NotFinished, match="run it again"):
+        await members.add_node(store.operator(timeout_s=0.0), 4, "host:4")
+    store.level_after = 0
+    await members.add_node(store.operator(), 4, "host:4")
+    assert store.voters() == {(1, 2, 3, 4)}
