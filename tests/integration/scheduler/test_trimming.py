@@ -24,6 +24,7 @@ from scheduler.keeper import Keeper
 from scheduler.sizes import Sizes
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
+from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
 from tests.integration.metadata.world import World, settled
@@ -202,6 +203,25 @@ async def test_what_died_between_the_commit_and_the_store_is_truncated_by_the_ne
     assert (site.first(topic), site.kept(topic)) == (7, (3,))
 
 
+async def test_a_truncation_that_failed_is_made_again(site: Site) -> None:
+    topic = await site.topic()
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    await site.ack(topic, 3)
+    await site.round()
+    await site.ack(topic, 6)
+
+    async def fails(*_: object, **__: object) -> int:
+        raise Unavailable("no leader just now")
+
+    truncate, site.store.truncate = site.store.truncate, fails  # type: ignore[method-assign]
+    await site.round()
+    assert site.first(topic) == 3
+    site.store.truncate = truncate  # type: ignore[method-assign]
+    await site.round()
+    assert site.first(topic) == 6
+
+
 async def test_a_group_without_a_leader_holds_up_its_own_partitions_only(site: Site) -> None:
     topic = await site.topic(partitions=2, mode=RETAIN, seconds=1000)
     for partition in (0, 1):
@@ -225,9 +245,11 @@ async def test_at_its_byte_limit_a_topic_refuses_until_acks_make_room(site: Site
     await site.round()
     assert await site.full(topic) == "topic-full"
     assert site.first(topic) == 0
-    site.restart()  # one that takes over leaves it so
-    await site.round()
-    assert await site.full(topic) == "topic-full"
+    for down in ({0}, set()):  # one that takes over leaves it so, also where it can't look
+        site.restart()
+        site.store.down = down
+        await site.round()
+        assert await site.full(topic) == "topic-full"
     await site.ack(topic, 15)
     await site.round()
     assert await site.full(topic) is None
@@ -335,6 +357,27 @@ async def test_a_trim_goes_through_sealed_generations_and_removes_empty_ones(
     assert await generations() == [1]
     assert site.store.machines[0].is_deleted(old.pack())
     assert len((await site.world.topics.get(topic.tenant_id, topic.name)).sealed) == 0
+
+
+async def test_a_sealed_generation_stays_while_a_cursor_is_in_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expired past its cursors: their owner has to see where the queue begins, and count."""
+    monkeypatch.setattr(truncator, "LEAST_SEALED_S", 0.0)
+    topic = await site.topic(window=0, bytes=1000, on_limit=OnLimit.EXPIRE_OLDEST)
+    await site.world.subscription(topic)
+    await site.publish(topic, 10)
+    moved = await move(site, topic)
+    await site.publish(moved, 20)
+    site.store.ahead_us = 2**61 // 1000
+    await site.round()
+    await site.round()
+    old = QueueId(topic.uid, 0).pack()
+    assert site.store.machines[0].offsets(old).first == 10
+    assert not site.store.machines[0].is_deleted(old)
+    await site.ack(topic, 12)
+    await site.round()
+    assert site.store.machines[0].is_deleted(old)
 
 
 async def test_usage_is_noted(site: Site) -> None:
