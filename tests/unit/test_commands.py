@@ -204,11 +204,11 @@ def test_limits_of_a_dedup_section() -> None:
 
 def test_the_window_of_a_dedup_section() -> None:
     entry = c.DEDUP_ENTRY.pack(0, SESSION, 7)
-    for asked, given in ((600, 600), (1, 2), (7, 8), (3600, 3600), (131_070, 131_070)):
+    for asked, held in ((600, 600), (1, 2), (7, 8), (3600, 3600), (131_070, 131_070)):
         raw = c.encode_append(Q, SESSION, 1, 0, 1, b"x", entry, dedup_window_s=asked)
         command = c.parse(raw)
         assert isinstance(command, c.Append)
-        assert command.dedup_window_us == given * 1_000_000
+        assert command.dedup_window_us == held * 1_000_000
 
 
 def test_limits_of_staged_numbers() -> None:

@@ -405,3 +405,15 @@ def test_what_was_discarded_long_ago_is_forgotten(
     states = [d.machine.locate(Q, number)[0] for number in range(3000)]
     assert states.index("discarded") > 1000
     assert states.count("discarded") == 500 + 100
+
+
+def test_a_chunk_shrinks_when_it_is_full(d: Driver) -> None:
+    """Also if all in it was settled before: nothing may come that would touch it again."""
+    d.stage(1, count=1000)
+    d.one(c.Discard(Q, tuple(range(1000))))
+    d.stage(2, count=30)
+    assert held_messages(d.machine) == 1030
+    d.stage(3)
+    assert held_messages(d.machine) == 31
+    assert d.machine.locate(Q, 5) == ("discarded", None)
+    assert d.machine.queues()[0].staged == 31
