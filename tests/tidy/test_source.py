@@ -112,7 +112,10 @@ BANNED = {
     r"\byaml\.load\((?!.*Safe)": "a safe loader",
     r"\bshell=True": "a list of arguments",
 }
-ALLOWED = {r"\btime\.sleep\(": {"metadata/embedded.py"}}
+ALLOWED = {
+    # sidecar.py: a sleep of nothing, in a thread, lets the event loop have the interpreter.
+    r"\btime\.sleep\(": {"metadata/embedded.py", "store_nodes/storage/sidecar.py"}
+}
 
 
 @pytest.mark.parametrize("pattern", BANNED, ids=lambda pattern: re.sub(r"\W+", "-", pattern))
