@@ -114,11 +114,10 @@ class Housekeeping:
         checkpoint = self._take_checkpoint()
         await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
 
-    async def write_last(self, checkpoint: Checkpoint | None) -> None:
-        """Write this one, if any, and none after it."""
+    async def write_last(self, checkpoint: Checkpoint) -> None:
+        """Write this one, and none after it."""
         await self._end()
-        if checkpoint is not None:
-            await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
+        await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
 
     async def blocking(self, call: Callable[[], _Result]) -> _Result:
         """In a thread; an OSError ends the node."""

@@ -137,8 +137,12 @@ class Node(ClientService):
         if not self.restarting:
             await self._housekeeping.checkpoint()
 
-    async def start_again(self, checkpoint: Checkpoint | None) -> None:
-        """Write this checkpoint, if any, which the process then starts from; none after it."""
+    def want_checkpoint(self) -> None:
+        """Soon."""
+        self._housekeeping.want_checkpoint()
+
+    async def start_again(self, checkpoint: Checkpoint) -> None:
+        """Write this checkpoint, which the process then starts from, and none after it."""
         if self.restarting:
             return
         self.restarting = True

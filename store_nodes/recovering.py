@@ -51,8 +51,11 @@ class Whole(Protocol):
 
     def checkpoint_now(self) -> Checkpoint: ...
 
-    async def start_again(self, checkpoint: Checkpoint | None) -> None:
-        """Write it, if there is one, and start the process again."""
+    def want_checkpoint(self) -> None:
+        """Soon."""
+
+    async def start_again(self, checkpoint: Checkpoint) -> None:
+        """Write it and start the process again."""
 
     def own(self, task: asyncio.Task[None]) -> None:
         """When it fails the node ends."""
@@ -137,13 +140,11 @@ class Recovering:
     def damage_found(self, report: DamageReport) -> None:
         """By a reader, a settle or the scrubber; the list of damages has it."""
         if report.votes:
-            # Beyond the checkpoint: what is in memory is whole, what a restart finds is not. It
-            # must start as what it is, with no checkpoint in between that hides it.
-            log.error("votes may be lost", damage=str(report))
-            again = asyncio.create_task(self._node.start_again(None), name="store-node-again")
-            self._node.own(again)
-        else:
-            self.repair.found(report)
+            # Beyond the checkpoint, but what is in memory is whole: with the next checkpoint it is
+            # so on disk too. A start before that finds the list, and votes as one that lost votes.
+            log.error("damage above the checkpoint", damage=str(report))
+            self._node.want_checkpoint()
+        self.repair.found(report)
 
     # -- repair --------------------------------------------------------------------------------
 

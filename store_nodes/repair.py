@@ -92,12 +92,13 @@ class Repair:
             self._task.cancel()
 
     def found(self, report: DamageReport) -> None:
-        """The running node came upon damage below its checkpoint; the index holds those batches no
-        more. It keeps voting: what it needs for that is elsewhere."""
+        """The running node came upon damage; the index holds those batches no more. It keeps
+        voting: what it needs for that is in memory, and below the next checkpoint."""
         before = self.report
-        if before is not None:
-            report = DamageReport(before.votes, (*before.texts, *report.texts))
-        self.report = report
+        texts = before.texts if before is not None else ()
+        self.report = DamageReport(
+            votes=before is not None and before.votes, texts=(*texts, *report.texts)
+        )
         self._batches_whole = False
         self._again.set()
         if self._task is None or self._task.done():

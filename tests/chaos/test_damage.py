@@ -104,7 +104,7 @@ async def until_settled(cluster: ChaosCluster, node: int) -> None:
     await client.start()
     await client.wait_ready()
     async with asyncio.timeout(20):
-        while not settled(cluster.node_dirs[node]):
+        while not events(cluster, node, "settled"):
             await client.take_checkpoint(0)
             await asyncio.sleep(0.5)
     await client.close()
