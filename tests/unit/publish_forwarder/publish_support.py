@@ -155,6 +155,7 @@ class FakeQueue:
         assert len(messages) == count
         ids = list(DEDUP_ENTRY.iter_unpack(dedup))
         assert len({name for _, name, _ in ids}) == len(ids), "an id twice in one append"
+        assert not ids or durability is not Durability.LEADER, "answered before ids are looked at"
         self.appends += 1
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self.sent.append(Sent(messages, durability, timeout_s, future, ids, due_us))

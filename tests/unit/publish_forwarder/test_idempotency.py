@@ -195,6 +195,28 @@ async def test_known_messages_of_an_append_are_answered_and_the_rest_goes_in_ord
         assert store.stored() == [b"old-1", b"old-2", b"front", b"a", b"b", b"c"]
 
 
+async def test_what_is_left_of_an_append_with_known_messages_goes_before_what_came_later() -> None:
+    store = FakeStore()
+    async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
+        await post(forwarder, b"old", {"Idempotency-Key": "i1"})
+        queue = store.partition(0)
+        queue.held = True
+        bodies = [b"1", b"old", b"2"]
+        key = {"Packetboat-Key": "k"}
+        tasks = [
+            asyncio.create_task(
+                post(forwarder, body, {"Idempotency-Key": "i1"} if body == b"old" else key)
+            )
+            for body in bodies
+        ]
+        await settle()
+        tasks.append(asyncio.create_task(post(forwarder, b"3", key)))
+        await settle()
+        queue.release()
+        await asyncio.gather(*tasks)
+        assert store.stored() == [b"old", b"1", b"2", b"3"]
+
+
 async def test_a_group_that_remembers_no_more_ids_says_so_and_takes_the_rest() -> None:
     store = FakeStore()
     async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:

@@ -320,7 +320,7 @@ async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
     new = grown(old, 5)
     store, catalog = FakeStore(), FakeCatalog(old)
     producer = Producer(bytes(16), 3)
-    messages = [Message(b"%d" % n, key=f"k{n}" if n % 2 else None) for n in range(30)]
+    messages = [Message(b"%d" % n, key=f"k{n % 10}" if n % 2 else None) for n in range(30)]
 
     async def send(forwarder: PublishForwarder) -> list[object]:
         return list(await forwarder.publish_batch(TENANT, "orders", messages, producer=producer))
@@ -344,6 +344,8 @@ async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
             catalog.cached[TENANT, "orders"] = new
         places = [(p.partition, p.base_offset) for p in first if isinstance(p, Placed)]
         assert len(places) == 30
+        for queue in store.queues.values():
+            assert [int(m.data) for m in queue.log] == sorted(int(m.data) for m in queue.log)
         again = await send(forwarder)
         assert [(p.partition, p.base_offset) for p in again if isinstance(p, Placed)] == places
         assert all(p.duplicate for p in again if isinstance(p, Placed))
