@@ -71,6 +71,7 @@ class Cluster:
             self.options.group,
             self.options.membership,
             self.disks,
+            lambda n: self.nodes[n].group.replica.acceptor.chosen,
         )
         self.nodes: dict[int, SimNode] = {}
         self._lives: dict[int, int] = {}
@@ -332,8 +333,9 @@ def fork_options(seed: int) -> Options:
     return draw(random.Random(f"{seed}/options"))
 
 
-def harsh_options(seed: int) -> Options:
-    """Those of a seed, with every kind of fault in them."""
+def harsh_options(seed: int, *, members: bool = False, library: bool = False) -> Options:
+    """Those of a seed, with every kind of fault in them; with changes of `members` and damage, and
+    with the use of the `library`, only if asked: they slow the rest down."""
     drawn = fork_options(seed)
     return replace(
         drawn,
@@ -344,8 +346,8 @@ def harsh_options(seed: int) -> Options:
         clock_jump_every_us=drawn.clock_jump_every_us or 300 * MS,
         checkpoint_every_us=drawn.checkpoint_every_us or 300 * MS,
         read_every_us=5 * MS,
-        member_every_us=drawn.member_every_us or 200 * MS,
-        damage_every_us=drawn.damage_every_us or 400 * MS,
-        kept_instances=drawn.kept_instances or 20,
-        library_every_us=drawn.library_every_us or 10 * MS,
+        member_every_us=(drawn.member_every_us or 150 * MS) if members else 0,
+        damage_every_us=(drawn.damage_every_us or 300 * MS) if members else 0,
+        kept_instances=(drawn.kept_instances or 20) if members else 0,
+        library_every_us=(drawn.library_every_us or 10 * MS) if library else 0,
     )

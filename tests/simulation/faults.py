@@ -100,7 +100,8 @@ class Faults:
         """A part of the log of a node that is down is gone."""
         assert not self._cluster.alive(n)
         self._cluster.disks[n].lose()
-        self._cluster.oracle.votes.lost(n)
+        oracle = self._cluster.oracle
+        oracle.votes.lost(n, oracle.reference.membership.version)
 
     def _pause(self) -> None:
         self.pause(self._leader_or_any(), self._rng.randrange(600 * MS))

@@ -207,11 +207,30 @@ def a_vote_counts_twice() -> AbstractContextManager[object]:
 
     def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
         entry = led.open.get(instance)
-        if entry is not None and node in entry.votes and node != self.me:
-            node = -node
-        original(self, led, instance, node)
+        again = entry is not None and node in entry.votes and node != self.me
+        self.majority -= again
+        try:
+            original(self, led, instance, node)
+        finally:
+            self.majority = self.membership.majority
 
     return mock.patch.object(Replica, "_count_vote", mutated)
+
+
+def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
+    """What a promise reports as accepted in an earlier ballot counts as a vote in this one."""
+    original = Replica._lead
+
+    def mutated(self: Replica, standing: Candidacy) -> None:
+        original(self, standing)
+        led = self.leadership
+        assert led is not None
+        for instance in list(led.open):
+            if instance in standing.reported:
+                for node in standing.granted - {self.me}:
+                    self._count_vote(led, instance, node)
+
+    return mock.patch.object(Replica, "_lead", mutated)
 
 
 def chosen_is_believed_without_the_ballot() -> AbstractContextManager[object]:
@@ -302,6 +321,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     a_hole_is_not_filled,
     an_accept_of_a_stale_ballot_is_taken,
     a_vote_counts_twice,
+    votes_are_counted_across_ballots,
     chosen_is_believed_without_the_ballot,
     log_time_follows_the_leaders_clock,
     values_are_applied_out_of_order,

@@ -6,29 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from unittest import mock
 
-from store_nodes.consensus.acceptor import Acceptor, Recovered
+from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.consensus.effects import VotingAllowed
 from store_nodes.consensus.election import Candidacy
 from store_nodes.consensus.leadership import Leadership
-from store_nodes.consensus.messages import Accepted, HeartbeatReply, Prepare
+from store_nodes.consensus.messages import Prepare
 from store_nodes.consensus.replica import Replica
 from store_nodes.membership import LEARNER
 from tests.simulation.node import SimNode
 
 Mutation = Callable[[], AbstractContextManager[object]]
-
-
-def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
-    """A vote for what an earlier leader proposed counts for what this one proposes."""
-    original = Replica._on_accepted
-
-    def mutated(self: Replica, source: int, message: Accepted) -> None:
-        led = self.leadership
-        if led is not None:
-            message = Accepted(led.ballot, message.instances)
-        original(self, source, message)
-
-    return mock.patch.object(Replica, "_on_accepted", mutated)
 
 
 def a_learner_counts() -> AbstractContextManager[object]:
@@ -96,11 +83,6 @@ def a_candidate_keeps_its_promises_over_a_change() -> AbstractContextManager[obj
     return mock.patch.object(Replica, "_adopt_membership", mutated)
 
 
-def a_change_forgets_what_the_leaver_held() -> AbstractContextManager[object]:
-    """A step does not wait until those who stay have all that is chosen."""
-    return mock.patch.object(Replica, "_is_held", return_value=True)
-
-
 def a_damaged_node_votes() -> AbstractContextManager[object]:
     """What it accepts now it votes for, whatever it forgot."""
     original = Acceptor.accept
@@ -125,25 +107,6 @@ def a_damaged_node_promises() -> AbstractContextManager[object]:
     return mock.patch.object(Replica, "_on_prepare", mutated)
 
 
-def a_damaged_node_confirms_reads() -> AbstractContextManager[object]:
-    """It may have promised another leader, and says to this one that it still leads."""
-    original = Replica._on_heartbeat_reply
-
-    def mutated(self: Replica, source: int, message: HeartbeatReply) -> None:
-        original(self, source, message)
-        led = self.leadership
-        if led is not None and led.read_round is not None and message.flags & 1:
-            led.read_round.confirmed.add(source)
-            self._finish_read_round(led, led.read_round)
-
-    return mock.patch.object(Replica, "_on_heartbeat_reply", mutated)
-
-
-def a_damaged_node_trusts_its_marks() -> AbstractContextManager[object]:
-    """An accept that it still has below a mark is taken for the chosen one."""
-    return mock.patch.object(Recovered, "without_votes", lambda self: self)
-
-
 def an_old_demotion_sets_a_damaged_node_free() -> AbstractContextManager[object]:
     """Any membership in which it is a learner will do."""
 
@@ -156,29 +119,26 @@ def an_old_demotion_sets_a_damaged_node_free() -> AbstractContextManager[object]
 
 
 def an_install_forgets_the_promise() -> AbstractContextManager[object]:
-    """The checkpoint of a peer replaces what this node promised, and its votes."""
+    """The checkpoint of a peer says nothing of what this node promised, nor does the log after
+    the place that the checkpoint names."""
     original = SimNode._install
 
     def mutated(self: SimNode, snapshot: bytes) -> None:
-        self.disk.log[:] = [r._replace(ballot=0) if r.ballot else r for r in self.disk.log]
         self.group.replica.acceptor.promised = 0
+        self.group.positions.clear()
         original(self, snapshot)
 
     return mock.patch.object(SimNode, "_install", mutated)
 
 
 MUTATIONS_OF_MEMBERS: tuple[Mutation, ...] = (
-    votes_are_counted_across_ballots,
     a_learner_counts,
     the_next_step_comes_before_the_last_is_settled,
     a_change_is_proposed_beside_other_work,
     a_new_leader_goes_on_beyond_a_change_it_found,
     a_candidate_keeps_its_promises_over_a_change,
-    a_change_forgets_what_the_leaver_held,
     a_damaged_node_votes,
     a_damaged_node_promises,
-    a_damaged_node_confirms_reads,
-    a_damaged_node_trusts_its_marks,
     an_old_demotion_sets_a_damaged_node_free,
     an_install_forgets_the_promise,
 )

@@ -25,6 +25,7 @@ from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.position import Position
+from tests.simulation.oracle_votes import Violation
 from tests.simulation.power_loss_files import PowerCut
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class SimNode:
                 found.replay(record, self._position(index))
             elif record.kind in (FrameKind.ACCEPT, FrameKind.LEARN):
                 found.instances.put(record.instance, self._position(index))
+        if found.promised < self.disk.promised:
+            raise Violation(f"node {self.id} forgot that it promised {self.disk.promised}")
         recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
         replica = Replica(
             options.group,
@@ -234,6 +237,7 @@ class SimNode:
         self.cluster.scheduler.note("membership", self.id, group.replica.membership.version)
 
     def voting_allowed(self, group: Group) -> None:
+        self.cluster.oracle.votes.may_vote(self.id, group.replica.membership)
         self.disk.damaged = False
         self._was_damaged = True
         self.cluster.coverage.hit("damaged voter demoted")
@@ -304,8 +308,9 @@ class SimNode:
         if led is None:
             return
         cluster = self.cluster
+        recovered = {i: e.value for i, e in led.open.items() if i < led.recovered_upto and e.value}
         membership = self.group.replica.membership
-        cluster.oracle.votes.leads(self.id, self.life, led.ballot, membership)
+        cluster.oracle.votes.leads(self.id, self.life, led.ballot, membership, recovered)
         cluster.scheduler.note("leads", self.id, led.ballot)
         if cluster.network.duplicated:
             cluster.coverage.hit("message delivered twice")
@@ -316,10 +321,9 @@ class SimNode:
             cluster.coverage.hit("change of membership finished by a new leader")
         if self.id == self.group.machine.preferred_leader:
             cluster.coverage.hit("leader wished for leads")
-        recovered = [e for i, e in led.open.items() if i < led.recovered_upto and e.value]
         if len(recovered) >= 2:
             cluster.coverage.hit("leader change with two or more open instances")
-        assert all(isinstance(value_head(e.value)[0], ValueKind) for e in recovered)
+        assert all(isinstance(value_head(value)[0], ValueKind) for value in recovered.values())
 
     def _answer_reads(self) -> None:
         waiting = []

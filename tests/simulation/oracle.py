@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from store_nodes import commands as c
 from store_nodes.machine.machine import Machine
@@ -60,6 +60,7 @@ class Oracle:
         group: int,
         membership: Membership,
         disks: Mapping[int, SimDisk],
+        prefix: Callable[[int], int],
     ) -> None:
         self._scheduler = scheduler
         self._coverage = coverage
@@ -73,7 +74,7 @@ class Oracle:
         self._places: dict[bytes, Place] = {}
         self._last_seq: dict[tuple[bytes, bytes], int] = {}
         self._refused: dict[bytes, str] = {}
-        self.votes = Votes(coverage, disks)
+        self.votes = Votes(coverage, disks, prefix)
         self.library = Library()
         self.changed_at = 0
         """The first instance that the present membership governs."""

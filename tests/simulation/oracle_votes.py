@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from store_nodes.commands import is_membership
 from store_nodes.consensus.ballot import node_of
@@ -40,8 +40,15 @@ class Violation(Exception):
 class Votes:
     """Sees every message that leaves a node, and every change of membership."""
 
-    def __init__(self, coverage: Coverage, disks: Mapping[int, SimDisk]) -> None:
+    def __init__(
+        self,
+        coverage: Coverage,
+        disks: Mapping[int, SimDisk],
+        prefix: Callable[[int], int],
+    ) -> None:
+        """`prefix`: below which instance a node knows all to be chosen."""
         self._coverage = coverage
+        self._prefix = prefix
         self._disks = disks
         self._promised: dict[int, int] = {}
         self._promises: dict[int, set[int]] = {}
@@ -50,8 +57,9 @@ class Votes:
         self._proposed: dict[tuple[int, int], bytes] = {}
         self._changes: dict[int, list[int]] = {}
         """Instances in which a ballot proposed changes, by ballot."""
-        self._first_change: dict[bytes, int] = {}
-        """The ballot that proposed a change first."""
+        self._found: dict[int, int] = {}
+        """The change that the phase 1 of a ballot found: none of its own."""
+        self._lost_at: dict[int, int] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
         self._last_sent: bytes | None = None
 
@@ -59,9 +67,15 @@ class Votes:
     def ballots(self) -> int:
         return len(self._leaders)
 
-    def lost(self, node: int) -> None:
-        """A part of its log is gone, its promises perhaps with it."""
+    def lost(self, node: int, version: int) -> None:
+        """A part of its log is gone, its promises perhaps with it, at this membership."""
         self._promised[node] = 0
+        self._lost_at[node] = version
+
+    def may_vote(self, node: int, membership: Membership) -> None:
+        """A node that lost votes is set free to vote again."""
+        if membership.version <= self._lost_at[node]:
+            raise Violation(f"node {node} was set free by version {membership.version}")
 
     def sent(self, node: int, payload: bytes) -> None:
         """A node's message has just left it."""
@@ -101,7 +115,7 @@ class Votes:
                     raise Violation(f"node {node} proposed in a ballot of another")
                 if self._proposed.setdefault((ballot, instance), value) != value:
                     raise Violation(f"ballot {ballot} proposed two values for {instance}")
-                self._check_changes(ballot, instance, value)
+                self._check_changes(node, ballot, instance, value)
 
     def _check_whole(self, node: int) -> None:
         if self._disks[node].damaged:
@@ -110,34 +124,42 @@ class Votes:
     def _vote(self, node: int, instance: int, ballot: int) -> None:
         self._votes.setdefault(instance, {}).setdefault(ballot, set()).add(node)
 
-    def _check_changes(self, ballot: int, instance: int, value: bytes) -> None:
+    def _check_changes(self, node: int, ballot: int, instance: int, value: bytes) -> None:
+        self._check_not_beyond(ballot, instance)
         changes = self._changes.setdefault(ballot, [])
-        for earlier in changes:
-            if earlier < instance and self._found(ballot, earlier):
-                raise Violation(f"ballot {ballot} went on beyond a change it found in {earlier}")
         if not is_membership(value) or instance in changes:
             return
-        self._first_change.setdefault(value, ballot)
         if any(abs(instance - other) == 1 for other in changes):
             raise Violation(f"ballot {ballot} took two steps at once in {instance}")
-        if any(one > instance for b, one in self._proposed if b == ballot):
-            raise Violation(f"ballot {ballot} proposed a change below what it had open")
+        older = any(b < ballot and self._proposed[(b, i)] == value for b, i in self._proposed)
+        if not older and self._prefix(node) < instance:
+            raise Violation(f"ballot {ballot} proposed a change beside what it had open")
         changes.append(instance)
 
-    def _found(self, ballot: int, instance: int) -> bool:
-        return self._first_change[self._proposed[(ballot, instance)]] < ballot
+    def _check_not_beyond(self, ballot: int, instance: int) -> None:
+        found = self._found.get(ballot)
+        if found is not None and instance > found:
+            raise Violation(f"ballot {ballot} went on beyond a change it found in {found}")
 
-    def recovered_changes(self, ballot: int) -> bool:
-        """Whether this ballot finished a change that another had proposed."""
-        return any(self._found(ballot, instance) for instance in self._changes.get(ballot, ()))
-
-    def leads(self, node: int, life: int, ballot: int, membership: Membership) -> None:
-        """A node has just become the leader of a ballot, by what its voters promised."""
+    def leads(
+        self,
+        node: int,
+        life: int,
+        ballot: int,
+        membership: Membership,
+        recovered: Mapping[int, bytes],
+    ) -> None:
+        """A node has just become the leader of a ballot, by what its voters promised; what phase 1
+        found it proposes again."""
         if self._leaders.setdefault(ballot, (node, life)) != (node, life):
             raise Violation(f"ballot {ballot} has two leaders")
         promised = {*self._promises.get(ballot, ()), node} & {*membership.voters}
         if len(promised) < membership.majority:
             raise Violation(f"ballot {ballot} leads, promised by {sorted(promised)} only")
+        changes = [instance for instance, value in recovered.items() if is_membership(value)]
+        if changes:
+            self._found[ballot] = min(changes)
+            self._check_not_beyond(ballot, max(recovered))
 
     def check_chosen(self, instance: int, governing: Membership) -> None:
         """Called when the instance is applied somewhere for the first time."""

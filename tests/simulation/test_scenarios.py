@@ -256,29 +256,33 @@ def test_row_18_a_dead_node_is_replaced(seed: int) -> None:
     assert cluster.coverage.hits["checkpoint installed"]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_row_19_a_lagging_node_installs_a_checkpoint_and_crashes_in_each_step(seed: int) -> None:
+def test_row_19_a_lagging_node_installs_a_checkpoint_and_crashes_in_each_step() -> None:
     """It misses more than the others keep; each install may lose power in any of its file
     operations. Known ids survive (the oracle), the state is equal in the end (convergence)."""
-    options = quiet_options(
-        seed,
-        kept_instances=5,
-        checkpoint_every_us=50 * MS,
-        checkpoint_cut=0.3,
-        tail_instances=4,
-        library_every_us=4 * MS,
-    )
-    scenario = Scenario(options, seed)
+    hits: set[str] = set()
+    for seed in range(6):
+        options = quiet_options(
+            seed,
+            kept_instances=5,
+            checkpoint_every_us=100 * MS,
+            checkpoint_cut=0.2,
+            tail_instances=4,
+            library_every_us=4 * MS,
+        )
+        scenario = Scenario(options, seed)
 
-    def cut() -> None:
-        scenario.isolate(scenario.follower, "both")
+        def cut(scenario: Scenario = scenario) -> None:
+            scenario.isolate(scenario.follower, "both")
 
-    for turn in range(3):
-        scenario.at(FIRST_US + turn * 800 * MS, cut)
-        scenario.at(FIRST_US + turn * 800 * MS + 500 * MS, scenario.heal)
-    cluster = scenario.run()
-    assert cluster.coverage.hits["checkpoint installed"]
-    assert cluster.coverage.hits["known id refused"]
+        for turn in range(3):
+            scenario.at(FIRST_US + turn * 800 * MS, cut)
+            scenario.at(FIRST_US + turn * 800 * MS + 500 * MS, scenario.heal)
+        hits |= scenario.run().coverage.hits.keys()
+    assert hits >= {
+        "checkpoint installed",
+        "power cut while a checkpoint was written",
+        "known id refused",
+    }
 
 
 @pytest.mark.parametrize("seed", SEEDS)

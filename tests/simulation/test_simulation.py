@@ -12,6 +12,8 @@ from tests.simulation.__main__ import findings
 from tests.simulation.cluster import Result, fork_options, harsh_options
 from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
 from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.mutations_library import MUTATIONS_OF_THE_LIBRARY
+from tests.simulation.mutations_members import MUTATIONS_OF_MEMBERS
 from tests.simulation.runner import run, run_many, summarise
 
 RUNS = 120
@@ -66,8 +68,9 @@ def test_a_set_that_missed_a_situation_fails() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_every_mutation_is_caught(mutation: Mutation) -> None:
+    members, library = mutation in MUTATIONS_OF_MEMBERS, mutation in MUTATIONS_OF_THE_LIBRARY
     with mutation():
         for seed in range(MUTATION_SEEDS):
-            if run(seed, harsh_options(seed)).failure:
+            if run(seed, harsh_options(seed, members=members, library=library)).failure:
                 return
     pytest.fail(f"{mutation.__name__}: {MUTATION_SEEDS} runs and nothing noticed")

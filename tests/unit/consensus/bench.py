@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
+from store_nodes.commands import Reconfigure
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import Event, LearnRecord, Record
 from store_nodes.consensus.messages import Message, decode, encode
@@ -52,6 +54,38 @@ class Bench:
                 replica.peer_connected(0, peer)
             self.collect(node)
 
+    def start(self, node: int, membership: Membership, **more: Any) -> Replica:
+        """Start a node, in place of its last life if it had one; nothing is on its disk."""
+        self.replicas[node] = Replica(
+            0,
+            node,
+            membership,
+            more.pop("recovered", Recovered()),
+            random.Random(node),
+            now_us=self.now_us,
+            **more,
+        )
+        self.chosen[node], self.records[node], self.events[node] = [], [], []
+        for peer in self.replicas:
+            if peer != node:
+                self.replicas[node].peer_connected(self.now_us, peer)
+                self.replicas[peer].peer_connected(self.now_us, node)
+        return self.replicas[node]
+
+    def change(self, leader: int, node: int, role: str, **labels: str) -> int:
+        """Have a leader take one step; its instance."""
+        replica = self.replicas[leader]
+        version = replica.membership.version + 1
+        step = Reconfigure(version, node, role, f"node-{node}:1", labels)
+        for _ in range(100):
+            if replica.quiesce(self.now_us, step):
+                instance = replica.propose_membership(self.now_us, step)
+                self.collect(leader)
+                return instance
+            self.collect(leader)
+            self.run(20_000)
+        raise AssertionError("the group never came to rest")
+
     def collect(self, node: int) -> None:
         """Carry out a replica's effects."""
         replica = self.replicas[node]
@@ -83,6 +117,8 @@ class Bench:
 
     def hand(self, envelope: Envelope) -> None:
         source, target, message = envelope
+        if target not in self.replicas:
+            return
         self.replicas[target].receive(self.now_us, source, message)
         self.collect(target)
 
