@@ -54,6 +54,10 @@ sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real co
 torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)
 	$(BIN)/python -m tests.chaos.torture $(TORTURE_ARGS)
 
+.PHONY: power-cuts
+power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
+	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
 	$(BIN)/python -m benchmarks

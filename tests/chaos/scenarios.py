@@ -101,6 +101,11 @@ class Torture:
         workload = Workload(sender, per_second=per_second, keys=keys)
         return cls(cluster, workload, topic_uid, groups)
 
+    @property
+    def partitions(self) -> int:
+        """How many it began with; they are numbered from 0."""
+        return len(self._groups)
+
     async def leader_of(self, partition: int) -> int:
         """The node that leads the partition's group now, as most nodes say."""
         deadline = time.monotonic() + 10

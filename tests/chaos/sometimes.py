@@ -1,0 +1,28 @@
+"""Situations that a run must have been in, or it has proved nothing about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+
+class Sometimes:
+    """Counts how often each listed situation was seen; `missing` are those that never were."""
+
+    def __init__(self, listed: Iterable[str]) -> None:
+        self.seen: Counter[str] = Counter()
+        self._listed = tuple(listed)
+
+    def hit(self, what: str, when: bool = True) -> None:
+        """It was seen, if `when`. What is not listed is a mistake in the harness."""
+        assert what in self._listed, what
+        if when:
+            self.seen[what] += 1
+
+    @property
+    def missing(self) -> list[str]:
+        return [what for what in self._listed if not self.seen[what]]
+
+    def require(self) -> None:
+        """Raises AssertionError naming what was not seen."""
+        assert not self.missing, f"never seen: {self.missing}; seen: {dict(self.seen)}"
