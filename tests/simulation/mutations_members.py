@@ -1,4 +1,4 @@
-"""Seeded bugs in memberships, in voters that lost votes, and in installs (see mutations.py)."""
+"""Seeded bugs in memberships and in voters that lost votes (see mutations.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.messages import Prepare
 from store_nodes.consensus.replica import Replica
 from store_nodes.membership import LEARNER
-from tests.simulation.node import SimNode
 
 Mutation = Callable[[], AbstractContextManager[object]]
 
@@ -118,19 +117,6 @@ def an_old_demotion_sets_a_damaged_node_free() -> AbstractContextManager[object]
     return mock.patch.object(Replica, "_watch_repair", mutated)
 
 
-def an_install_forgets_the_promise() -> AbstractContextManager[object]:
-    """The checkpoint of a peer says nothing of what this node promised, nor does the log after
-    the place that the checkpoint names."""
-    original = SimNode._install
-
-    def mutated(self: SimNode, snapshot: bytes) -> None:
-        self.group.replica.acceptor.promised = 0
-        self.group.positions.clear()
-        original(self, snapshot)
-
-    return mock.patch.object(SimNode, "_install", mutated)
-
-
 MUTATIONS_OF_MEMBERS: tuple[Mutation, ...] = (
     a_learner_counts,
     the_next_step_comes_before_the_last_is_settled,
@@ -140,5 +126,4 @@ MUTATIONS_OF_MEMBERS: tuple[Mutation, ...] = (
     a_damaged_node_votes,
     a_damaged_node_promises,
     an_old_demotion_sets_a_damaged_node_free,
-    an_install_forgets_the_promise,
 )

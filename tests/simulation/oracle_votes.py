@@ -59,6 +59,7 @@ class Votes:
         """Instances in which a ballot proposed changes, by ballot."""
         self._found: dict[int, int] = {}
         """The change that the phase 1 of a ballot found: none of its own."""
+        self._suspects: dict[int, int] = {}
         self._lost_at: dict[int, int] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
         self._last_sent: bytes | None = None
@@ -131,10 +132,18 @@ class Votes:
             return
         if any(abs(instance - other) == 1 for other in changes):
             raise Violation(f"ballot {ballot} took two steps at once in {instance}")
-        older = any(b < ballot and self._proposed[(b, i)] == value for b, i in self._proposed)
-        if not older and self._prefix(node) < instance:
-            raise Violation(f"ballot {ballot} proposed a change beside what it had open")
+        if self._prefix(node) < instance:
+            self._suspects[ballot] = instance
+            self._check_suspect(ballot)
         changes.append(instance)
+
+    def _check_suspect(self, ballot: int) -> None:
+        """A change was proposed while something below it was open: it must be one that phase 1
+        found, which is known as soon as its leader is."""
+        if ballot not in self._leaders or ballot not in self._suspects:
+            return
+        if self._found.get(ballot) != self._suspects.pop(ballot):
+            raise Violation(f"ballot {ballot} proposed a change beside what it had open")
 
     def _check_not_beyond(self, ballot: int, instance: int) -> None:
         found = self._found.get(ballot)
@@ -160,6 +169,7 @@ class Votes:
         if changes:
             self._found[ballot] = min(changes)
             self._check_not_beyond(ballot, max(recovered))
+        self._check_suspect(ballot)
 
     def check_chosen(self, instance: int, governing: Membership) -> None:
         """Called when the instance is applied somewhere for the first time."""
