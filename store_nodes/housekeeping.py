@@ -10,6 +10,8 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -18,7 +20,7 @@ from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.known_peers import FLUSH_S, KnownPeers
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import Started
+from store_nodes.start import CheckpointDraft, Started
 from store_nodes.wal.group_commit import GroupCommit
 
 EVERY_S = 1.0
@@ -60,7 +62,7 @@ class Housekeeping:
         commit: GroupCommit,
         boot: BootRecord,
         known: KnownPeers,
-        take_checkpoint: Callable[[], Checkpoint],
+        draft_checkpoint: Callable[[], CheckpointDraft],
         tell: Callable[[], None],
         age: Callable[[], None],
         fatal: Callable[[str], None],
@@ -72,7 +74,7 @@ class Housekeeping:
         self._commit = commit
         self._boot = boot
         self._known = known
-        self._take_checkpoint = take_checkpoint
+        self._draft_checkpoint = draft_checkpoint
         self._tell = tell
         self._age = age
         self._fatal = fatal
@@ -81,6 +83,7 @@ class Housekeeping:
         self._checkpointed_s = time.monotonic()
         self._flushed_s = 0.0
         self._stopping = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -107,17 +110,25 @@ class Housekeeping:
         self._flushed_s = 0.0
 
     async def checkpoint(self) -> None:
-        """Leave one now."""
+        """Leave one now: the thread that writes asks the loop for one group after the other."""
         self._wanted = False
         self._checkpointed_bytes = self._commit.bytes
         self._checkpointed_s = time.monotonic()
-        checkpoint = self._take_checkpoint()
-        await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
+        loop = asyncio.get_running_loop()
+        async with self._writing:
+            draft = self._draft_checkpoint()
+            groups = (_on_loop(loop, partial(draft.of, group)) for group in draft.groups)
+            await self.blocking(
+                lambda: self._started.checkpoints.write_groups(
+                    len(draft.groups), groups, lambda: _on_loop(loop, draft.rest)
+                )
+            )
 
     async def write_last(self, checkpoint: Checkpoint) -> None:
         """Write this one, and none after it."""
         await self._end()
-        await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
+        async with self._writing:
+            await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
 
     async def blocking(self, call: Callable[[], _Result]) -> _Result:
         """In a thread; an OSError ends the node."""
@@ -157,3 +168,17 @@ class Housekeeping:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fatal(f"{task.get_name()}: {error!r}")
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], _Result]) -> _Result:
+    """Called in a thread: the result of `call` on the loop."""
+    done: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    loop.call_soon_threadsafe(run)
+    return done.result()

@@ -27,7 +27,13 @@ from store_nodes.members import Members, first_of
 from store_nodes.recovering import Recovering
 from store_nodes.requests import Budget
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import GROUPS_COUNTER, GroupStart, Started, checkpoint_of
+from store_nodes.start import (
+    GROUPS_COUNTER,
+    CheckpointDraft,
+    GroupStart,
+    Started,
+    checkpoint_of,
+)
 from store_nodes.storage.storage import Storage
 from store_nodes.transport.handshake import Refusal, Remote
 from store_nodes.transport.peers import PeerNetwork
@@ -104,7 +110,7 @@ class Node(ClientService):
             on_fatal=fatal,
         )
         self._housekeeping = Housekeeping(
-            started, commit, boot, known, self.checkpoint_now, self._tell, self._age, fatal
+            started, commit, boot, known, self.draft_checkpoint, self._tell, self._age, fatal
         )
 
     # -- life ----------------------------------------------------------------------------------
@@ -394,6 +400,9 @@ class Node(ClientService):
 
     def group_or_none(self, group: int) -> Group | None:
         return self._groups.get(group)
+
+    def draft_checkpoint(self) -> CheckpointDraft:
+        return CheckpointDraft(self._groups.values(), self._wal, self._last_position)
 
     def checkpoint_now(self) -> Checkpoint:
         return checkpoint_of(self._groups.values(), self._wal, self._last_position)

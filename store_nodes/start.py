@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from store_nodes.checkpoint.files import OsFiles
-from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint
+from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint, Rest
 from store_nodes.checkpoint.store import CheckpointStore, Loaded
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
@@ -204,33 +204,45 @@ def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started
     return started
 
 
+class CheckpointDraft:
+    """The next checkpoint, taken group by group, because a group's state can be tens of megabytes.
+
+    The next start reads the log from the earliest record that was not applied when the draft was
+    begun; from the last one whose durability the event loop had heard of, if all were applied (the
+    log itself may be ahead of that). What is applied between then and `rest` does no harm: a start
+    recognises instances that a group has applied, and batches that are listed already.
+    """
+
+    def __init__(
+        self, groups: Iterable[Group], wal: WriteAheadLog, last_position: Position | None
+    ) -> None:
+        self.groups = list(groups)
+        self._wal = wal
+        needed = [position for group in self.groups for position in group.positions.values()]
+        if last_position is not None:
+            needed.append(last_position)
+        self._start = min(needed, default=Position(0, HEADER_BYTES, 0))
+
+    @staticmethod
+    def of(group: Group) -> GroupCheckpoint:
+        """One group as it is now."""
+        acceptor = group.replica.acceptor
+        return GroupCheckpoint(
+            group.id, acceptor.promised, acceptor.delivered, group.machine.state_snapshot()
+        )
+
+    def rest(self) -> Rest:
+        """After the last group: batches that one has applied are listed here or in a footer."""
+        tail, others = pack_tail(self._wal.unfootered_batches())
+        return Rest(self._start.segment, self._start.offset - HEADER_BYTES, tail, others)
+
+
 def checkpoint_of(
     groups: Iterable[Group], wal: WriteAheadLog, last_position: Position | None
 ) -> Checkpoint:
-    """The state now. The next start reads the log from the earliest record that is not applied
-    yet; from the last one whose durability the event loop has heard of, if all are applied (the
-    log itself may be ahead of that)."""
-    groups = list(groups)
-    needed = [position for group in groups for position in group.positions.values()]
-    if last_position is not None:
-        needed.append(last_position)
-    at = min(needed, default=Position(0, HEADER_BYTES, 0))
-    tail, others = pack_tail(wal.unfootered_batches())
-    return Checkpoint(
-        groups=tuple(
-            GroupCheckpoint(
-                group.id,
-                group.replica.acceptor.promised,
-                group.replica.acceptor.delivered,
-                group.machine.state_snapshot(),
-            )
-            for group in groups
-        ),
-        wal_segment=at.segment,
-        wal_offset=at.offset - HEADER_BYTES,
-        tail=tail,
-        tail_of_others=others,
-    )
+    """All of it in one turn."""
+    draft = CheckpointDraft(groups, wal, last_position)
+    return Checkpoint(tuple(draft.of(group) for group in draft.groups), *draft.rest())
 
 
 def _load_checkpoint(checkpoints: CheckpointStore, damage: list[str]) -> Loaded | None:

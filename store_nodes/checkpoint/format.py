@@ -15,8 +15,10 @@ Manifest, little-endian:
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -41,7 +43,7 @@ class GroupCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     group: int
     promised: int
     chosen_upto: int
-    machine: bytes
+    machine: bytes | memoryview
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -60,6 +62,15 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     tail_of_others: bytes = b""
 
 
+class Rest(NamedTuple):
+    """The fields of a checkpoint that follow its groups, in their order."""
+
+    wal_segment: int
+    wal_offset: int
+    tail: bytes
+    tail_of_others: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """Which checkpoint file holds: its number, length and digest."""
@@ -68,27 +79,94 @@ class Manifest:
     file_bytes: int
     digest: bytes
 
-    @classmethod
-    def of(cls, number: int, file: bytes) -> Manifest:
-        return cls(number, len(file), _digest(file))
-
-    def matches(self, file: bytes) -> bool:
+    def matches(self, file: bytes | memoryview) -> bool:
         return len(file) == self.file_bytes and _digest(file) == self.digest
 
 
+class _GroupRead(msgspec.Struct, array_like=True):
+    """`machine` is a view into the file: a group's state can be tens of megabytes."""
+
+    group: int
+    promised: int
+    chosen_upto: int
+    machine: memoryview
+
+
+class _CheckpointRead(msgspec.Struct, array_like=True):
+    groups: tuple[_GroupRead, ...]
+    wal_segment: int
+    wal_offset: int
+    tail: bytes = b""
+    tail_of_others: bytes = b""
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Checkpoint)
+_decoder = msgspec.msgpack.Decoder(_CheckpointRead)
+_FIELDS = len(_CheckpointRead.__struct_fields__)
+HEAD_BYTES = _FILE_HEAD.size
+
+
+class BodyWriter:
+    """The body of a checkpoint file part by part, and the head that belongs before it. Without
+    `others` the last field, which must then be empty, is left out: an older program sees nothing
+    new."""
+
+    def __init__(self, *, others: bool = True) -> None:
+        self._fields = _FIELDS if others else _FIELDS - 1
+        self._digest = blake2b(digest_size=_DIGEST_BYTES)
+        self._length = 0
+
+    def parts(
+        self, count: int, groups: Iterable[GroupCheckpoint], rest: Callable[[], Rest]
+    ) -> Iterator[bytes]:
+        """`rest` is asked for after the last of the `count` groups."""
+        yield self._part(_array_head(self._fields) + _array_head(count))
+        for group in groups:
+            yield self._part(_encoder.encode(group))
+        self.rest = rest()
+        assert self._fields == _FIELDS or not self.rest.tail_of_others
+        fields = self.rest[: self._fields - 1]
+        yield self._part(b"".join(_encoder.encode(field) for field in fields))
+
+    def _part(self, raw: bytes) -> bytes:
+        self._digest.update(raw)
+        self._length += len(raw)
+        return raw
+
+    def head(self) -> bytes:
+        """After the last part."""
+        return _FILE_HEAD.pack(_FILE_MAGIC, FORMAT_VERSION, self._length, self._digest.digest())
+
+
+def _array_head(count: int) -> bytes:
+    """Of a msgpack array, in its shortest form."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    return (
+        b"\xdc" + count.to_bytes(2, "big")
+        if count < 1 << 16
+        else b"\xdd" + count.to_bytes(4, "big")
+    )
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    fields = msgspec.structs.astuple(checkpoint)
-    # Without what it does not need, an older program sees nothing new.
-    body = _encoder.encode(fields if checkpoint.tail_of_others else fields[:-1])
-    return _FILE_HEAD.pack(_FILE_MAGIC, FORMAT_VERSION, len(body), _digest(body)) + body
+    """A whole file, with one way to write a given checkpoint."""
+    writer = BodyWriter(others=bool(checkpoint.tail_of_others))
+    parts = list(
+        writer.parts(len(checkpoint.groups), checkpoint.groups, lambda: rest_of(checkpoint))
+    )
+    return b"".join((writer.head(), *parts))
 
 
-def decode_checkpoint(raw: bytes) -> Checkpoint:
-    """Raises CheckpointDamaged."""
+def rest_of(checkpoint: Checkpoint) -> Rest:
+    """What follows the groups."""
+    return Rest(
+        checkpoint.wal_segment, checkpoint.wal_offset, checkpoint.tail, checkpoint.tail_of_others
+    )
+
+
+def decode_checkpoint(raw: bytes | memoryview) -> Checkpoint:
+    """Raises CheckpointDamaged. The machines are views into `raw`."""
     if len(raw) < _FILE_HEAD.size:
         raise CheckpointDamaged("checkpoint shorter than its header")
     magic, version, length, digest = _FILE_HEAD.unpack_from(raw)
@@ -98,9 +176,14 @@ def decode_checkpoint(raw: bytes) -> Checkpoint:
     if len(body) != length or _digest(body) != digest:
         raise CheckpointDamaged("checkpoint digest mismatch")
     try:
-        return _decoder.decode(body)
+        found = _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise CheckpointDamaged(f"checkpoint body: {error}") from error
+    groups = tuple(
+        GroupCheckpoint(one.group, one.promised, one.chosen_upto, one.machine)
+        for one in found.groups
+    )
+    return Checkpoint(groups, found.wal_segment, found.wal_offset, found.tail, found.tail_of_others)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -17,17 +17,22 @@ OSError: the node then exits and sends nothing more (it is not known what is on 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from store_nodes.checkpoint.files import Files
 from store_nodes.checkpoint.format import (
+    HEAD_BYTES,
+    BodyWriter,
     Checkpoint,
     CheckpointDamaged,
+    GroupCheckpoint,
     Manifest,
+    Rest,
     decode_checkpoint,
     decode_manifest,
-    encode_checkpoint,
     encode_manifest,
+    rest_of,
 )
 
 MANIFESTS = ("manifest-a", "manifest-b")
@@ -91,10 +96,23 @@ class CheckpointStore:
 
     def write(self, checkpoint: Checkpoint) -> int:
         """Make this the checkpoint; its number. Blocks; any OSError is fatal to the node."""
+        groups = checkpoint.groups
+        body = BodyWriter(others=bool(checkpoint.tail_of_others))
+        return self._write(body, body.parts(len(groups), groups, lambda: rest_of(checkpoint)))
+
+    def write_groups(
+        self, count: int, groups: Iterable[GroupCheckpoint], rest: Callable[[], Rest]
+    ) -> int:
+        """As `write`, with one group in memory at a time; `rest` is asked for after the last."""
+        body = BodyWriter()
+        return self._write(body, body.parts(count, groups, rest))
+
+    def _write(self, body: BodyWriter, parts: Iterable[bytes]) -> int:
         number = self._number + 1
-        file = encode_checkpoint(checkpoint)
-        manifest = Manifest.of(number, file)
-        self._files.write_synced(file_name(number), file)
+        length, digest = self._files.write_parts_synced(
+            file_name(number), HEAD_BYTES, parts, body.head
+        )
+        manifest = Manifest(number, length, digest)
         self._files.sync_directory()
         if _ASIDE in self._files.names():
             # Left by a power cut, perhaps as a second name of a manifest that is in use.
@@ -103,7 +121,8 @@ class CheckpointStore:
         self._files.rename(_ASIDE, MANIFESTS[number % len(MANIFESTS)])
         self._files.sync_directory()
         self._number = number
-        self._starts[number] = (checkpoint.wal_segment, checkpoint.wal_offset)
+        written = body.rest
+        self._starts[number] = (written.wal_segment, written.wal_offset)
         self._remove_unnamed()
         return number
 
@@ -114,7 +133,7 @@ class CheckpointStore:
         return min(self._starts.values()) if self._starts else None
 
     def _read(self, manifest: Manifest) -> Checkpoint:
-        file = self._files.read(file_name(manifest.number))
+        file = self._files.view(file_name(manifest.number))
         if file is None:
             raise CheckpointDamaged("file is missing")
         if not manifest.matches(file):

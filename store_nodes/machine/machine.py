@@ -335,7 +335,9 @@ class Machine:
         return blake2b(self.state_snapshot(), digest_size=digest.DIGEST_BYTES).digest()
 
     @classmethod
-    def restore(cls, group: int, raw: bytes, membership: Membership = FIRST) -> Machine:
+    def restore(
+        cls, group: int, raw: bytes | memoryview, membership: Membership = FIRST
+    ) -> Machine:
         """The machine a snapshot was taken of; raises BadSnapshot. `membership` is the bootstrap
         one, for a snapshot of version 1, which holds none."""
         state = snapshot.decode(raw)

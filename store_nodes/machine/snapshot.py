@@ -138,11 +138,11 @@ def _bin_head(length: int) -> bytes:
     return struct.pack(">BI", 0xC6, length)
 
 
-def decode(raw: bytes) -> State:
+def decode(raw: bytes | memoryview) -> State:
     """Raises BadSnapshot."""
     version = raw[0] if raw else 0
     if not OLDEST_SNAPSHOT_VERSION <= version <= SNAPSHOT_VERSION:
-        raise BadSnapshot(f"version {raw[:1].hex() or 'missing'}")
+        raise BadSnapshot(f"version {version or 'missing'}")
     try:
         found = _decoder.decode(memoryview(raw)[1:])
         if version >= 2 and found.membership is None:

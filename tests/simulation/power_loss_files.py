@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
 
 
 class PowerCut(Exception):
@@ -35,6 +37,19 @@ class PowerLossFiles:
 
     def read(self, name: str) -> bytes | None:
         return self._inodes[self._names[name]] if name in self._names else None
+
+    def view(self, name: str) -> memoryview | None:
+        raw = self.read(name)
+        return None if raw is None else memoryview(raw)
+
+    def write_parts_synced(
+        self, name: str, head_bytes: int, parts: Iterable[bytes], head: Callable[[], bytes]
+    ) -> tuple[int, bytes]:
+        body = b"".join(parts)
+        data = head() + body
+        assert len(data) == head_bytes + len(body)
+        self.write_synced(name, data)
+        return len(data), blake2b(data, digest_size=32).digest()
 
     def write_synced(self, name: str, data: bytes) -> None:
         inode = self._names.get(name)

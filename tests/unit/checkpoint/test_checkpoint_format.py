@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import pytest
 
 from store_nodes.checkpoint.format import (
@@ -32,7 +34,7 @@ def test_golden_checkpoint() -> None:
 
 
 def test_golden_manifest() -> None:
-    manifest = Manifest.of(9, GOLDEN)
+    manifest = Manifest(9, len(GOLDEN), blake2b(GOLDEN, digest_size=32).digest())
     assert encode_manifest(manifest) == GOLDEN_MANIFEST
     assert decode_manifest(GOLDEN_MANIFEST) == manifest
     assert manifest.matches(GOLDEN)

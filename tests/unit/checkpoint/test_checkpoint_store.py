@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from store_nodes.checkpoint.files import OsFiles
-from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint
+from store_nodes.checkpoint.format import (
+    Checkpoint,
+    CheckpointDamaged,
+    GroupCheckpoint,
+    Rest,
+    rest_of,
+)
 from store_nodes.checkpoint.store import MANIFESTS, CheckpointStore, file_name
 from tests.simulation.power_loss_files import PowerCut, PowerLossFiles
 
@@ -154,3 +161,26 @@ def test_on_real_files(tmp_path: Path) -> None:
     assert loaded is not None
     assert loaded.checkpoint == checkpoint(3)
     assert sorted(p.name for p in tmp_path.iterdir()) == [file_name(2), file_name(3), *MANIFESTS]
+
+
+def test_a_checkpoint_written_group_by_group_is_read_whole(tmp_path: Path) -> None:
+    """What follows the groups is asked for after the last of them, and starts count as ever."""
+    asked: list[str] = []
+    wanted = checkpoint(5)
+
+    def groups() -> Iterator[GroupCheckpoint]:
+        for group in wanted.groups:
+            asked.append(f"group {group.group}")
+            yield group
+
+    def rest() -> Rest:
+        asked.append("rest")
+        return rest_of(wanted)
+
+    store = CheckpointStore(OsFiles(tmp_path))
+    assert store.write_groups(len(wanted.groups), groups(), rest) == 1
+    assert asked == ["group 1", "group 2", "group 3", "rest"]
+    assert store.oldest_start == (wanted.wal_segment, wanted.wal_offset)
+    loaded = CheckpointStore(OsFiles(tmp_path)).load()
+    assert loaded is not None
+    assert loaded.checkpoint == wanted
