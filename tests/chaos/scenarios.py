@@ -68,7 +68,9 @@ class Torture:
     ) -> Torture:
         """Make the topic and learn where its partitions are; nothing is published yet but one
         message, the first of the history. A subscription is consumed from here on."""
-        await _create(cluster, "/topics", {"name": topic, "partitions": PARTITIONS})
+        # Nothing is truncated: the history is held against the whole log.
+        spec = {"name": topic, "partitions": PARTITIONS, "retention": {"mode": "retain"}}
+        await _create(cluster, "/topics", spec)
         subscription = {"name": topic, "start": "earliest", "ack_deadline_seconds": ACK_DEADLINE_S}
         await _create(cluster, f"/topics/{topic}/subscriptions", subscription)
         sender = HttpSender(cluster.http_port, cluster.token, topic)
