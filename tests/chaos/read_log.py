@@ -6,6 +6,7 @@ import asyncio
 
 from store_nodes import record_batch
 from store_nodes.client import StoreClient
+from store_nodes.client.reads import Entry
 from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.history import Stored
@@ -15,14 +16,22 @@ FETCH_BYTES = 4 * 1024 * 1024
 
 
 async def queues_of(client: StoreClient, topic_uid: bytes) -> dict[int, tuple[int, QueueId]]:
-    """Partition → (group, queue)."""
+    """Partition → (group, queue) of its newest generation."""
     found: dict[int, tuple[int, QueueId]] = {}
+    for group, queue in await generations_of(client, topic_uid):
+        found[queue.partition] = (group, queue)
+    return found
+
+
+async def generations_of(client: StoreClient, topic_uid: bytes) -> list[tuple[int, QueueId]]:
+    """(group, queue) of every queue of the topic; those of a partition from the oldest on."""
+    found: list[tuple[int, QueueId]] = []
     for group in client.groups:
         for info in await client.queues(group):
             queue = QueueId.unpack(info.queue)
             if queue.topic_uid == topic_uid:
-                found[queue.partition] = (group, queue)
-    return found
+                found.append((group, queue))
+    return sorted(found, key=lambda place: place[1])
 
 
 async def read_queue(client: StoreClient, group: int, queue: QueueId) -> list[Stored]:
@@ -34,25 +43,36 @@ async def read_queue(client: StoreClient, group: int, queue: QueueId) -> list[St
         fetched = await client.fetch(group, queue, at, FETCH_BYTES, min_end=offsets.end)
         assert fetched.entries, f"{queue}: nothing at {at}, the end is {offsets.end}"
         for entry in fetched.entries:
-            for index, message in enumerate(record_batch.decode(entry.batch)):
-                offset = entry.base_offset + index
-                if offset >= at:
-                    stored.append(Stored(offset, payload_of(message.data), message.key))
+            stored += [message for message in messages_of(entry) if message.offset >= at]
         at = stored[-1].offset + 1
         await asyncio.sleep(0)
     return stored
 
 
+def messages_of(entry: Entry) -> list[Stored]:
+    """Each message of a fetched entry; of a staged batch those that were released here."""
+    batch = record_batch.decode(entry.batch)
+    chosen = range(len(batch)) if entry.indices is None else entry.indices
+    return [
+        Stored(
+            entry.base_offset + place,
+            payload_of(batch[index].data),
+            batch[index].key,
+            entry.log_time_us,
+        )
+        for place, index in enumerate(chosen)
+    ]
+
+
 async def read_topic(cluster: ChaosCluster, topic_uid: bytes) -> dict[int, list[Stored]]:
-    """Partition → what it holds."""
+    """Partition → what it holds, over all its generations."""
     client = cluster.store_client()
     await client.start()
     try:
         await client.wait_ready()
-        queues = await queues_of(client, topic_uid)
-        return {
-            partition: await read_queue(client, group, queue)
-            for partition, (group, queue) in queues.items()
-        }
+        logs: dict[int, list[Stored]] = {}
+        for group, queue in await generations_of(client, topic_uid):
+            logs.setdefault(queue.partition, []).extend(await read_queue(client, group, queue))
+        return logs
     finally:
         await client.close()
