@@ -23,6 +23,7 @@ from auth.development import token_hash
 from benchmarks.http_client import connect, request
 from benchmarks.measure import tree
 from benchmarks.processes import Processes, free_ports
+from benchmarks.settings import inherited_environment
 from metadata.embedded import EmbeddedPostgres
 from store_nodes.client import StoreClient
 from tests.chaos.power_cut import freeze
@@ -97,9 +98,8 @@ class ChaosCluster:
         environment = self._environment() | {
             "PACKETBOAT_STORE_NODE_ID": str(node),
             "PACKETBOAT_STORE_DIR": str(self.node_dirs[node]),
-            "PACKETBOAT_STORE_DISK_RESERVE_BYTES": str(16 * 1024 * 1024),
-            "PACKETBOAT_STORE_SEGMENT_BYTES": str(self._segment_bytes),
         }
+        environment |= self._sizes()
         if node in self.joined:
             host, port = self.joined[node]
             environment |= {
@@ -145,6 +145,12 @@ class ChaosCluster:
             "PACKETBOAT_ACK_SECRET": self._ack_secret,
             "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),
             "PACKETBOAT_DATABASE_URL": self._database_url(),
+        }
+
+    def _sizes(self) -> dict[str, str]:
+        return {
+            "PACKETBOAT_STORE_DISK_RESERVE_BYTES": str(16 * 1024 * 1024),
+            "PACKETBOAT_STORE_SEGMENT_BYTES": str(self._segment_bytes),
         }
 
     def _database_url(self) -> str:
@@ -311,6 +317,14 @@ class ChaosCluster:
 
     # -- operating ----------------------------------------------------------------------------
 
+    def environment(self) -> dict[str, str]:
+        """What an operator's shell is given: the settings that all processes share."""
+        return inherited_environment() | self._environment() | self._sizes()
+
+    def node_pids(self) -> dict[int, int]:
+        """Of the nodes started here."""
+        return {node: process.pid for node, process in self._nodes.items()}
+
     async def operate(self, *arguments: str) -> subprocess.Popen[str]:
         """`packetboat store ARGUMENTS`, started; its output is a pipe."""
         return await asyncio.to_thread(
@@ -392,10 +406,15 @@ class ChaosCluster:
 def _compare(statuses: Mapping[int, Mapping[str, Any]]) -> tuple[bool, str]:
     """(all at one instance and digest, what differs)."""
     agreed, words = True, []
-    for group in range(GROUPS):
+    groups = {
+        node: {group["group"]: group for group in status["groups"]}
+        for node, status in statuses.items()
+    }
+    for group in sorted(set().union(*groups.values())):
+        if any(group not in held for held in groups.values()):
+            return False, f"group {group} is not on every node yet"
         at = {
-            node: (status["groups"][group]["applied"], status["groups"][group]["digest"])
-            for node, status in statuses.items()
+            node: (held[group]["applied"], held[group]["digest"]) for node, held in groups.items()
         }
         by_instance: dict[int, set[str]] = {}
         for applied, digest in at.values():

@@ -57,6 +57,7 @@ class Stored:
     offset: int
     payload: str
     key: str | None
+    log_time_us: int = 0
 
 
 @dataclass(slots=True)

@@ -40,5 +40,5 @@ def test_a_situation_that_never_came_fails_the_run() -> None:
     sometimes = Sometimes(["seen", "never"])
     sometimes.hit("seen")
     sometimes.hit("never", when=False)
-    with pytest.raises(AssertionError, match="never seen: .'never'."):
+    with pytest.raises(AssertionError, match=r"never seen: .'never'."):
         sometimes.require()

@@ -1,0 +1,61 @@
+"""What the actors of the command load share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from store_nodes import record_batch
+from store_nodes.errors import StoreError
+
+TIMEOUT_S = 2.0
+FINISH_S = 120.0
+RETRY_S = 0.05
+
+KNOWN = "an id was known when it came again"
+KNOWN_ELSEWHERE = "an id was known to another leader than the one it was first sent to"
+REPEATED = "a message was sent again and stored only then"
+EARLY = "a release came too early and was refused"
+AGAIN = "a release came twice and was answered the same offset"
+CANCELLED = "a delayed message was cancelled"
+MOVED = "a delayed message was rescheduled"
+KEPT = "a truncation kept offsets below it"
+RACED = "two callers wanted to set a counter and one was refused"
+HANDED = "a leader was wished for"
+CHECKPOINT = "a checkpoint was asked for"
+SITUATIONS = (
+    *(KNOWN, KNOWN_ELSEWHERE, REPEATED, EARLY, AGAIN, CANCELLED, MOVED, KEPT, RACED),
+    *(HANDED, CHECKPOINT),
+)
+
+Answer = TypeVar("Answer")
+
+
+class Actor(Protocol):
+    """One caller, on queues of its own."""
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until told to stop, through whatever happens."""
+
+    async def check(self) -> list[str]:
+        """When all is calm again: what is wrong, in words."""
+
+
+async def until_done(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Again and again until it is answered; for calls that may be repeated."""
+    deadline = time.monotonic() + FINISH_S
+    while True:
+        try:
+            return await call()
+        except StoreError:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(RETRY_S)
+
+
+def encoded(*payloads: str) -> bytes:
+    """A batch of small messages that begin with these."""
+    texts = [f"{payload} {'y' * 100}".encode() for payload in payloads]
+    return record_batch.encode([record_batch.Message(text) for text in texts], 0)
