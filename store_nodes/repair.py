@@ -160,10 +160,12 @@ class Repair:
         return not missing
 
     def _may_vote_everywhere(self) -> bool:
-        """Of a group in which this node is no member nothing can be said, and nothing is needed."""
+        """Of a group in which this node is no member nothing is needed. One whose membership it does
+        not know may have it as a voter: all that it knew of it may be among the lost."""
         assert self.report is not None
         return all(
             group.replica.voting
             for group in self._host.groups()
-            if group.replica.membership.member(group.replica.me) is not None
+            if not group.replica.membership.members
+            or group.replica.membership.member(group.replica.me) is not None
         )
