@@ -160,8 +160,8 @@ class Repair:
         return not missing
 
     def _may_vote_everywhere(self) -> bool:
-        """Of a group in which this node is no member nothing is needed. One whose membership it does
-        not know may have it as a voter: all that it knew of it may be among the lost."""
+        """Of a group in which this node is no member nothing is needed. One whose membership it
+        does not know may have it as a voter: that it was may be among what is lost."""
         assert self.report is not None
         return all(
             group.replica.voting
