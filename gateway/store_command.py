@@ -52,6 +52,22 @@ def status(
     raise typer.Exit(store_operation.show(_store(context), watch=watch, json=json))
 
 
+@app.command()
+def nodes(context: typer.Context) -> None:
+    """Print the nodes as PACKETBOAT_STORE_NODES has them, for the settings of servers."""
+    from gateway import store_operation
+
+    raise typer.Exit(store_operation.show_nodes(_store(context)))
+
+
+@app.command()
+def wait(context: typer.Context, timeout: Seconds = 120.0) -> None:
+    """Wait until every node is up and has caught up, and every group has a leader."""
+    from store_nodes.admin import wellness
+
+    _run(_store(context), wellness.until_well, timeout)
+
+
 @app.command("add-node")
 def add_node(
     context: typer.Context,

@@ -16,7 +16,7 @@ from gateway.data_dir import State
 from gateway.settings import ServerSettings, SettingsError, log_level
 from gateway.store_view import Board, tables, terminal
 from gateway.supervisor import GROUPS
-from store_nodes.admin import AdminError, NotFinished, Operator, Overview
+from store_nodes.admin import AdminError, NotFinished, Operator, Overview, wellness
 from store_nodes.client import StoreClient
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
 from store_nodes.settings import Address
@@ -77,6 +77,14 @@ def show(store: Store, *, watch: bool, json: bool) -> int:
         row.leader is not None and row.spare >= 0 for row in seen.groups
     )
     return DONE if well else REFUSED
+
+
+def show_nodes(store: Store) -> int:
+    """The nodes, as a setting; the exit status."""
+    status, seen = _finish(store, lambda operator: operator.settled_overview(), 60.0, None)
+    if seen is not None:
+        sys.stdout.write(wellness.setting(seen) + "\n")
+    return status
 
 
 def _finish(

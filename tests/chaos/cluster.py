@@ -205,6 +205,13 @@ class ChaosCluster:
         self._nodes[node].kill()
         self._nodes[node].wait()
 
+    def end_node(self, node: int) -> None:
+        """Gone for good, whether it runs, hangs, or has ended by itself."""
+        process = self._nodes[node]
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
     async def until_up(self, node: int, timeout_s: float = 20.0) -> None:
         """Until the node answers."""
         async with asyncio.timeout(timeout_s):

@@ -1,4 +1,4 @@
-"""What docs/operations.md says about moving and growing, run as it stands there, under load."""
+"""What docs/operations/partitions.md says about moving and growing, run verbatim, under load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.http_client import connect, request
 from tests.e2e.installation import Installation
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operations" / "partitions.md"
 SECTIONS = ("Move a partition to another group", "Give a topic more partitions")
 RATE = 500
 PUBLISHERS = 16
@@ -67,6 +67,10 @@ async def load(installation: Installation, publishers: list[Publisher]) -> list[
     environment = os.environ | {
         "PACKETBOAT_URL": installation.url,
         "PACKETBOAT_TOKEN": installation.token,
+        "TOPIC": "orders",
+        "PARTITION": "0",
+        "GROUP": "5",
+        "PARTITIONS": "8",
     }
     answers = []
     for command in (command for section in SECTIONS for command in commands(section)):

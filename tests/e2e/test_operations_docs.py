@@ -1,0 +1,192 @@
+"""What docs/operations/ says, run as it stands there: under 500 messages a second nothing fails, no
+key's order breaks, and the log holds what publishers were told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.history import Publish
+from tests.chaos.read_log import queues_of
+from tests.chaos.scenarios import Torture
+from tests.chaos.workload import failed
+
+PAGES = Path(__file__).parents[2] / "docs" / "operations"
+TOPIC = "orders"
+UNKEYED_PER_SECOND = 400.0
+KEYS = 8
+"""Each publishes its next message 50 ms after an answer: with the others about 500 a second."""
+BLOCK = re.compile(r"^( *)```bash\n(.*?)^ *```$", flags=re.MULTILINE | re.DOTALL)
+COMMAND_TIMEOUT_S = 120.0
+
+
+def blocks(page: str, section: str = "") -> list[str]:
+    """The shell blocks of a section, or of a whole page."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    if section:
+        text = text.split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
+    found = [
+        re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, body in BLOCK.findall(text)
+    ]
+    assert found, f"{page} has no commands under {section!r}"
+    return found
+
+
+PR_SET_CHILD_SUBREAPER = 36
+pytestmark = pytest.mark.usefixtures("adopting")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Not pytest's own directory: Postgres's lesser account must get there when we are root."""
+    path = Path(tempfile.mkdtemp(prefix="packetboat-operations-"))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Desk:
+    """An operator's shell on a cluster that is published to."""
+
+    def __init__(self, cluster: ChaosCluster, torture: Torture) -> None:
+        self.cluster = cluster
+        self.torture = torture
+
+    async def run(self, commands: list[str], **variables: object) -> list[Publish]:
+        """Every block in a shell of its own, each must succeed; what was published meanwhile."""
+        began_s = time.monotonic()
+        for command in commands:
+            await self._run(command, {name: str(value) for name, value in variables.items()})
+        publishes = self.torture.workload.between(began_s, time.monotonic())
+        await self.torture.workload.answered(publishes)
+        return publishes
+
+    async def _run(self, command: str, variables: dict[str, str]) -> None:
+        (prelude,) = blocks("README.md", "A shell to work in")
+        process = await asyncio.create_subprocess_exec(
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            prelude + command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=self._environment() | variables,
+        )
+        async with asyncio.timeout(COMMAND_TIMEOUT_S):
+            said, _ = await process.communicate()
+        print(f"{command}\n{said.decode()}")
+        assert process.returncode == 0, f"{command}\n{said.decode()}"
+
+    def _environment(self) -> dict[str, str]:
+        binaries = str(Path(sys.executable).parent)
+        return self.cluster.environment() | {
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "PACKETBOAT_URL": f"http://127.0.0.1:{self.cluster.http_port}",
+            "PACKETBOAT_TOKEN": self.cluster.token,
+            "STORE": str(self.cluster.root),
+        }
+
+    def started(self) -> list[int]:
+        """Processes that the shell started or knows of."""
+        pids = [path.read_text().strip() for path in self.cluster.root.glob("node-*.pid")]
+        return [int(pid) for pid in pids if pid]
+
+    async def bury(self) -> None:
+        """A process that has ended is there until its parent looks; where nobody does, as in many
+        containers, the shell would wait for ever for it to go."""
+        while True:
+            for pid in self.started():
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 (does not wait)
+            await asyncio.sleep(0.05)
+
+    async def groups(self) -> set[int]:
+        """Where the topic's open partitions are."""
+        client = self.cluster.store_client()
+        await client.start()
+        try:
+            await client.wait_ready()
+            queues = await queues_of(client, self.torture.topic_uid)
+            return {group for group, _ in queues.values()}
+        finally:
+            await client.close()
+
+
+@pytest.fixture
+def adopting() -> Iterator[None]:
+    """What shells leave behind becomes ours, so that `bury` sees it end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@contextlib.asynccontextmanager
+async def desk(root: Path) -> AsyncIterator[Desk]:
+    """A cluster, its publishers at work, and somebody to operate it."""
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(
+            cluster, TOPIC, per_second=UNKEYED_PER_SECOND, keys=KEYS
+        ) as torture,
+    ):
+        at_work = Desk(cluster, torture)
+        for node, pid in cluster.node_pids().items():
+            (root / f"node-{node}.pid").write_text(f"{pid}\n")
+        torture.workload.start()
+        await asyncio.sleep(1)
+        reaper = asyncio.create_task(at_work.bury())
+        try:
+            yield at_work
+        finally:
+            reaper.cancel()
+            for pid in at_work.started():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def assert_none_failed(publishes: list[Publish]) -> None:
+    assert len(publishes) > 100
+    assert {publish.key is None for publish in publishes} == {True, False}
+    assert not failed(publishes), failed(publishes)[:5]
+
+
+async def test_a_group_is_added_and_a_hot_partition_moved_to_it(root: Path) -> None:
+    async with desk(root) as operator:
+        added = blocks("add-capacity.md", "Add a group")
+        assert_none_failed(await operator.run(added, TOTAL=9))
+        moved = blocks("partitions.md", "Move a partition to another group")
+        assert_none_failed(await operator.run(moved, TOPIC=TOPIC, PARTITION=0, GROUP=8))
+        await asyncio.sleep(1)
+        assert 8 in await operator.groups()
+        await operator.torture.verify()
+
+
+async def test_a_dead_node_is_replaced_and_every_node_restarted(root: Path) -> None:
+    async with desk(root) as operator:
+        operator.cluster.kill_node(2)
+        await asyncio.sleep(3)  # its leaders are others now
+        replaced = blocks("replace-a-node.md")
+        address = operator.cluster.new_node(4)
+        during = await operator.run(replaced, OLD=2, NEW=4, NEW_ADDRESS=address)
+        assert_none_failed(during)
+        restarted = blocks("rolling-restart.md")
+        assert_none_failed(await operator.run(restarted, NODES="1 3 4"))
+        await operator.torture.verify(nodes=(1, 3, 4))
