@@ -13,11 +13,16 @@ import argparse
 import gc
 import random
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import store_nodes.node  # noqa: F401  a node's code is part of a node's memory
 from store_nodes import commands
+from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.format import GroupCheckpoint, Rest
+from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.machine.dedup import MAX_DEDUP_ENTRIES
 from store_nodes.machine.machine import Machine
 
@@ -33,6 +38,27 @@ FAR_US = START_US + 3600 * 1_000_000
 def rss_mib() -> float:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096 / 2**20
+
+
+def peak_mib_of(call: Callable[[], object]) -> float:
+    """The most memory the process held while `call` ran."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    call()
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def checkpoint(loads: list[Load]) -> None:
+    """As a node does: one group's state at a time, on a real disk."""
+    with tempfile.TemporaryDirectory() as directory:
+        CheckpointStore(OsFiles(Path(directory))).write_groups(
+            len(loads),
+            (
+                GroupCheckpoint(one.machine.group, 0, 0, one.machine.state_snapshot())
+                for one in loads
+            ),
+            lambda: Rest(0, 0, b"", b""),
+        )
 
 
 class Pauses:
@@ -115,6 +141,7 @@ def main() -> int:
     ids = each * options.groups
     found, seconds = map(sum, zip(*(load.look_up() for load in loads), strict=True))
     gc.collect()
+    writing = peak_mib_of(lambda: checkpoint(loads))
 
     saved, restored, forgot, snapshot_bytes = Pauses(), Pauses(), Pauses(), 0
     for load in loads:
@@ -137,6 +164,7 @@ def main() -> int:
     print(f"{ids:,} live ids in {options.groups} groups")
     print(f"memory of the node      {full:8.0f} MiB (bound {BOUND_MIB}; {before:.0f} before)")
     print(f"  per id                {(full - before) * 2**20 / ids:8.1f} B")
+    print(f"  writing a checkpoint  {writing:8.0f} MiB")
     print(f"  restored              {again:8.0f} MiB")
     print(f"insert                  {inserted.total_s / ids * 1e6:8.2f} µs")
     print(f"look-up (hit)           {seconds / found * 1e6:8.2f} µs")
@@ -146,7 +174,7 @@ def main() -> int:
     print(f"  value of {BATCH} ids      {inserted.longest_s * 1e3:8.1f} ms")
     print(f"  snapshot of a group   {saved.longest_s * 1e3:8.1f} ms")
     print(f"  forgetting all ids    {forgot.longest_s * 1e3:8.1f} ms")
-    return 0 if max(full, again) <= BOUND_MIB else 1
+    return 0 if max(full, writing, again) <= BOUND_MIB else 1
 
 
 if __name__ == "__main__":

@@ -107,7 +107,9 @@ class TopicRoutes:
         yield from self.draining
 
     def keyed(self, key: str) -> Lane:
-        return self.lanes[partition_of(key, len(self.lanes))]
+        """Where a message without an id goes now."""
+        at = partition_of(key, len(self.lanes))
+        return self._asking(key, at, 0, has_ids=False) or self.lanes[at]
 
     def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> Lane:
         """The lane that takes them; one that has no leader only where none has.
@@ -199,12 +201,19 @@ class TopicRoutes:
 
     def _next(self, key: str, parcel: Parcel, after_us: int) -> Lane:
         at = partition_of(key, len(self.lanes))
-        if self._recent and parcel.ids is not None:
-            for sealed in self._remembered():
-                number = partition_of(key, sealed.of_partitions)
-                if number == sealed.number and self._worth_asking(sealed, at, after_us):
-                    return self._probe(sealed)
-        return self.of_kind(self.lanes[at], parcel)
+        asking = self._asking(key, at, after_us, has_ids=parcel.ids is not None)
+        return asking or self.of_kind(self.lanes[at], parcel)
+
+    def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> Lane | None:
+        """The lane of a sealed queue that must be asked first. Without ids there is nothing to ask,
+        but what asks for the same partition is not to be passed."""
+        for sealed in self._remembered():
+            number = partition_of(key, sealed.of_partitions)
+            if number == sealed.number and self._worth_asking(sealed, at, after_us):
+                lane = self._probe(sealed)
+                if has_ids or not lane.idle:
+                    return lane
+        return None
 
     def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> Lane | None:
         """Within the spread of keys that its id is made of; None: that is over."""

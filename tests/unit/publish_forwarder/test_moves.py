@@ -378,6 +378,25 @@ async def test_only_messages_with_ids_ask_the_sealed_queue() -> None:
         assert len(open_queue(store, new, HOME).log) == 2
 
 
+async def test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for() -> None:
+    """Found in review: of one key, the second was stored first while the first still asked."""
+    old = topic()
+    new = moved(old, HOME, 9)
+    store, catalog = FakeStore(), FakeCatalog(new)
+    seal(store, old, new)
+    store.hold(HOME)
+    async with running(store, catalog) as forwarder:
+        futures = [await publish(forwarder, b"0", KEY, "i")]
+        futures += [await publish(forwarder, b"%d" % n, KEY) for n in range(1, 4)]
+        await settle()
+        assert open_queue(store, new, HOME).log == []
+        store.partition(HOME).release()
+        for future in futures:
+            assert isinstance(await future, Placed)
+        stored = [message.data for message in open_queue(store, new, HOME).log]
+        assert stored == [b"0", b"1", b"2", b"3"]
+
+
 async def test_a_sealed_queue_that_cannot_be_asked_holds_messages_with_ids_back() -> None:
     old = topic()
     new = moved(old, HOME, 9)
