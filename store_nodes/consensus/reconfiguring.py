@@ -218,15 +218,18 @@ class Reconfiguring(Standing):
             return
 
     def _repair_step(self, led: Leadership) -> Reconfigure | None:
+        """What is broken leaves before what is whole again returns."""
         version = self.membership.version + 1
         for member in self.membership.members:
-            token = led.repairs.get(member.node)
-            label = member.labels.get(REPAIR)
-            if token and label != str(token):
-                labels = {**member.labels, REPAIR: str(token)}
-                return Reconfigure(version, member.node, LEARNER, "", labels)
-            if label and token == 0 and member.role == LEARNER and self._is_level(led, member.node):
-                return Reconfigure(version, member.node, VOTER, "", {**member.labels, REPAIR: ""})
+            node, labels = member.node, member.labels
+            token = led.repairs.get(node)
+            if token and labels.get(REPAIR) != str(token):
+                return Reconfigure(version, node, LEARNER, "", {**labels, REPAIR: str(token)})
+        for member in self.membership.members:
+            node, labels = member.node, member.labels
+            waits = member.role == LEARNER and labels.get(REPAIR) and led.repairs.get(node) == 0
+            if waits and self._is_level(led, node):
+                return Reconfigure(version, node, VOTER, "", {**labels, REPAIR: ""})
         return None
 
     def _tick_leader(self, led: Leadership) -> None:

@@ -202,8 +202,11 @@ class Cluster:
 
     def may_lose(self, n: int) -> bool:
         """Whether the group survives that this node's log is lost: enough others are whole and
-        have a mark of the latest change, and no further change is on its way."""
+        have a mark of the latest change, and no further change is on its way that could make a
+        damaged node a voter."""
         membership = self.oracle.reference.membership
+        if any(m.labels.get(REPAIR) and not self.disks[m.node].damaged for m in membership.members):
+            return False
         since = self.oracle.changed_at
         whole = {
             v
