@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.cluster import ChaosCluster
+from tests.chaos.damage import flip_a_bit, harm, segments
 from tests.chaos.history import Publish
 from tests.chaos.read_log import queues_of
 from tests.chaos.scenarios import Torture
@@ -139,10 +140,10 @@ def adopting() -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def desk(root: Path) -> AsyncIterator[Desk]:
+async def desk(root: Path, zones: dict[int, str] | None = None) -> AsyncIterator[Desk]:
     """A cluster, its publishers at work, and somebody to operate it."""
     async with (
-        ChaosCluster(root) as cluster,
+        ChaosCluster(root, zones=zones) as cluster,
         await Torture.over_http(
             cluster, TOPIC, per_second=UNKEYED_PER_SECOND, keys=KEYS
         ) as torture,
@@ -190,3 +191,26 @@ async def test_a_dead_node_is_replaced_and_every_node_restarted(root: Path) -> N
         restarted = blocks("rolling-restart.md")
         assert_none_failed(await operator.run(restarted, NODES="1 3 4"))
         await operator.torture.verify(nodes=(1, 3, 4))
+
+
+async def test_a_lost_zone_a_damaged_node_a_full_disk_and_more_nodes(root: Path) -> None:
+    async with desk(root, zones={1: "a", 2: "b", 3: "c"}) as operator:
+        assert_none_failed(await operator.run(blocks("zones.md", "Before")))
+        operator.cluster.kill_node(3)
+        await asyncio.sleep(3)  # its leaders are others now
+        lost = ["start_node 3", *blocks("zones.md", "A zone is lost")]
+        assert_none_failed(await operator.run(lost))
+
+        await operator.run(['packetboat store drain 3; kill -9 "$(cat "$STORE/node-3.pid")"'])
+        await asyncio.sleep(0.5)
+        harm(segments(operator.cluster.node_dirs[3])[-1], 0.4, flip_a_bit)
+        assert_none_failed(await operator.run(["start_node 3", *blocks("damaged-node.md")]))
+        assert "damaged" in operator.cluster.tail("node-3", 1_000_000)
+        assert_none_failed(await operator.run(blocks("disk-full.md")))
+
+        address = operator.cluster.new_node(4)
+        added = blocks("add-capacity.md", "Add a node")
+        during = await operator.run(added, NEW=4, NEW_ADDRESS=address, ZONE="c")
+        removed = blocks("add-capacity.md", "Remove a node")
+        assert_none_failed(during + await operator.run(removed, OLD=3))
+        await operator.torture.verify(nodes=(1, 2, 4))
