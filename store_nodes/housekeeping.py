@@ -79,7 +79,8 @@ class Housekeeping:
         self._age = age
         self._fatal = fatal
         self._wanted = False
-        self._checkpointed_bytes = 0
+        # A node that never lives long enough to write this much would replay ever more of its log.
+        self._checkpointed_bytes = -started.replayed_bytes
         self._checkpointed_s = time.monotonic()
         self._flushed_s = 0.0
         self._stopping = asyncio.Event()

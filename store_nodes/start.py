@@ -93,6 +93,8 @@ class Started:
     """Groups with records in the log that neither the settings nor the checkpoint name."""
     last_position: Position | None = None
     """Of the last record found."""
+    replayed_bytes: int = 0
+    """About how much of the log lies above the checkpoint: every start reads it again."""
 
     @property
     def ever_ran(self) -> bool:
@@ -190,6 +192,8 @@ def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started
         _replay(started, recovery, start if loaded or not damage else None, loader)
     _forget_truncated(started)
     started.segment_groups = loader.groups
+    above = sum(segment >= start.segment for segment in recovery.segments[:-1])
+    started.replayed_bytes = above * settings.segment_bytes + wal.tail.offset
     if recovery.state is RecoveryState.DAMAGED or damage:
         texts = [f"segment {one.segment} at {one.offset}: {one.reason}" for one in wal.damages()]
         checkpoint_start = start if loaded is not None else None

@@ -115,9 +115,7 @@ async def test_everything_is_there_after_a_restart_of_all_nodes(
     assert (await read_texts(client, queue))[-1] == "500"
 
 
-async def test_a_damaged_node_says_so_and_heals(
-    cluster: ChaosCluster, client: StoreClient
-) -> None:
+async def test_a_damaged_node_says_so_and_heals(cluster: ChaosCluster, client: StoreClient) -> None:
     queue = await new_queue(client)
     await append_all(client.appender(0, queue), [str(number) for number in range(200)])
     await cluster.until_replicas_agree()
@@ -181,3 +179,29 @@ async def fill(client: StoreClient, cluster: ChaosCluster, disk: Path) -> None:
             except DiskFull:
                 await asyncio.sleep(0.1)
     await cluster.until_replicas_agree()
+
+
+async def test_a_node_that_never_lives_long_leaves_a_checkpoint_all_the_same(
+    cluster: ChaosCluster, client: StoreClient
+) -> None:
+    """What was replayed counts as written since the last one, or each start would read more."""
+    queue = await new_queue(client)
+    for life in range(2):
+        appender = client.appender(0, queue)
+        large = batch("large", MIB // 4)
+        for _ in range(36):
+            await asyncio.gather(
+                *(appender.append_nowait(large, 1, timeout_s=30) for _ in range(4))
+            )
+        appender.close()
+        for node in NODES:
+            found = list((cluster.node_dirs[node] / "checkpoints").glob("checkpoint-*"))
+            assert life == 1 or not found
+            cluster.kill_node(node)
+        for node in NODES:
+            cluster.start_node(node)
+        await client.wait_ready()
+    async with asyncio.timeout(30):
+        for node in NODES:
+            while not list((cluster.node_dirs[node] / "checkpoints").glob("checkpoint-*")):
+                await asyncio.sleep(0.1)
