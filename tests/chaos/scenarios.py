@@ -54,8 +54,11 @@ class Torture:
         topic_uid: bytes,
         groups: list[int],
         consumer: Consumer | None = None,
+        topic: str = "",
     ) -> None:
+        """`topic`: its name, where there is a gateway that knows it."""
         self.cluster = cluster
+        self.topic = topic
         self.workload = workload
         self.consumer = consumer
         self.topic_uid = topic_uid
@@ -86,7 +89,7 @@ class Torture:
         groups = [group for _, (group, _) in sorted(queues.items())]
         consumer = Consumer(cluster.http_port, cluster.token, topic, subscription=topic)
         consumer.start()
-        return cls(cluster, workload, sender.topic_uid, groups, consumer)
+        return cls(cluster, workload, sender.topic_uid, groups, consumer, topic)
 
     @classmethod
     async def on_store(
@@ -117,7 +120,7 @@ class Torture:
                 for status in (await self.cluster.statuses()).values()
                 if "groups" in status
             ]
-            for node in NODES:
+            for node in sorted(set(claims) - {None}):
                 if claims.count(node) >= 2:
                     return node
             await asyncio.sleep(0.1)

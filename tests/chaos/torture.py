@@ -6,7 +6,8 @@ figures the product promises. Every scenario ends with the whole history held ag
     server      SIGKILL of the server, then SIGTERM: what was accepted is there, no ack is lost
     postgres    SIGKILL of Postgres: publishing goes on, and all heals when it is back
     everything  SIGKILL of all processes at once, then a start of all
-    storm       all of these at random moments, also several at once
+    storm       all of these at random moments, also several at once, while every command is at work
+                and an operator changes the members, the groups and a partition's place
     power       power cut of one node's disk, then of all disks in one step (root, loop devices)
 """
 
@@ -31,10 +32,13 @@ import structlog
 import uvloop
 
 from tests.chaos.cluster import ChaosCluster
+from tests.chaos.command_load import CommandLoad
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Verdict
+from tests.chaos.operations import Operations
 from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
+from tests.chaos.sometimes import Sometimes
 from tests.chaos.storm import Storm
 from tests.chaos.workload import failed
 
@@ -72,6 +76,11 @@ class Judge:
             f" which {verdict.unknown_but_stored} stored, {verdict.stored_in_two_partitions} in"
             f" two partitions); {verdict.deliveries} deliveries, each message acked"
         )
+
+    def covered(self, sometimes: Sometimes) -> None:
+        """A situation that never came is a miss: the run says nothing of it."""
+        self.say(f"       {dict(sometimes.seen)}")
+        self.missed += [f"never seen: {what}" for what in sometimes.missing]
 
     @staticmethod
     def say(text: str) -> None:
@@ -185,7 +194,8 @@ async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 
 
 async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """Random faults on every node and the server, also at once."""
+    """Random faults on every node and the server, also at once, while every command is at work and
+    an operator adds, removes and replaces nodes, adds a group and moves a partition."""
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     judge.say(f"       --seed {seed}")
     with ExitStack() as stack:
@@ -196,9 +206,18 @@ async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
             await Torture.over_http(cluster, "storm", per_second=options.rate) as torture,
         ):
             weather = Storm(torture, disks, seed)
-            await weather.run(options.storm)
-            judge.say(f"       {dict(weather.faults)}")
-            judge.history(await torture.verify())
+            operations = Operations(torture, seed, joined=weather.node, leaving=weather.spare)
+            commands = await CommandLoad.on(cluster, seed)
+            try:
+                commands.start()
+                await weather.run(options.storm, operations.run)
+                judge.say(f"       {dict(weather.faults)}")
+                await commands.verify()
+                judge.history(await torture.verify(nodes=operations.nodes))
+            finally:
+                await commands.close()
+            judge.covered(commands.sometimes)
+            judge.covered(operations.sometimes)
 
 
 SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]]] = {
