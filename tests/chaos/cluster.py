@@ -50,8 +50,10 @@ class ChaosCluster:
         segment_bytes: int = 64 * 1024 * 1024,
         zones: Mapping[int, str] | None = None,
         node_settings: Mapping[str, str] | None = None,
+        proxied: bool = False,
     ) -> None:
-        """`node_settings`: more of every node's environment."""
+        """`node_settings`: more of every node's environment. `proxied`: the first nodes listen at
+        `listens`, not at their addresses; something must stand between (`links`)."""
         self.root = root
         self._node_settings = dict(node_settings or {})
         self._zones = dict(zones or {})
@@ -62,6 +64,9 @@ class ChaosCluster:
         self.http_port, postgres_port, *store_ports = free_ports(5)
         self.addresses = {node: (HOST, port) for node, port in zip(NODES, store_ports, strict=True)}
         """Of the first nodes, and what every process is told."""
+        self.listens = dict(self.addresses)
+        if proxied:
+            self.listens = {node: (HOST, port) for node, port in zip(NODES, free_ports(3), strict=True)}
         self.joined: dict[int, tuple[str, int]] = {}
         """Of the nodes that came later: see `new_node`."""
         self.store_secret = secrets.token_bytes(32)
@@ -106,6 +111,8 @@ class ChaosCluster:
                 "PACKETBOAT_STORE_JOIN": "1",
                 "PACKETBOAT_STORE_LISTEN": f"{host}:{port}",
             }
+        elif self.listens[node] != self.addresses[node]:
+            environment["PACKETBOAT_STORE_LISTEN"] = "{}:{}".format(*self.listens[node])
         environment |= self._node_settings | dict(settings or {})
         self._nodes[node] = self._start("store-node", environment, log=f"node-{node}")
 
@@ -199,6 +206,10 @@ class ChaosCluster:
 
     def is_running(self, node: int) -> bool:
         return node in self._nodes and self._nodes[node].poll() is None
+
+    def pid(self, node: int) -> int:
+        """Of the process of a node that runs."""
+        return self._nodes[node].pid
 
     def kill_node(self, node: int) -> None:
         """SIGKILL, and gone when this returns."""
