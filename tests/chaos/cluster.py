@@ -66,7 +66,9 @@ class ChaosCluster:
         """Of the first nodes, and what every process is told."""
         self.listens = dict(self.addresses)
         if proxied:
-            self.listens = {node: (HOST, port) for node, port in zip(NODES, free_ports(3), strict=True)}
+            self.listens = {
+                node: (HOST, port) for node, port in zip(NODES, free_ports(3), strict=True)
+            }
         self.joined: dict[int, tuple[str, int]] = {}
         """Of the nodes that came later: see `new_node`."""
         self.store_secret = secrets.token_bytes(32)

@@ -77,7 +77,7 @@ class PowerCuts:
             paused = await self._pause_others(nodes)
             self._cut(nodes)
             each(self.cuts)
-            if self.cuts < end and self._dice.random() < 0.15:
+            if self.cuts < end and self._dice.random() < 0.25:
                 self._start(nodes)
                 await asyncio.sleep(self._dice.uniform(0.0, 1.2))
                 self.sometimes.hit(STARTING)
