@@ -79,6 +79,7 @@ class Desk:
 
     async def _run(self, command: str, variables: dict[str, str]) -> None:
         (prelude,) = blocks("README.md", "A shell to work in")
+        began_s = time.monotonic()
         process = await asyncio.create_subprocess_exec(
             "bash",
             "-euo",
@@ -92,7 +93,7 @@ class Desk:
         )
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             said, _ = await process.communicate()
-        print(f"{command}\n{said.decode()}")
+        print(f"{command}\n{said.decode()}\n{time.monotonic() - began_s:.1f} s")
         assert process.returncode == 0, f"{command}\n{said.decode()}"
 
     def _environment(self) -> dict[str, str]:
