@@ -153,7 +153,7 @@ class Oracle:
         if self._ends.get(queue) != done.base_offset:
             raise Violation(f"offset {done.base_offset} given, {self._ends.get(queue)} is next")
         self._ends[queue] = done.base_offset + done.count
-        self.library.remember(command, done.base_offset, staged=False)
+        self.library.remember(command, done.base_offset, done.log_time_us, staged=False)
         self._place(command, done.base_offset, done, batch)
 
     def _place(

@@ -2,7 +2,7 @@
 
 * Stage numbers of a queue are dense; one is released once, to the next offset, when it is due, and
   never after it was discarded.
-* An id is stored once; who sends it again is told where it is.
+* An id is stored once in its window of log time; who sends it again is told where it is.
 * A counter is set only from the value that was expected.
 """
 
@@ -31,7 +31,9 @@ class Library:
         self._stages: dict[bytes, list[int]] = {}
         """Offset, STAGED or DISCARDED, by stage number."""
         self._due: dict[bytes, list[int | None]] = {}
-        self._ids: dict[bytes, tuple[bytes, int, bool]] = {}
+        self._ids: dict[bytes, list[tuple[bytes, int, bool]]] = {}
+        """Where it is, and was before its window ended."""
+        self._until_us: dict[bytes, int] = {}
         self._counters: dict[str, int] = {}
         self._set: dict[str, set[int]] = {}
 
@@ -44,13 +46,14 @@ class Library:
             raise Violation(f"stage number {done.base_stage} given, {len(states)} is next")
         states += [STAGED] * done.count
         dues += command.extras.due_us or [None] * done.count
-        self.remember(command.append, done.base_stage, staged=True)
+        self.remember(command.append, done.base_stage, done.log_time_us, staged=True)
 
-    def remember(self, command: c.Append, base: int, *, staged: bool) -> None:
+    def remember(self, command: c.Append, base: int, log_time_us: int, *, staged: bool) -> None:
         for index, key, _ in c.DEDUP_ENTRY.iter_unpack(command.dedup):
-            if key in self._ids:
+            if log_time_us < self._until_us.get(key, 0):
                 raise Violation(f"id {key.hex()} is in the log twice")
-            self._ids[key] = (command.queue, base + index, staged)
+            self._until_us[key] = log_time_us + command.dedup_window_us
+            self._ids.setdefault(key, []).append((command.queue, base + index, staged))
 
     def release(self, done: ReleaseDone, end: int, log_time_us: int) -> int:
         """The queue's end after it."""
@@ -109,9 +112,9 @@ class Library:
         if not known:
             raise Violation("a batch was refused for no known id")
         for index, found in known.items():
-            place = self._ids.get(keys[index])
-            if place != (found.queue, found.position, found.staged):
-                raise Violation(f"id {keys[index].hex()} said to be at {found}, is at {place}")
+            places = self._ids.get(keys[index], ())
+            if (found.queue, found.position, found.staged) not in places:
+                raise Violation(f"id {keys[index].hex()} said to be at {found}, is at {places}")
 
     def released(
         self, queue: bytes, numbers: tuple[int, ...], offsets: tuple[int | None, ...]

@@ -176,7 +176,8 @@ def test_row_16_a_paused_leader_serves_nothing_old(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_row_17_one_bad_clock_moves_neither_log_time_nor_the_dedup_window(seed: int) -> None:
     """A clock jumps by up to an hour, again and again, all clocks run up to 5 % off: stamps stay
-    near the sane clocks and no id is forgotten before its time (the oracle's rules)."""
+    near the sane clocks and no id is forgotten before its window of log time is over (the oracle's
+    rules)."""
     options = quiet_options(
         seed, clock_jump_every_us=50 * MS, drift_ppm=50_000, library_every_us=4 * MS
     )
