@@ -45,6 +45,16 @@ async def require_refused(cluster: ChaosCluster, node: int, why: str) -> None:
             cluster.start_node(node)
 
 
+async def until_it_takes_part(cluster: ChaosCluster, node: int) -> None:
+    """Its peers have seen this start of it: they tell it who leads."""
+    async with asyncio.timeout(60):
+        while True:
+            status = (await cluster.statuses([node])).get(node, {})
+            if any(group["leader"] for group in status.get("groups", ())):
+                return
+            await asyncio.sleep(0.1)
+
+
 async def wiped(cluster: ChaosCluster, torture: Torture) -> None:
     await asyncio.sleep(1.5)
     cluster.kill_node(3)
@@ -63,7 +73,7 @@ async def backup_of_a_stopped_node(cluster: ChaosCluster, torture: Torture) -> N
     await cluster.stop_node(3)
     copy = cluster.copy_node(3)
     cluster.start_node(3)
-    await asyncio.sleep(2.5)
+    await until_it_takes_part(cluster, 3)
     cluster.kill_node(3)
     cluster.restore_node(3, copy)
 
@@ -84,7 +94,7 @@ async def backup_of_a_backup(cluster: ChaosCluster, torture: Torture) -> None:
     copy = cluster.copy_node(3)
     for _ in range(2):
         cluster.start_node(3)
-        await asyncio.sleep(1.5)
+        await until_it_takes_part(cluster, 3)
         await cluster.stop_node(3)
     cluster.restore_node(3, copy)
 

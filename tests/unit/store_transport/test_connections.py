@@ -387,8 +387,8 @@ async def test_a_removed_node_is_told_so_and_a_new_one_is_dialed(nodes):
         nodes[number].network.change(addresses, frozenset({3}))
     await until(lambda: {1, 2} <= set(late.network.connected()), 3.0)
     await until(lambda: 3 not in nodes[1].network.connected())
-    assert any("removed" in text for _, text in nodes[3].refusals)
-    assert nodes[1].network.connected() == {2, 4}
+    await until(lambda: any("removed" in text for _, text in nodes[3].refusals))
+    await until(lambda: nodes[1].network.connected() == {2, 4}, 3.0)
     await late.leave()
 
 
