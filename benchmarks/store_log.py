@@ -6,7 +6,7 @@
     recovery  `kill -9` of all nodes, until every group has a leader that has applied all
 
 The limit beside us is the disk: one process that writes the same batch and syncs it, again and
-again, and one that writes without end. Every figure is a JSON line in the results, with the commit.
+again, and one that writes without end. Every figure is a JSON line in benchmarks/history, with the commit.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each append case")
     parser.add_argument("--mib", type=int, default=256, help="fetched, and caught up with")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/store_log.jsonl"))
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/history/store_log.jsonl"))
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="packetboat-log-", dir=os.environ.get("BENCH_DIR")))
     try:
