@@ -6,7 +6,7 @@
     recovery  `kill -9` of all nodes, until every group has a leader that has applied all
 
 The limit beside us is the disk: one process that writes the same batch and syncs it, again and
-again, and one that writes without end. Every figure is a JSON line in benchmarks/history, with the commit.
+again. Every figure is a JSON line in benchmarks/history, with the commit.
 """
 
 from __future__ import annotations
