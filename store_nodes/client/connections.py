@@ -24,6 +24,7 @@ from store_nodes.wire import LeaderView, NodeView, Reply
 
 SWEEP_EVERY_S = 0.025
 TICK_EVERY_S = 0.1
+MAX_FETCHES_AT_ONCE = 32
 
 _Kind = TypeVar("_Kind")
 _log = structlog.get_logger("store_nodes.client")
@@ -55,6 +56,7 @@ class Connections:
         self._busy: set[Appender] = set()
         self._watches: set[Watch] = set()
         self._changes: dict[int, asyncio.Event] = {group: asyncio.Event() for group in groups}
+        self._fetching = asyncio.Semaphore(MAX_FETCHES_AT_ONCE)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -36,7 +37,6 @@ from store_nodes.wire import (
     Status,
 )
 
-MAX_FETCHES_AT_ONCE = 32
 QUEUES_PER_PAGE = 1000
 PART_TIMEOUT_S = 10.0
 """Of one part of a snapshot."""
@@ -99,8 +99,6 @@ class SnapshotImage(NamedTuple):
 class ReadCalls(Connections):
     """Reads by name. `node`: ask that one and no other, which then answers as far as it is."""
 
-    _fetching: asyncio.Semaphore
-
     async def fetch(
         self,
         group: int,
@@ -124,11 +122,7 @@ class ReadCalls(Connections):
         def head(request_id: int, _: int) -> Fetch:
             return Fetch(request_id, group, raw, offset, max_bytes)
 
-        async with self._fetching:
-            if node is not None:
-                reply, body = await calls.ask_node(self, node, head, timeout_s=timeout_s)
-            else:
-                reply, body = await calls.ask_replicas(self, group, head, good, timeout_s=timeout_s)
+        reply, body = await self._fetch(group, head, good, node, timeout_s)
         fetched = expect(reply, Fetched)
         return FetchedEntries(_slice(fetched, body), fetched.first_offset, fetched.readable_end)
 
@@ -150,18 +144,22 @@ class ReadCalls(Connections):
         def head(request_id: int, _: int) -> FetchStaged:
             return FetchStaged(request_id, group, raw, stage_number, max_bytes)
 
+        reply, body = await self._fetch(group, head, lambda _: True, node, timeout_s)
+        return _slice_staged(expect(reply, StagedBatches), body)
+
+    async def _fetch(
+        self,
+        group: int,
+        head: calls.MakeHead,
+        good: Callable[[Reply], bool],
+        node: int | None,
+        timeout_s: float,
+    ) -> calls.Answer:
+        """Of one node, or of any replica whose reply is good; so many at once."""
         async with self._fetching:
             if node is not None:
-                reply, body = await calls.ask_node(self, node, head, timeout_s=timeout_s)
-            else:
-                reply, body = await calls.ask_replicas(
-                    self,
-                    group,
-                    head,
-                    lambda _: True,
-                    timeout_s=timeout_s,
-                )
-        return _slice_staged(expect(reply, StagedBatches), body)
+                return await calls.ask_node(self, node, head, timeout_s=timeout_s)
+            return await calls.ask_replicas(self, group, head, good, timeout_s=timeout_s)
 
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5.0) -> QueueOffsets:
         """The latest, confirmed by a majority after the call began."""

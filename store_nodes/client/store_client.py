@@ -7,15 +7,10 @@ after 2 s, and left at once when another node says that the group has a new lead
 
 from __future__ import annotations
 
-import asyncio
-import ssl
-from collections.abc import Mapping, Sequence
-
 from store_nodes.client.appender import Appender
 from store_nodes.client.commands import CommandCalls
-from store_nodes.client.reads import MAX_FETCHES_AT_ONCE, ReadCalls
+from store_nodes.client.reads import ReadCalls
 from store_nodes.queue_id import QueueId
-from store_nodes.transport.handshake import Address
 
 
 class StoreClient(CommandCalls, ReadCalls):
@@ -24,26 +19,6 @@ class StoreClient(CommandCalls, ReadCalls):
     `addresses` and `groups` are what the settings know; more nodes and groups are learned from
     the nodes. `own_node`: of a client inside a node, which must not talk to itself.
     """
-
-    def __init__(
-        self,
-        addresses: Mapping[int, Address],
-        *,
-        groups: Sequence[int],
-        secret: bytes,
-        cluster_uid: bytes = b"",
-        tls: ssl.SSLContext | None = None,
-        own_node: int | None = None,
-    ) -> None:
-        super().__init__(
-            addresses,
-            groups=groups,
-            secret=secret,
-            cluster_uid=cluster_uid,
-            tls=tls,
-            own_node=own_node,
-        )
-        self._fetching = asyncio.Semaphore(MAX_FETCHES_AT_ONCE)
 
     def appender(self, group: int, queue: QueueId) -> Appender:
         """A new session of appends to the queue."""

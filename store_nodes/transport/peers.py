@@ -197,45 +197,36 @@ class PeerNetwork:
             await asyncio.sleep(KNOCK_EVERY_S)
             if node in self._links:
                 continue
-            try:
-                connection = await dial(
-                    self._addresses[node],
-                    self._identity,
-                    Role.PEER,
-                    node,
-                    _Dialed(self, node),
-                    admit=self._meet,
-                    tls=self._tls,
-                )
-            except IdentityRefused as error:
-                self._events.on_refused(node, str(error))
-            except (OSError, TimeoutError) as error:
-                _log.debug("peer not reached", peer=node, reason=str(error))
-            else:
+            connection = await self._dial_once(node)
+            if connection is not None:
                 await connection.wait_closed()
 
     async def _keep_dialing(self, node: int) -> None:
         backoff = Backoff()
         while True:
-            dialed = _Dialed(self, node)
-            try:
-                connection = await dial(
-                    self._addresses[node],
-                    self._identity,
-                    Role.PEER,
-                    node,
-                    dialed,
-                    admit=self._meet,
-                    tls=self._tls,
-                )
-            except IdentityRefused as error:
-                self._events.on_refused(node, str(error))
-            except (OSError, TimeoutError) as error:
-                _log.debug("peer not reached", peer=node, reason=str(error))
-            else:
+            connection = await self._dial_once(node)
+            if connection is not None:
                 backoff.reset()
                 await connection.wait_closed()
             await asyncio.sleep(backoff.next_s())
+
+    async def _dial_once(self, node: int) -> FrameConnection | None:
+        """One try; None when it did not come up."""
+        try:
+            return await dial(
+                self._addresses[node],
+                self._identity,
+                Role.PEER,
+                node,
+                _Dialed(self, node),
+                admit=self._meet,
+                tls=self._tls,
+            )
+        except IdentityRefused as error:
+            self._events.on_refused(node, str(error))
+        except (OSError, TimeoutError) as error:
+            _log.debug("peer not reached", peer=node, reason=str(error))
+        return None
 
     async def _watch_silence(self) -> None:
         loop = asyncio.get_running_loop()

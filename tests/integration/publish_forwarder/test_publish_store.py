@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +22,8 @@ from publish_forwarder.settings import PublishSettings
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import NODES, ChaosCluster
-from tests.integration.store_nodes.store_cluster import read_texts
+from tests.chaos.cluster import ChaosCluster
+from tests.integration.store_nodes.store_cluster import read_texts, ready_client, running_store
 from tests.unit.publish_forwarder.publish_support import TENANT, FakeCatalog, topic
 
 GROUP = 0
@@ -32,25 +31,14 @@ GROUP = 0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosCluster]:
-    root: Path = tmp_path_factory.mktemp("publish")
-    running = ChaosCluster(root, store_only=True)
-    try:
-        asyncio.run(running.start())
+    with running_store(tmp_path_factory.mktemp("publish")) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    for node in NODES:
-        if not cluster.is_running(node):
-            cluster.start_node(node)
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 async def new_topic(client: StoreClient, *groups: int) -> Topic:

@@ -24,27 +24,21 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
 from tests.chaos.cluster import ChaosCluster
 from tests.integration.metadata.world import World
+from tests.integration.store_nodes.store_cluster import ready_client, running_store
 
 MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosCluster]:
-    running = ChaosCluster(tmp_path_factory.mktemp("cluster"), store_only=True)
-    try:
-        asyncio.run(running.start())
+    with running_store(tmp_path_factory.mktemp("cluster")) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 class Schedulers:

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 from store_nodes.client import StoreClient
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
+from tests.chaos.cluster import NODES, ChaosCluster
 
 MIB = 1024 * 1024
+
+
+@contextmanager
+def running_store(root: Path) -> Iterator[ChaosCluster]:
+    """Three nodes that all tests of a module share, each test on an event loop of its own."""
+    cluster = ChaosCluster(root, store_only=True)
+    try:
+        asyncio.run(cluster.start())
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@asynccontextmanager
+async def ready_client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
+    """Connected, every group with a leader; a first node that a test left down is started."""
+    for node in NODES:
+        if not cluster.is_running(node):
+            cluster.start_node(node)
+    client = cluster.store_client()
+    await client.start()
+    try:
+        await client.wait_ready()
+        yield client
+    finally:
+        await client.close()
 
 
 def batch(*texts: str) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,32 +14,28 @@ from store_nodes.machine.machine import Machine
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import decode
 from tests.chaos.cluster import NODES, ChaosCluster
-from tests.integration.store_nodes.store_cluster import batch, ids, new_queue, read_texts
+from tests.integration.store_nodes.store_cluster import (
+    batch,
+    ids,
+    new_queue,
+    read_texts,
+    ready_client,
+    running_store,
+)
 
 HOUR_US = 3600 * 1_000_000
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosCluster]:
-    root: Path = tmp_path_factory.mktemp("cluster")
-    running = ChaosCluster(root, store_only=True)
-    try:
-        asyncio.run(running.start())
+    with running_store(tmp_path_factory.mktemp("cluster")) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    for node in NODES:
-        if not cluster.is_running(node):
-            cluster.start_node(node)
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 async def change_leader(client: StoreClient, group: int = 0) -> None:

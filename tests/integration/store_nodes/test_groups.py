@@ -14,7 +14,7 @@ from store_nodes.admin.members import add_node
 from store_nodes.admin.operator import Operator
 from store_nodes.client import StoreClient
 from tests.chaos.cluster import GROUPS, NODES, ChaosCluster
-from tests.integration.store_nodes.store_cluster import batch, new_queue, read_texts
+from tests.integration.store_nodes.store_cluster import batch, new_queue, read_texts, ready_client
 
 
 @pytest.fixture
@@ -25,11 +25,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 async def until_levelled(cluster: ChaosCluster, nodes: tuple[int, ...], groups: int) -> None:

@@ -14,7 +14,13 @@ from store_nodes.errors import DedupKnown, QueueTruncated
 from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.test_damage import events, segments, settled
-from tests.integration.store_nodes.store_cluster import batch, ids, new_queue, read_texts
+from tests.integration.store_nodes.store_cluster import (
+    batch,
+    ids,
+    new_queue,
+    read_texts,
+    ready_client,
+)
 
 MIB = 1024 * 1024
 PADDING = "x" * 4000
@@ -31,11 +37,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 async def fill(client: StoreClient, queue: QueueId, texts: range, group: int = 0) -> None:

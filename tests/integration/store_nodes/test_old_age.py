@@ -11,6 +11,7 @@ import pytest
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import NODES, ChaosCluster
+from tests.integration.store_nodes.store_cluster import ready_client
 from tests.integration.store_nodes.test_storage import MIB, batch, new_queue, read_texts
 
 SEGMENT_BYTES = 256 * 1024
@@ -24,11 +25,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 async def fill(client: StoreClient, queues: list[QueueId], count: int) -> None:

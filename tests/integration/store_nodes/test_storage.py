@@ -16,6 +16,7 @@ from store_nodes.record_batch import Message, decode, encode
 from store_nodes.wire import Durability
 from tests.chaos.cluster import NODES, ChaosCluster
 from tests.chaos.power_cut import Ext4Image, unavailable
+from tests.integration.store_nodes.store_cluster import new_queue, ready_client
 
 MIB = 1024 * 1024
 
@@ -32,17 +33,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
 
 @pytest.fixture
 async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    connected = cluster.store_client()
-    await connected.start()
-    await connected.wait_ready()
-    yield connected
-    await connected.close()
-
-
-async def new_queue(client: StoreClient, group: int = 0) -> QueueId:
-    queue = QueueId(os.urandom(16), 0)
-    await client.create(group, queue, 0, b"test")
-    return queue
+    async with ready_client(cluster) as connected:
+        yield connected
 
 
 async def read_texts(client: StoreClient, queue: QueueId, group: int = 0) -> list[str]:
