@@ -42,8 +42,8 @@ from publish_forwarder.forwarder import PublishForwarder
 from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
-from subscribe_forwarder import routes as subscribe_routes
 from subscribe_forwarder import settings as subscribe_settings
+from subscribe_forwarder.api import routes as subscribe_routes
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 METADATA_RETRY_S = 0.25

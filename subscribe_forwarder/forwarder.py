@@ -33,9 +33,11 @@ from metadata.types import (
     Topic,
 )
 from subscribe_forwarder import metrics
-from subscribe_forwarder.flush import AckFlusher
-from subscribe_forwarder.lease_keeper import LeaseKeeper
-from subscribe_forwarder.owner import Owner
+from subscribe_forwarder.delivery.flush import AckFlusher
+from subscribe_forwarder.delivery.hub import Delivery, Hub
+from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
+from subscribe_forwarder.delivery.owner import Owner
+from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.ports import (
     Assignments,
     Catalog,
@@ -45,11 +47,9 @@ from subscribe_forwarder.ports import (
     Leases,
     Store,
 )
-from subscribe_forwarder.pull import Delivery, Hub
-from subscribe_forwarder.reader import Reader
+from subscribe_forwarder.reading.staged import Nowhere, StagedIds, StagedLocator, Where
+from subscribe_forwarder.reading.tails import Tails
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.staged import Nowhere, StagedIds, StagedLocator, Where
-from subscribe_forwarder.tails import Tails
 
 CLAIM_AT_ONCE = 500
 LOCATE_AT_ONCE = 32

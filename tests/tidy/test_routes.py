@@ -15,7 +15,7 @@ from gateway.router import Router
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topics import TopicRoutes
 from publish_forwarder import routes as publish
-from subscribe_forwarder import routes as subscribe
+from subscribe_forwarder.api import routes as subscribe
 
 METHODS = ("get", "put", "patch", "post", "delete")
 

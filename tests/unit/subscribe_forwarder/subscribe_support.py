@@ -42,8 +42,8 @@ from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.wire import QueueOffsets, StagedInfo
+from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.routes import routes
 from subscribe_forwarder.settings import SubscribeSettings
 
 TENANT = uuid.UUID(int=1).bytes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.types import Epoch
-from subscribe_forwarder.ack_id import BadAckId, Head, Minter, parse_head
+from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter, parse_head
 
 KEY = b"k" * 32
 U32 = st.integers(0, 2**32 - 1)

@@ -10,7 +10,7 @@ import pytest
 from edge.message_id import MessageId
 from edge.problem import TYPE_BASE
 from metadata.types import Counters, Epoch
-from subscribe_forwarder.ack_id import Head, Minter
+from subscribe_forwarder.delivery.ack_id import Head, Minter
 from tests.unit.subscribe_forwarder.subscribe_support import (
     ACK_KEY,
     SUBSCRIPTION_UID,

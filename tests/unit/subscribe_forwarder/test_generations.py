@@ -12,7 +12,7 @@ import pytest
 
 from metadata.types import ChangeKind, Counters, Partition, SealedPartition, Topic
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.growth import Barrier, barriers
+from subscribe_forwarder.delivery.growth import Barrier, barriers
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TENANT,
     TOPIC_UID,

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from subscribe_forwarder import leases as module
-from subscribe_forwarder.leases import Grant, LeaseTable
+from subscribe_forwarder.state import leases as module
+from subscribe_forwarder.state.leases import Grant, LeaseTable
 
 OFFSETS = st.integers(0, 25)
 

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder import cursor
+from subscribe_forwarder.state import cursor
 from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, FakeStore, world
 
 

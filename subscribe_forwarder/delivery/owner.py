@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from metadata.types import Claim, CursorState, Epoch, PartitionKey
-from subscribe_forwarder.reader import Reader
-from subscribe_forwarder.tail import Tail
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.reading.tail import Tail
 
 
 class Owner:

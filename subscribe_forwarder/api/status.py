@@ -8,12 +8,12 @@ from typing import Any, Protocol
 from metadata.types import CursorState, Partition, SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.batch import Batch
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.ports import Catalog, Cursors, Store
-from subscribe_forwarder.pull import Hub
-from subscribe_forwarder.reader import Reader
-from subscribe_forwarder.render import PartitionRenderer
-from subscribe_forwarder.staged import Where
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.reading.staged import Where
 
 
 class Sources(Protocol):

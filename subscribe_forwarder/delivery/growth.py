@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from metadata.types import SealedPartition, Topic
-from subscribe_forwarder.reader import Reader
+from subscribe_forwarder.delivery.reader import Reader
 
 
 class Barrier(NamedTuple):

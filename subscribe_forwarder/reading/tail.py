@@ -22,10 +22,10 @@ from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
-from subscribe_forwarder.batch import Batch, CacheBudget
 from subscribe_forwarder.ports import Store
-from subscribe_forwarder.render import PartitionRenderer
-from subscribe_forwarder.staged import StagedIds
+from subscribe_forwarder.reading.batch import Batch, CacheBudget
+from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.reading.staged import StagedIds
 
 MAX_FETCHES = 4
 """In flight per partition; subscriptions far apart in it fetch side by side."""

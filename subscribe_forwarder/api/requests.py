@@ -11,7 +11,7 @@ import msgspec
 
 from edge.asgi import Scope
 from edge.problem import FieldError, Problem, invalid
-from subscribe_forwarder.items import MAX_ITEMS, Ids
+from subscribe_forwarder.api.items import MAX_ITEMS, Ids
 
 MAX_MESSAGES = 1000
 MAX_BYTES = 8 * 1024 * 1024

@@ -15,10 +15,16 @@ from collections.abc import Callable
 from edge.problem import Problem, unavailable
 from metadata.types import Subscription
 from subscribe_forwarder import metrics
-from subscribe_forwarder.growth import Growth
-from subscribe_forwarder.reader import PAUSED_OUTSTANDING, PAUSED_RANGES, Reader, Room, Taken
+from subscribe_forwarder.delivery.growth import Growth
+from subscribe_forwarder.delivery.reader import (
+    PAUSED_OUTSTANDING,
+    PAUSED_RANGES,
+    Reader,
+    Room,
+    Taken,
+)
+from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.tail import wall_us
 
 _RETRY_AFTER_S = 1.0
 

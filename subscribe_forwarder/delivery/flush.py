@@ -23,8 +23,8 @@ from edge.problem import Problem
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
 from metadata.types import CursorKey, CursorUpdate, PartitionKey
 from subscribe_forwarder import metrics
-from subscribe_forwarder.cursor import Cursor
 from subscribe_forwarder.ports import Cursors
+from subscribe_forwarder.state.cursor import Cursor
 
 RETRY_S = 0.25
 MAX_RETRY_S = 2.0

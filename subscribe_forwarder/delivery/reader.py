@@ -12,12 +12,12 @@ from typing import NamedTuple
 from metadata.types import CursorState, Epoch, PartitionKey
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
-from subscribe_forwarder.ack_id import Head, Minter
-from subscribe_forwarder.batch import Batch
-from subscribe_forwarder.cursor import Cursor, Settled
-from subscribe_forwarder.leases import Grant, LeaseTable
-from subscribe_forwarder.render import delivery
-from subscribe_forwarder.tail import Tail
+from subscribe_forwarder.delivery.ack_id import Head, Minter
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.reading.render import delivery
+from subscribe_forwarder.reading.tail import Tail
+from subscribe_forwarder.state.cursor import Cursor, Settled
+from subscribe_forwarder.state.leases import Grant, LeaseTable
 
 PAUSED_RANGES = "too_many_ranges"
 PAUSED_OUTSTANDING = "too_many_outstanding"

@@ -9,7 +9,7 @@ from store_nodes import record_batch
 from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Buffer, Entry
-from subscribe_forwarder.render import PartitionRenderer, time_json
+from subscribe_forwarder.reading.render import PartitionRenderer, time_json
 
 CHUNKS = 16
 _MESSAGE_OVERHEAD_BYTES = 600

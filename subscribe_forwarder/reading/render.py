@@ -16,7 +16,7 @@ import msgspec
 from edge import message_id
 from store_nodes import record_batch
 from store_nodes.record_batch import Message
-from subscribe_forwarder.staged import StagedIds, Where
+from subscribe_forwarder.reading.staged import StagedIds, Where
 
 _encode = msgspec.json.encode
 _raw_json = msgspec.json.Decoder(msgspec.Raw)

@@ -8,8 +8,8 @@ from store_nodes import record_batch
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.ports import Store
-from subscribe_forwarder.render import PartitionRenderer, time_json
-from subscribe_forwarder.staged import Nowhere
+from subscribe_forwarder.reading.render import PartitionRenderer, time_json
+from subscribe_forwarder.reading.staged import Nowhere
 
 _STATES = {Nowhere.STAGED: b"scheduled", Nowhere.DISCARDED: b"cancelled"}
 

@@ -17,7 +17,7 @@ import enum
 from collections.abc import Sequence
 
 from metadata.types import Counters, CursorKey, CursorState, CursorUpdate, Epoch
-from subscribe_forwarder.ranges import RangeSet
+from subscribe_forwarder.state.ranges import RangeSet
 
 MAX_RANGES = 10_000
 """Past this many ranges hand-outs of new messages pause: a flush writes every range."""

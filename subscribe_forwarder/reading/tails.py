@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from metadata.types import PartitionKey, Topic
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.batch import CacheBudget
 from subscribe_forwarder.ports import Offsets, Store, Watch
+from subscribe_forwarder.reading.batch import CacheBudget
+from subscribe_forwarder.reading.staged import StagedIds
+from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.staged import StagedIds
-from subscribe_forwarder.tail import Tail
 
 
 class Tails:

@@ -25,9 +25,9 @@ from edge.asgi import (
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import TYPE_BASE, not_found, unavailable
 from metadata.types import Topic
-from subscribe_forwarder import metrics, requests, status
-from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.items import (
+from subscribe_forwarder import metrics
+from subscribe_forwarder.api import requests, status
+from subscribe_forwarder.api.items import (
     Failure,
     Ids,
     Named,
@@ -37,12 +37,13 @@ from subscribe_forwarder.items import (
     lease_of,
     resolve,
 )
-from subscribe_forwarder.pull import Delivery, Hub
-from subscribe_forwarder.reader import Reader
-from subscribe_forwarder.render import pull_body
-from subscribe_forwarder.requests import PullRequest
-from subscribe_forwarder.staged import Nowhere, Where
-from subscribe_forwarder.waiting import waiting
+from subscribe_forwarder.api.requests import PullRequest
+from subscribe_forwarder.api.waiting import waiting
+from subscribe_forwarder.delivery.hub import Delivery, Hub
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.reading.render import pull_body
+from subscribe_forwarder.reading.staged import Nowhere, Where
 
 NO_STORE = [(b"cache-control", b"no-store")]
 _MAX_GET_BODY_BYTES = 64 * 1024

@@ -15,10 +15,10 @@ from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem
 from metadata.types import Subscription
-from subscribe_forwarder import ack_id
-from subscribe_forwarder.ack_id import BadAckId, Head, Minter
-from subscribe_forwarder.reader import Reader
-from subscribe_forwarder.staged import Nowhere, Where
+from subscribe_forwarder.delivery import ack_id
+from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.reading.staged import Nowhere, Where
 
 MAX_ITEMS = 1000
 
