@@ -18,6 +18,7 @@ from typing import Any
 from prometheus_client import Histogram
 
 from metadata.database import Connection, Database
+from metadata.deliveries import Range
 from metadata.types import (
     Counters,
     CursorKey,
@@ -25,7 +26,6 @@ from metadata.types import (
     CursorUpdate,
     Epoch,
     PartitionKey,
-    Range,
 )
 
 _FLUSH_SECONDS = Histogram(

@@ -70,6 +70,9 @@ class TopicRepository:
                 retention_on_limit=spec.retention.on_limit.value,
                 dedup_window_s=spec.dedup_window_s,
                 labels=dict(spec.labels),
+                priorities=spec.priorities,
+                ack_history=spec.ack_history,
+                schema_name=spec.schema,
                 version=version,
             )
             row.partitions = [new_partition(row, n, group) for n, group in enumerate(placements)]
@@ -296,6 +299,9 @@ def topic_of(row: TopicRow) -> Topic:
         updated_at=row.updated_at,
         full=row.full_reason,
         full_detail=row.full_detail or "",
+        priorities=row.priorities,
+        ack_history=row.ack_history,
+        schema=row.schema_name,
         sealed=tuple(
             SealedPartition(
                 number=partition.partition,

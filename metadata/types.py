@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-Range = tuple[int, int]
+from metadata.deliveries import DeadLetter, DeliveryLease, OpenDelivery, Range, SettledRange
+
 T = TypeVar("T")
 
 
@@ -67,6 +68,22 @@ class SubscriptionType(enum.Enum):
     PULL = "pull"
     PUSH = "push"
     EXPORT = "export"
+
+
+class OnExhausted(enum.Enum):
+    """What becomes of a message whose attempts are used up. park: of a subscription in order, its
+    key waits aside until an operator skips or resumes it."""
+
+    DEAD_LETTER = "dead_letter"
+    PARK = "park"
+
+
+class SubscriptionState(enum.Enum):
+    """paused: nothing is handed out; draining: only what was handed out before."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINING = "draining"
 
 
 class Delivery(enum.Enum):
@@ -130,6 +147,9 @@ class TopicSpec:
     retention: Retention = Retention()
     dedup_window_s: int = 600
     labels: Mapping[str, str] = field(default_factory=dict)
+    priorities: int = 1
+    ack_history: bool = False
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +174,24 @@ class Topic:
     """For people: which limit it is, and what makes room."""
     sealed: tuple[SealedPartition, ...] = ()
     """Older generations, by partition, lane and generation."""
+    priorities: int = 1
+    """Each partition has one lane per priority, 0 … priorities − 1."""
+    ack_history: bool = False
+    """Whether it is kept when each message was settled."""
+    schema: str | None = None
+    """The name of the schema that bodies are held to."""
 
-    def generations(self, number: int) -> tuple[SealedPartition | Partition, ...]:
-        """Of one partition, from the oldest to the open one; none where there is no such one."""
+    @property
+    def partition_count(self) -> int:
+        """`partitions` has an item for each lane of each."""
+        return len(self.partitions) // self.priorities
+
+    def generations(self, number: int, lane: int = 0) -> tuple[SealedPartition | Partition, ...]:
+        """Of one lane of a partition, from the oldest to the open one; none where there is no such
+        one."""
         return (
-            *(sealed for sealed in self.sealed if sealed.number == number),
-            *(partition for partition in self.partitions if partition.number == number),
+            *(one for one in self.sealed if one.number == number and one.lane == lane),
+            *(one for one in self.partitions if one.number == number and one.lane == lane),
         )
 
 
@@ -205,6 +237,12 @@ class SubscriptionSpec:
     retry: RetryPolicy = RetryPolicy()
     start: str | Mapping[str, object] = "latest"
     labels: Mapping[str, str] = field(default_factory=dict)
+    dead_letter_topic: str | None = None
+    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+    filter: str | None = None
+    rate_limit: float | None = None
+    consumer_rate_limit: float | None = None
+    max_outstanding: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +265,30 @@ class Subscription:
     version: int
     created_at: datetime
     updated_at: datetime
+    dead_letter_topic: str | None = None
+    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+    filter: str | None = None
+    """A CEL expression; what it is not true for is not delivered."""
+    skip_rules: tuple[SkipRule, ...] = ()
+    rate_limit: float | None = None
+    """Messages per second, in all and for each consumer; None: no limit."""
+    consumer_rate_limit: float | None = None
+    max_outstanding: int | None = None
+    state: SubscriptionState = SubscriptionState.ACTIVE
+    state_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRule:
+    """What it is true for is settled as skipped instead of delivered; `reason` is for the audit."""
+
+    uid: bytes
+    expression: str
+    reason: str
+    created_by: str
+    created_at: datetime
+    removed_by: str | None = None
+    removed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +318,12 @@ class CursorState:
     read_to: int
     acked: tuple[Range, ...] = ()
     counters: Counters = Counters()
+    exceptions: int = 0
+    """How many rows of `deliveries` it has: offsets stepped over, settled by no counter yet."""
+    stepped_over: tuple[OpenDelivery, ...] = ()
+    """Those rows, by offset; read by a claim and by `load`."""
+    leases: tuple[DeliveryLease, ...] = ()
+    """Exactly-once leases, by number; read by a claim and by `load`."""
 
     def pending(self) -> int:
         """Offsets in [floor, read_to) that nothing has settled; open deliveries are not in it."""
@@ -273,6 +341,18 @@ class CursorUpdate:
     read_to: int
     acked: tuple[Range, ...]
     counters: Counters
+    exceptions: int = 0
+    stepped_over: tuple[OpenDelivery, ...] = ()
+    """Rows of `deliveries` to put, whole."""
+    closed: tuple[int, ...] = ()
+    """Offsets whose row of `deliveries` goes."""
+    leases: tuple[DeliveryLease, ...] = ()
+    """Rows of `delivery_leases` to put, whole."""
+    ended_leases: tuple[int, ...] = ()
+    """Numbers whose row of `delivery_leases` goes."""
+    dead_letters: tuple[DeadLetter, ...] = ()
+    """Rows of `dead_letters` to make; one that is there stays as it is."""
+    history: tuple[SettledRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

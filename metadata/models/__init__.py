@@ -4,19 +4,42 @@ from __future__ import annotations
 
 from metadata.models.base import Base
 from metadata.models.changes import ChangeCounterRow, ChangeRow
+from metadata.models.contracts import (
+    AckPublicationRow,
+    ScheduleRow,
+    SchemaRow,
+    SchemaVersionRow,
+)
+from metadata.models.dead_letters import DeadLetterRow, RedriveRow
 from metadata.models.due import DueProgressRow, DueRow, ForwardedRow
-from metadata.models.history import PinRow, SnapshotRow, TopicUsageRow
+from metadata.models.history import (
+    AckHistoryRow,
+    PinRow,
+    SnapshotCursorRow,
+    SnapshotRow,
+    TopicUsageRow,
+)
 from metadata.models.ownership import AssignmentRow, ForwarderRow, LockRow
-from metadata.models.subscriptions import CursorRow, DeliveryRow, SubscriptionRow
+from metadata.models.subscriptions import (
+    CursorRow,
+    DeliveryLeaseRow,
+    DeliveryRow,
+    SkipRuleRow,
+    SubscriptionRow,
+)
 from metadata.models.tenants import TenantRow
 from metadata.models.topics import PartitionRow, PlacementRow, TopicRow
 
 __all__ = [
+    "AckHistoryRow",
+    "AckPublicationRow",
     "AssignmentRow",
     "Base",
     "ChangeCounterRow",
     "ChangeRow",
     "CursorRow",
+    "DeadLetterRow",
+    "DeliveryLeaseRow",
     "DeliveryRow",
     "DueProgressRow",
     "DueRow",
@@ -26,6 +49,12 @@ __all__ = [
     "PartitionRow",
     "PinRow",
     "PlacementRow",
+    "RedriveRow",
+    "ScheduleRow",
+    "SchemaRow",
+    "SchemaVersionRow",
+    "SkipRuleRow",
+    "SnapshotCursorRow",
     "SnapshotRow",
     "SubscriptionRow",
     "TenantRow",

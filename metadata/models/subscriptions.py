@@ -40,6 +40,10 @@ class SubscriptionRow(Base):
             "delivery IN ('at_least_once', 'at_most_once', 'exactly_once')",
             name="subscriptions_delivery",
         ),
+        CheckConstraint(
+            "on_exhausted IN ('dead_letter', 'park')", name="subscriptions_on_exhausted"
+        ),
+        CheckConstraint("state IN ('active', 'paused', 'draining')", name="subscriptions_state"),
     )
 
     tenant_id: Mapped[KeyId]
@@ -53,6 +57,14 @@ class SubscriptionRow(Base):
     retry_min_backoff_s: Mapped[float] = mapped_column(Double)
     retry_max_backoff_s: Mapped[float] = mapped_column(Double)
     retry_max_attempts: Mapped[int | None] = mapped_column(Integer)
+    dead_letter_topic: Mapped[str | None] = mapped_column(Text)
+    on_exhausted: Mapped[str] = mapped_column(Text, server_default="dead_letter")
+    filter: Mapped[str | None] = mapped_column(Text)
+    rate_limit: Mapped[float | None] = mapped_column(Double)
+    consumer_rate_limit: Mapped[float | None] = mapped_column(Double)
+    max_outstanding: Mapped[int | None] = mapped_column(Integer)
+    state: Mapped[str] = mapped_column(Text, server_default="active")
+    state_reason: Mapped[str | None] = mapped_column(Text)
     start: Mapped[Any] = mapped_column(JSONB)
     labels: Mapped[dict[str, str]] = mapped_column(JSONB)
     generation: Mapped[int] = mapped_column(Integer)
@@ -64,8 +76,9 @@ class SubscriptionRow(Base):
 class CursorRow(Base):
     """cursors: ack state of (subscription, partition, lane); written under its owner's epoch only.
 
-    read_to - start_offset = the five totals + open deliveries + what of [floor, read_to) is not in
-    `acked`. An offset with a row in `deliveries` is in `acked` but in no total.
+    read_to - start_offset = the five totals + exceptions + what of [floor, read_to) is not in
+    `acked`. An offset with a row in `deliveries` is in `acked` (or below the floor) but in no
+    total; `exceptions` is how many there are.
     """
 
     __tablename__ = "cursors"
@@ -86,6 +99,7 @@ class CursorRow(Base):
             " >= 0",
             name="cursors_totals",
         ),
+        CheckConstraint("exceptions >= 0", name="cursors_exceptions"),
         {"postgresql_with": {"fillfactor": "50"}},
     )
 
@@ -106,10 +120,12 @@ class CursorRow(Base):
     skipped_total: Mapped[Big]
     expired_total: Mapped[Big]
     dead_lettered_total: Mapped[Big]
+    exceptions: Mapped[int] = mapped_column(BigInteger, server_default="0")
 
 
 class DeliveryRow(Base):
-    """deliveries: an unsettled offset its cursor has stepped over (long holes, parked keys)."""
+    """deliveries: an unsettled offset its cursor has stepped over: long holes, attempts that
+    failed, parked keys. `attempts` are those that ended without an ack."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -124,6 +140,10 @@ class DeliveryRow(Base):
             name="deliveries_cursor",
             ondelete="CASCADE",
         ),
+        CheckConstraint(
+            "reason IN ('hole', 'failed', 'exhausted', 'rejected', 'parked', 'behind_parked')",
+            name="deliveries_reason",
+        ),
     )
 
     tenant_id: Mapped[KeyId]
@@ -134,3 +154,64 @@ class DeliveryRow(Base):
     attempts: Mapped[int] = mapped_column(Integer)
     not_before: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     reason: Mapped[str] = mapped_column(Text)
+    key_hash: Mapped[Big | None]
+    detail: Mapped[str | None] = mapped_column(Text)
+    first_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    last_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class DeliveryLeaseRow(Base):
+    """delivery_leases: what one pull of an exactly-once subscription leased; `acked` of it was
+    settled under this lease. Kept for a while after its end, so that an ack can be repeated."""
+
+    __tablename__ = "delivery_leases"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "subscription_uid", "partition", "lane"],
+            [
+                "cursors.tenant_id",
+                "cursors.subscription_uid",
+                "cursors.partition",
+                "cursors.lane",
+            ],
+            name="delivery_leases_cursor",
+            ondelete="CASCADE",
+        ),
+    )
+
+    tenant_id: Mapped[KeyId]
+    subscription_uid: Mapped[KeyId]
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    lane: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    epoch_era: Mapped[Big]
+    epoch_n: Mapped[Big]
+    attempt: Mapped[int] = mapped_column(Integer)
+    offsets: Mapped[Any] = mapped_column(INT8MULTIRANGE)
+    acked: Mapped[Any] = mapped_column(INT8MULTIRANGE)
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
+class SkipRuleRow(Base):
+    """skip_rules: messages a subscription passes over; a rule that was removed stays, for audit."""
+
+    __tablename__ = "skip_rules"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant_id", "subscription_uid"],
+            ["subscriptions.tenant_id", "subscriptions.uid"],
+            name="skip_rules_subscription",
+            ondelete="CASCADE",
+        ),
+        Index("skip_rules_of_subscription", "tenant_id", "subscription_uid"),
+    )
+
+    tenant_id: Mapped[KeyId]
+    uid: Mapped[KeyId]
+    subscription_uid: Mapped[Id]
+    expression: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    created_by: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[Time]
+    removed_by: Mapped[str | None] = mapped_column(Text)
+    removed_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))

@@ -36,6 +36,12 @@ class TopicRow(Base):
             "retention_on_limit IN ('refuse', 'expire_oldest')", name="topics_retention_on_limit"
         ),
         CheckConstraint("full_reason IN ('topic-full', 'tenant-full')", name="topics_full_reason"),
+        CheckConstraint("priorities BETWEEN 1 AND 10", name="topics_priorities"),
+        ForeignKeyConstraint(
+            ["tenant_id", "schema_name"],
+            ["schemas.tenant_id", "schemas.name"],
+            name="topics_schema",
+        ),
     )
 
     tenant_id: Mapped[KeyId]
@@ -49,6 +55,9 @@ class TopicRow(Base):
     full_reason: Mapped[str | None] = mapped_column(Text)
     full_detail: Mapped[str | None] = mapped_column(Text)
     dedup_window_s: Mapped[int] = mapped_column(Integer)
+    priorities: Mapped[int] = mapped_column(SmallInteger, server_default="1")
+    ack_history: Mapped[bool] = mapped_column(server_default="false")
+    schema_name: Mapped[str | None] = mapped_column(Text)
     labels: Mapped[dict[str, str]] = mapped_column(JSONB)
     version: Mapped[Big]
     created_at: Mapped[Time]

@@ -78,12 +78,12 @@ async def resolve(
 
 def lease_of(reader: Reader, place: Place) -> Problem | None:
     """Why the place is not of the present lease of its message, if it is not."""
-    grant = reader.leases.grant_of(place.offset)
+    grant = reader.ledger.grant_of(place.offset)
     if grant is None:
         return lease_expired()
     if place.attempt and (
         grant.epoch_n != place.epoch_n
-        or min(reader.leases.attempt(place.offset), ack_id.MAX_ATTEMPT) != place.attempt
+        or min(reader.ledger.attempt(place.offset), ack_id.MAX_ATTEMPT) != place.attempt
     ):
         return lease_expired()
     return None

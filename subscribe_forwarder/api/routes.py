@@ -156,7 +156,7 @@ class _Acks:
         due = due_ms if request.delay_seconds else None
 
         def nack(reader: Reader, place: Place) -> bool:
-            return reader.leases.fail(place.offset, due)
+            return reader.ledger.fail(place.offset, due)
 
         await self._each(scope, send, request.ids(), nack, "nack")
 
@@ -166,7 +166,7 @@ class _Acks:
         ids = requests.decode(body, requests.RELEASE).ids()
 
         def release(reader: Reader, place: Place) -> bool:
-            return reader.leases.give_back(place.offset)
+            return reader.ledger.give_back(place.offset)
 
         await self._each(scope, send, ids, release, "released")
 
@@ -178,8 +178,8 @@ class _Acks:
 
         def modify(reader: Reader, place: Place) -> bool:
             if not request.deadline_seconds:
-                return reader.leases.fail(place.offset, None)
-            return reader.leases.extend(place.offset, deadline_ms)
+                return reader.ledger.fail(place.offset, None)
+            return reader.ledger.extend(place.offset, deadline_ms)
 
         ended = None if request.deadline_seconds else "nack"
         await self._each(scope, send, request.ids(), modify, ended)
@@ -205,7 +205,7 @@ class _Acks:
             reader = readers[partition]
             if reader.frozen:
                 raise unavailable("subscription", "A partition is being taken over; ask again.")
-            reader.leases.expire(now_ms)
+            reader.ledger.expire(now_ms)
             for place in places:
                 problem = lease_of(reader, place)
                 if problem is None and not act(reader, place):

@@ -92,8 +92,8 @@ def backlog(hub: Hub) -> dict[str, Any]:
     readers = sorted(hub.readers.items())
     return {
         "messages": sum(reader.backlog for _, reader in readers),
-        "leased": sum(reader.leases.leased for _, reader in readers),
-        "waiting_redelivery": sum(reader.leases.waiting for _, reader in readers),
+        "leased": sum(reader.ledger.leased for _, reader in readers),
+        "waiting_redelivery": sum(reader.ledger.waiting for _, reader in readers),
         "waiting_pulls": hub.waiting,
         "paused": hub.paused_reason(),
         "partitions": [_partition(number, reader) for number, reader in readers],
@@ -134,11 +134,11 @@ def ack_state(row: CursorState, reader: Reader | None, offset: int) -> dict[str,
         only_expired = counters.expired and counters.expired == counters.total()
         return {"state": "expired" if only_expired else "acked"}
     if reader is None or not (
-        reader.leases.grant_of(offset) is not None or reader.leases.is_waiting(offset)
+        reader.ledger.grant_of(offset) is not None or reader.ledger.is_waiting(offset)
     ):
         return {"state": "pending", "attempts": 0}
-    leased = reader.leases.grant_of(offset) is not None
-    attempts = reader.leases.attempt(offset) - (0 if leased else 1)
+    leased = reader.ledger.grant_of(offset) is not None
+    attempts = reader.ledger.attempt(offset) - (0 if leased else 1)
     return {"state": "leased" if leased else "pending", "attempts": attempts}
 
 

@@ -46,7 +46,7 @@ class Delivery:
 
     def release(self) -> None:
         """The response did not leave: its messages are ready again, and no attempt counts."""
-        released = sum(part.reader.leases.release(part.grant) for part in self.taken)
+        released = sum(part.reader.ledger.release(part.grant) for part in self.taken)
         metrics.lease_ended.labels("released").inc(released)
 
 
@@ -94,7 +94,7 @@ class Hub:
 
     @property
     def outstanding(self) -> int:
-        return sum(reader.leases.outstanding for reader in self.readers.values())
+        return sum(reader.ledger.outstanding for reader in self.readers.values())
 
     def paused_reason(self) -> str | None:
         """Why nothing new is handed out, if so."""
@@ -228,7 +228,7 @@ class Hub:
             if reader.idle or not self._may_hand_out(reader):
                 continue
             starved |= reader.starved() and reader.tail.failure is None
-            reader_due = reader.leases.next_due_ms()
+            reader_due = reader.ledger.next_due_ms()
             if reader_due is not None and (due_ms is None or reader_due < due_ms):
                 due_ms = reader_due
         if not starved:

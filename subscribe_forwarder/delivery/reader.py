@@ -17,7 +17,8 @@ from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.render import delivery
 from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.state.cursor import Cursor, Settled
-from subscribe_forwarder.state.leases import Grant, LeaseTable
+from subscribe_forwarder.state.leases import Grant
+from subscribe_forwarder.state.ledger import Ledger
 
 PAUSED_RANGES = "too_many_ranges"
 PAUSED_OUTSTANDING = "too_many_outstanding"
@@ -32,13 +33,13 @@ class Taken(NamedTuple):
     minter: Minter
 
     def render(self) -> list[bytes]:
-        leases, minter = self.reader.leases, self.minter
+        ledger, minter = self.reader.ledger, self.minter
         renderer = self.reader.tail.renderer
-        failures = leases.has_failures
+        failures = ledger.has_failures
         rendered = []
         for batch, index in self.places:
             offset = batch.base + index
-            attempt = leases.attempt(offset) if failures else 1
+            attempt = ledger.attempt(offset) if failures else 1
             ack_id = minter.mint(offset, attempt)
             rendered.append(delivery(batch.fragment(index, renderer), ack_id, attempt))
         return rendered
@@ -83,8 +84,7 @@ class Reader:
 
     def reset(self, state: CursorState, epoch: Epoch) -> None:
         """Forgets what is in memory and goes on from a row."""
-        self.cursor = Cursor(state, epoch)
-        self.leases = LeaseTable()
+        self.ledger = Ledger(state, epoch)
         self.scan = self.cursor.floor
         self.refence(epoch)
 
@@ -94,6 +94,10 @@ class Reader:
         cursor.epoch = epoch
         head = Head(cursor.key.subscription_uid, cursor.generation, cursor.key.partition, 0, epoch)
         self.minter = Minter(head, self._ack_key)
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.ledger.cursor
 
     @property
     def backlog(self) -> int:
@@ -113,7 +117,7 @@ class Reader:
         """Nothing is readable at `scan`, and nothing is out: there is nothing to look at."""
         end = self.end
         at_end = end is not None and self.scan >= end and self.scan >= self.tail.first
-        return at_end and not self.leases.outstanding
+        return at_end and not self.ledger.outstanding
 
     @property
     def may_have_new(self) -> bool:
@@ -126,7 +130,7 @@ class Reader:
 
         What is ready and not in the cache is asked for; `starved` tells.
         """
-        ended = self.leases.expire(now_ms)
+        ended = self.ledger.expire(now_ms)
         if ended:
             metrics.lease_ended.labels("deadline").inc(ended)
         self.lift()
@@ -144,13 +148,13 @@ class Reader:
         if again:
             metrics.redelivered.inc(again)
         offsets = [batch.base + index for batch, index in places]
-        grant = self.leases.lease(offsets, deadline_ms, self.cursor.epoch.n)
+        grant = self.ledger.lease(offsets, deadline_ms)
         return Taken(self, grant, places, self.minter)
 
     def starved(self) -> bool:
         """Whether messages may be ready that the cache does not hold; asks the tail for them."""
         starved = False
-        again = self.leases.peek_ready()
+        again = self.ledger.peek_ready()
         if again is not None and not self.tail.has(again):
             self.tail.want(again)
             starved = True
@@ -164,18 +168,16 @@ class Reader:
 
     def acked(self, offsets: list[int]) -> int:
         """Settles them (ascending) as acked; how many were not before."""
-        new = self.cursor.settle_all(offsets, Settled.ACKED)
-        self.leases.settle(offsets)
-        return new
+        return self.ledger.settle(offsets, Settled.ACKED)
 
     def _take_again(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
-        leases = self.leases
-        while not room.full and (offset := leases.peek_ready()) is not None:
+        ledger = self.ledger
+        while not room.full and (offset := ledger.peek_ready()) is not None:
             batch = self.tail.find(offset)
             if batch is None:
                 if offset >= self.tail.first:
                     return
-                leases.take_ready()
+                ledger.take_ready()
                 self._expire(offset)
                 continue
             index = offset - batch.base
@@ -184,7 +186,7 @@ class Reader:
             if size > room.max_bytes and room.taken:
                 room.max_bytes = 0
                 return
-            leases.take_ready()
+            ledger.take_ready()
             if batch.expires and batch.expired(index, now_us):
                 self._expire(offset)
                 continue
@@ -205,7 +207,7 @@ class Reader:
                 break
             upto = self._take_run(places, room, batch, offset, gap_end, now_us)
             self.scan = upto
-            self.cursor.classify(upto)
+            self.ledger.classify(upto)
             if batch.chunk_end < end and not self.tail.has(batch.chunk_end):
                 self.tail.want(batch.chunk_end)  # read ahead: one fetch before it is needed
 
@@ -248,14 +250,12 @@ class Reader:
         return offset
 
     def _expire(self, offset: int) -> None:
-        self.leases.settle((offset,))
-        metrics.expired.inc(self.cursor.settle(offset, offset + 1, Settled.EXPIRED))
+        metrics.expired.inc(self.ledger.settle((offset,), Settled.EXPIRED))
 
     def lift(self) -> None:
         """Counts what the store no longer holds, which is all below its first offset, as expired:
         leased, waiting, and never handed out alike."""
         first = self.tail.first
         if self.cursor.floor < first:
-            self.leases.settle_below(first)
-            metrics.expired.inc(self.cursor.settle(self.cursor.floor, first, Settled.EXPIRED))
+            metrics.expired.inc(self.ledger.settle_below(first, Settled.EXPIRED))
         self.scan = max(self.scan, first)
