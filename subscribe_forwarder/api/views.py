@@ -1,0 +1,80 @@
+"""What people see of a subscription and of a message."""
+
+from __future__ import annotations
+
+import msgspec
+
+from edge import message_id
+from edge.asgi import (
+    Receive,
+    Scope,
+    Send,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.message_id import BadMessageId, MessageId
+from edge.problem import not_found
+from metadata.types import Topic
+from subscribe_forwarder.api import status
+from subscribe_forwarder.api.items import (
+    bad_message_id,
+)
+from subscribe_forwarder.api.waiting import waiting
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.reading.staged import Nowhere, Where
+
+NO_STORE = [(b"cache-control", b"no-store")]
+_encode = msgspec.json.encode
+
+
+class Views:
+    def __init__(self, forwarder: SubscribeForwarder) -> None:
+        self._forwarder = forwarder
+
+    async def backlog(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is there to do, and why nothing is handed out if so."""
+        hub = await self._forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        await hub.refresh()
+        await respond(send, 200, _encode(status.backlog(hub)), headers=NO_STORE)
+
+    async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The message as stored, published or not."""
+        topic, wanted, where = await self._look(scope)
+        store = self._forwarder.store
+        if isinstance(where, Nowhere):
+            body = await waiting(store, topic, wanted, where)
+        else:
+            fragment = await status.message(store, topic, where)
+            body = b'{"state":"published",%b}' % fragment if fragment is not None else None
+        if body is None:
+            raise not_found("message", path_param(scope, "id"))
+        await respond(send, 200, body)
+
+    async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Per subscription of the topic, from what is committed, and the leases held here."""
+        topic, where = await self._find(scope)
+        states = await status.ack_states(self._forwarder, topic, where)
+        if states is None:
+            raise not_found("message", path_param(scope, "id"))
+        await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)
+
+    async def _find(self, scope: Scope) -> tuple[Topic, Where]:
+        """404 for an id of another topic or of a message that is not published, 400 for no id."""
+        topic, wanted, where = await self._look(scope)
+        if isinstance(where, Nowhere):
+            raise not_found("message", str(wanted))
+        return topic, where
+
+    async def _look(self, scope: Scope) -> tuple[Topic, MessageId, Where | Nowhere]:
+        topic = await self._forwarder.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
+        text = path_param(scope, "id")
+        try:
+            parsed = message_id.parse(text)
+        except BadMessageId as error:
+            raise bad_message_id(str(error)) from error
+        if parsed.topic_uid != topic.uid or parsed.lane:
+            raise not_found("message", text)
+        if parsed.form == message_id.FORM_OFFSET:
+            return topic, parsed, Where(parsed.partition, parsed.number)
+        return topic, parsed, await self._forwarder.staged.locate(topic, parsed)
