@@ -101,15 +101,14 @@ class SchemaVersionRow(Base):
 
 
 class AckPublicationRow(Base):
-    """ack_publications: the fate of messages staged under a tag: `committed` with the ack that
-    publishes them, until `released`; `aborted` makes that commit impossible."""
+    """ack_publications: the fate of messages staged under a tag: `open` before they are staged,
+    `committed` with the ack that publishes them, gone once they are released; `aborted` makes that
+    commit impossible. `outputs` says where they are: queues, and stage numbers once committed."""
 
     __tablename__ = "ack_publications"
     __table_args__ = (
-        CheckConstraint(
-            "state IN ('committed', 'released', 'aborted')", name="ack_publications_state"
-        ),
-        Index("ack_publications_open", "created_at", postgresql_where=text("state = 'committed'")),
+        CheckConstraint("state IN ('open', 'committed', 'aborted')", name="ack_publications_state"),
+        Index("ack_publications_created", "created_at"),
     )
 
     tenant_id: Mapped[KeyId]

@@ -224,15 +224,14 @@ _STATEMENTS = (
         tenant_id uuid NOT NULL,
         tag uuid NOT NULL,
         state text NOT NULL CONSTRAINT ack_publications_state
-            CHECK (state IN ('committed', 'released', 'aborted')),
+            CHECK (state IN ('open', 'committed', 'aborted')),
         outputs bytea NOT NULL,
         created_at timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (tenant_id, tag)
     )
     """,
     """
-    CREATE INDEX ack_publications_open ON ack_publications (created_at)
-        WHERE state = 'committed'
+    CREATE INDEX ack_publications_created ON ack_publications (created_at)
     """,
     """
     CREATE TABLE ack_history (

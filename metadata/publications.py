@@ -1,0 +1,141 @@
+"""The fate of messages that an ack publishes: one row per ack, by the tag they are staged under.
+
+    open        written before anything is staged, naming the queues
+    committed   by the flush that commits the ack (cursors.py), naming the stage numbers: from here
+                on they are released, by whoever gets to it
+    aborted     by a sweep, of a row that stayed open: after it no flush can commit the tag, so
+                what is staged under it may be discarded
+    no row      released
+
+A flush and a sweep change a row only where it is `open`, so exactly one of them wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from metadata.database import Connection, Database
+
+_OPEN = """
+INSERT INTO ack_publications (tenant_id, tag, state, outputs)
+SELECT tenant_id, tag, 'open', outputs
+FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS new (tenant_id, tag, outputs)
+"""
+_DROP = """
+DELETE FROM ack_publications
+USING unnest($1::uuid[], $2::uuid[]) AS gone (tenant_id, tag)
+WHERE ack_publications.tenant_id = gone.tenant_id AND ack_publications.tag = gone.tag
+  AND state = $3
+"""
+_STATE = "SELECT state FROM ack_publications WHERE tenant_id = $1 AND tag = $2"
+_LEFT = """
+SELECT tenant_id, tag, state, outputs FROM ack_publications
+WHERE state = $1 AND created_at < clock_timestamp() - make_interval(secs => $2)
+ORDER BY created_at
+LIMIT $3
+"""
+_ABORT = """
+UPDATE ack_publications SET state = 'aborted'
+WHERE tenant_id = $1 AND tag = $2 AND state = 'open'
+RETURNING 1
+"""
+
+
+class StagedOutputs(NamedTuple):
+    """Messages staged in one queue; no numbers while they are not known to be staged."""
+
+    group: int
+    queue: bytes
+    numbers: tuple[int, ...] = ()
+
+
+class Publication(NamedTuple):
+    """One ack's messages."""
+
+    tenant_id: bytes
+    tag: bytes
+    outputs: tuple[StagedOutputs, ...]
+
+
+_encode = msgspec.msgpack.encode
+_decoder = msgspec.msgpack.Decoder(tuple[StagedOutputs, ...])
+
+
+def encode_outputs(outputs: Sequence[StagedOutputs]) -> bytes:
+    """The column `outputs`."""
+    return _encode(list(outputs))
+
+
+class PublicationRepository:
+    """Rows of `ack_publications`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def open(self, publications: Sequence[Publication]) -> None:
+        """Before anything is staged under these tags, which are new."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(
+                _OPEN,
+                [publication.tenant_id for publication in publications],
+                [publication.tag for publication in publications],
+                [encode_outputs(publication.outputs) for publication in publications],
+            )
+
+        await self._database.statement(work, writes=True)
+
+    async def released(self, publications: Sequence[Publication]) -> None:
+        """All that was committed of them is readable: the rows go. Idempotent."""
+        await self._drop(publications, "committed")
+
+    async def discarded(self, publications: Sequence[Publication]) -> None:
+        """Nothing of what was aborted is staged any more: the rows go. Idempotent."""
+        await self._drop(publications, "aborted")
+
+    async def is_committed(self, tenant_id: bytes, tag: bytes) -> bool:
+        """Once its flush was answered, or can't change it any more: a row that is neither open nor
+        committed was aborted; one that is gone was released."""
+
+        async def work(connection: Connection) -> bool:
+            state = await connection.fetchval(_STATE, tenant_id, tag)
+            return state in (None, "committed")
+
+        return await self._database.statement(work, writes=False)
+
+    async def left(self, state: str, *, older_than_s: float, limit: int) -> list[Publication]:
+        """Rows of that state that nobody has finished, the oldest first."""
+
+        async def work(connection: Connection) -> list[Publication]:
+            rows = await connection.fetch(_LEFT, state, older_than_s, limit)
+            return [
+                Publication(row["tenant_id"], row["tag"], _decoder.decode(row["outputs"]))
+                for row in rows
+            ]
+
+        return await self._database.statement(work, writes=False)
+
+    async def abort(self, tenant_id: bytes, tag: bytes) -> bool:
+        """Whether it was open, and is aborted now: its commit has become impossible."""
+
+        async def work(connection: Connection) -> bool:
+            return await connection.fetchval(_ABORT, tenant_id, tag) is not None
+
+        return await self._database.statement(work, writes=True)
+
+    async def _drop(self, publications: Sequence[Publication], state: str) -> None:
+        if not publications:
+            return
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(
+                _DROP,
+                [publication.tenant_id for publication in publications],
+                [publication.tag for publication in publications],
+                state,
+            )
+
+        await self._database.statement(work, writes=True)
