@@ -17,6 +17,7 @@ PARTS = (
     "gateway",
     "metadata",
     "openapi",
+    "outbox",
     "publish_forwarder",
     "scheduler",
     "sdk",

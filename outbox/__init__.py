@@ -1,0 +1,8 @@
+"""What the platform itself publishes: dead letters, redrives, schedules, outputs of acks."""
+
+from __future__ import annotations
+
+from outbox.item import Item, Placed
+from outbox.outbox import Outbox, TopicFull
+
+__all__ = ["Item", "Outbox", "Placed", "TopicFull"]

@@ -1,0 +1,74 @@
+"""Which queues a message of the platform goes by. Pure.
+
+The partition is that of its key, as publishing has it; without a key that of its name, so that the
+same message always goes the same way. A group knows the names of what was stored there: while a
+name may be remembered by a group that had the topic's messages before a move or a growth, its old,
+sealed queue is asked first, which answers with what it knows, or that it is sealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from edge.partition import partition_of
+from metadata.types import Topic
+from outbox.item import Item
+from store_nodes.queue_id import QueueId
+
+REMEMBERED = 1.25
+"""A name is remembered for at most this many windows."""
+
+
+class Target(NamedTuple):
+    """A queue, and the group that holds it."""
+
+    group: int
+    queue: QueueId
+
+
+def route_of(item: Item) -> str:
+    """What decides the partition."""
+    return item.message.key if item.message.key is not None else item.name.hex()
+
+
+def way_of(topic: Topic, item: Item, now_us: int, window_s: int) -> tuple[Target, ...]:
+    """The queues to try in turn: sealed ones that may know the name, then the open one."""
+    route = route_of(item)
+    lane = min(item.message.priority, topic.priorities - 1)
+    number = partition_of(route, topic.partition_count)
+    (here,) = (p for p in topic.partitions if p.number == number and p.lane == lane)
+    oldest_us = now_us - int(window_s * REMEMBERED * 1e6)
+    asked = {here.group}
+    way: list[Target] = []
+    for sealed in sorted(topic.sealed, key=lambda one: one.sealed_time_us):
+        if sealed.sealed_time_us < oldest_us or sealed.lane != lane or not sealed.of_partitions:
+            continue
+        if sealed.group in asked or partition_of(route, sealed.of_partitions) != sealed.number:
+            continue
+        asked.add(sealed.group)
+        way.append(
+            Target(
+                sealed.group,
+                QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation),
+            )
+        )
+    queue = QueueId(topic.uid, here.number, here.lane, here.generation)
+    return (*way, Target(here.group, queue))
+
+
+def successor_of(item: Item, queue: QueueId, successors: Sequence[tuple[int, bytes]]) -> Target:
+    """Where the message goes on when its queue was sealed meanwhile.
+
+    Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
+    divisor of m (`gateway.placement.successors`), so m can be told from them.
+    """
+    targets = {
+        target.queue.partition: target
+        for target in (Target(group, QueueId.unpack(raw)) for group, raw in successors)
+    }
+    numbers = sorted(targets)
+    wanted = queue.partition
+    if len(numbers) > 1:
+        wanted = partition_of(route_of(item), len(numbers) * (numbers[1] - numbers[0]))
+    return targets.get(wanted) or targets[numbers[0]]
