@@ -4,8 +4,9 @@
     committed   by the flush that commits the ack (cursors.py), naming the stage numbers: from here
                 on they are released, by whoever gets to it
     aborted     by a sweep, of a row that stayed open: after it no flush can commit the tag, so
-                what is staged under it may be discarded
-    no row      released
+                what is staged under it may be discarded; kept for a while, and swept once more,
+                for what a slow process staged after that
+    no row      released, or discarded
 
 A flush and a sweep change a row only where it is `open`, so exactly one of them wins.
 """
@@ -30,7 +31,6 @@ USING unnest($1::uuid[], $2::uuid[]) AS gone (tenant_id, tag)
 WHERE ack_publications.tenant_id = gone.tenant_id AND ack_publications.tag = gone.tag
   AND state = $3
 """
-_STATE = "SELECT state FROM ack_publications WHERE tenant_id = $1 AND tag = $2"
 _LEFT = """
 SELECT tenant_id, tag, state, outputs FROM ack_publications
 WHERE state = $1 AND created_at < clock_timestamp() - make_interval(secs => $2)
@@ -95,16 +95,6 @@ class PublicationRepository:
     async def discarded(self, publications: Sequence[Publication]) -> None:
         """Nothing of what was aborted is staged any more: the rows go. Idempotent."""
         await self._drop(publications, "aborted")
-
-    async def is_committed(self, tenant_id: bytes, tag: bytes) -> bool:
-        """Once its flush was answered, or can't change it any more: a row that is neither open nor
-        committed was aborted; one that is gone was released."""
-
-        async def work(connection: Connection) -> bool:
-            state = await connection.fetchval(_STATE, tenant_id, tag)
-            return state in (None, "committed")
-
-        return await self._database.statement(work, writes=False)
 
     async def left(self, state: str, *, older_than_s: float, limit: int) -> list[Publication]:
         """Rows of that state that nobody has finished, the oldest first."""

@@ -25,3 +25,8 @@ full_topics = Gauge("packetboat_scheduler_full_topics_count", "Topics that refus
 failures = Counter(
     "packetboat_scheduler_failures_total", "Work put off because something was away.", ["part"]
 )
+publications = Counter(
+    "packetboat_scheduler_publications_total",
+    "Messages published with an ack that somebody else left: released, or aborted.",
+    ["how"],
+)

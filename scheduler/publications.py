@@ -1,0 +1,148 @@
+"""Finishes what an ack that publishes left: the sweep of `ack_publications`.
+
+    committed and not released      its messages are released; where their queue was sealed since,
+                                    they are copied to its successor like delayed ones
+    open for longer than an ack     aborted first, which makes its commit impossible; only then is
+    can take                        what was staged under its tag discarded
+
+Every step can be repeated, and by several schedulers at once: the log and the row decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from metadata.due import Progress, QueueKey
+from metadata.errors import MetadataError
+from metadata.publications import Publication, PublicationRepository, StagedOutputs
+from scheduler import metrics
+from scheduler.pending import StagedQueue
+from scheduler.ports import DueStore
+from scheduler.releasing import Forward
+from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
+from store_nodes.queue_id import QueueId
+
+SWEEP_EVERY_S = 2.0
+COMMITTED_AFTER_S = 2.0
+"""Whoever committed it releases it at once; this is for who died in between."""
+OPEN_AFTER_S = 30.0
+"""Longer than staging and a flush may take."""
+ABORTED_FOR_S = 600.0
+SWEEP_AT_ONCE = 100
+LIST_AT_ONCE = 1000
+_log = structlog.get_logger("packetboat.scheduler")
+
+
+class Publications(Protocol):
+    """The part of `metadata.publications.PublicationRepository` that the sweep uses."""
+
+    async def left(self, state: str, *, older_than_s: float, limit: int) -> list[Publication]: ...
+    async def abort(self, tenant_id: bytes, tag: bytes) -> bool: ...
+    async def released(self, publications: Sequence[Publication]) -> None: ...
+    async def discarded(self, publications: Sequence[Publication]) -> None: ...
+
+
+class PublicationSweep:
+    """One at a time is enough; two do no harm."""
+
+    def __init__(
+        self,
+        store: DueStore,
+        publications: Publications | PublicationRepository,
+        forward: Forward,
+        *,
+        timeout_s: float,
+        open_after_s: float = OPEN_AFTER_S,
+        committed_after_s: float = COMMITTED_AFTER_S,
+    ) -> None:
+        self._store = store
+        self._publications = publications
+        self._forward = forward
+        self._timeout_s = timeout_s
+        self._open_after_s = open_after_s
+        self._committed_after_s = committed_after_s
+
+    async def run(self) -> None:
+        """For the life of the term."""
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            try:
+                await self.sweep()
+            except (StoreError, MetadataError) as error:
+                metrics.failures.labels("publications").inc()
+                _log.info("publications put off", error=f"{error.code}: {error}")
+
+    async def sweep(self) -> None:
+        """Once over what is left. Raises StoreError, MetadataError; one that fails is tried again
+        by the next, and does not keep the others waiting."""
+        failed: Exception | None = None
+        for publication in await self._left("committed", self._committed_after_s):
+            try:
+                await self._release(publication)
+            except (StoreError, MetadataError) as error:
+                failed = error
+        for publication in await self._left("open", self._open_after_s):
+            if await self._publications.abort(publication.tenant_id, publication.tag):
+                metrics.publications.labels("aborted").inc()
+                await self._discard(publication)
+        for publication in await self._left("aborted", ABORTED_FOR_S):
+            try:
+                await self._discard(publication)
+                await self._publications.discarded([publication])
+            except (StoreError, MetadataError) as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    async def _left(self, state: str, older_than_s: float) -> list[Publication]:
+        return await self._publications.left(state, older_than_s=older_than_s, limit=SWEEP_AT_ONCE)
+
+    async def _release(self, publication: Publication) -> None:
+        for output in publication.outputs:
+            await self._release_in(publication.tenant_id, output)
+        await self._publications.released([publication])
+        metrics.publications.labels("released").inc()
+
+    async def _release_in(self, tenant_id: bytes, output: StagedOutputs) -> None:
+        queue = QueueId.unpack(output.queue)
+        try:
+            await self._store.release(
+                output.group, queue, output.numbers, timeout_s=self._timeout_s
+            )
+        except QueueNotFound:
+            return  # its topic is gone
+        except QueueSealed as sealed:
+            left = list(output.numbers)
+            staged = StagedQueue(QueueKey(tenant_id, *queue), output.group, Progress())
+            while left:
+                done = await self._forward.forward(staged, left, sealed.successors)
+                left = [number for number in left if number not in done]
+
+    async def _discard(self, publication: Publication) -> None:
+        """What is staged under its tag, wherever it was going to be."""
+        for output in publication.outputs:
+            queue = QueueId.unpack(output.queue)
+            try:
+                numbers = await self._tagged(output.group, queue, publication.tag)
+                if numbers:
+                    await self._store.discard(
+                        output.group, queue, numbers, timeout_s=self._timeout_s
+                    )
+            except QueueNotFound:
+                continue
+
+    async def _tagged(self, group: int, queue: QueueId, tag: bytes) -> list[int]:
+        found: list[int] = []
+        after = -1
+        while True:
+            page = await self._store.staged(
+                group, queue, after, LIST_AT_ONCE, timeout_s=self._timeout_s
+            )
+            found += [info.stage_number for info in page.staged if info.tag == tag]
+            if len(page.staged) < LIST_AT_ONCE:
+                return found
+            after = page.staged[-1].stage_number
