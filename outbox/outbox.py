@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
 from metadata.types import Topic
+from outbox.appenders import Appenders
 from outbox.item import Item, Placed, placed, placed_before
 from outbox.routing import Target, successor_of, way_of
 from store_nodes.client import Receipt
@@ -27,7 +27,6 @@ from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message, encode
 
 WINDOW_S = 86_400
 """How long a cause may take from the append to writing down that it was done."""
-MAX_APPENDERS = 1000
 MAX_TRIES = 8
 """Of one append: names it knows are taken out, queues that are sealed are left."""
 BATCH_BYTES = 1024 * 1024
@@ -74,7 +73,7 @@ class Outbox:
         self._store = store
         self._timeout_s = timeout_s
         self._wall_us = wall_us
-        self._appenders: OrderedDict[Target, Appender] = OrderedDict()
+        self._appenders: Appenders[Appender] = Appenders(store.appender)
 
     async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
         """Where each is, in the order given; those of one partition are stored in that order.
@@ -152,7 +151,7 @@ class Outbox:
             except DedupKnown as error:
                 left = _without_known(left, error, done)
             except QueueSealed as sealed:
-                self._appenders.pop(target, None)
+                self._appenders.forget(target)
                 if not sealed.successors:
                     raise
                 onward: dict[Target, list[int]] = {}
@@ -170,7 +169,7 @@ class Outbox:
         self, topic: Topic, target: Target, items: Sequence[Item], indices: Sequence[int]
     ) -> Receipt:
         messages = [items[index].message for index in indices]
-        return await self._appender(target).append(
+        return await self._appenders.of(target).append(
             encode(messages, self._wall_us()),
             len(messages),
             timeout_s=self._timeout_s,
@@ -178,27 +177,13 @@ class Outbox:
             dedup_window_s=WINDOW_S,
         )
 
-    def _appender(self, target: Target) -> Appender:
-        """Kept, the least recently used leaves first: one session per queue, not per message."""
-        appender = self._appenders.pop(target, None)
-        if appender is None:
-            appender = self._store.appender(*target)
-        self._appenders[target] = appender
-        if len(self._appenders) > MAX_APPENDERS:
-            oldest = next(iter(self._appenders))
-            if self._appenders[oldest].idle:
-                del self._appenders[oldest]
-            else:
-                self._appenders.move_to_end(oldest)
-        return appender
-
 
 def _chunks(items: Sequence[Item], indices: Sequence[int]) -> Iterator[list[int]]:
     """In appends of a bounded size; what is larger alone goes alone."""
     chunk: list[int] = []
     size_bytes = 0
     for index in indices:
-        size = _size_bytes(items[index].message)
+        size = size_bytes(items[index].message)
         if chunk and (len(chunk) >= MAX_BATCH_MESSAGES or size_bytes + size > BATCH_BYTES):
             yield chunk
             chunk, size_bytes = [], 0
@@ -208,7 +193,8 @@ def _chunks(items: Sequence[Item], indices: Sequence[int]) -> Iterator[list[int]
         yield chunk
 
 
-def _size_bytes(message: Message) -> int:
+def size_bytes(message: Message) -> int:
+    """About what it takes in an append."""
     attributes = message.attributes or {}
     text = sum(len(name) + len(value) for name, value in attributes.items())
     return len(message.data) + text + MESSAGE_OVERHEAD_BYTES

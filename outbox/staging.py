@@ -1,0 +1,195 @@
+"""Stages messages that become readable together, by name: the outputs of an ack that publishes.
+
+A staged message is as durable as any other and has its id, but no offset before it is released. Its
+tag says whose it is: who dies between staging and the decision leaves it to a sweep that asks for
+the tag's fate (`metadata/publications.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from edge import message_id
+from edge.partition import partition_of
+from metadata.publications import StagedOutputs
+from metadata.types import Topic
+from outbox.appenders import Appenders
+from outbox.outbox import BATCH_BYTES, TopicFull, size_bytes
+from outbox.routing import Target
+from store_nodes.client import Receipt
+from store_nodes.commands import StageExtras
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message, encode
+
+
+class Output(NamedTuple):
+    """A message and where it goes."""
+
+    topic: Topic
+    message: Message
+
+
+class StageAppender(Protocol):
+    """Ordered stages in one queue."""
+
+    @property
+    def idle(self) -> bool: ...
+    def stage(
+        self, batch: bytes, count: int, extras: StageExtras, *, timeout_s: float
+    ) -> Awaitable[Receipt]:
+        """Raises StoreErrors."""
+        ...
+
+
+class Store(Protocol):
+    """The part of `store_nodes.client.StoreClient` that staging and releasing use."""
+
+    def appender(self, group: int, queue: QueueId) -> StageAppender: ...
+    async def release(
+        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
+    ) -> list[int | None]: ...
+    async def discard(
+        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
+    ) -> int: ...
+
+
+class Plan(NamedTuple):
+    """Which of the outputs go to which queue, in order."""
+
+    outputs: Sequence[Output]
+    by_target: dict[Target, list[int]]
+
+    def targets(self) -> tuple[StagedOutputs, ...]:
+        """The queues, before anything is staged."""
+        return tuple(StagedOutputs(group, queue.pack()) for group, queue in self.by_target)
+
+
+class Staged(NamedTuple):
+    """What was staged, by queue, and the id of each message in the order planned."""
+
+    places: tuple[StagedOutputs, ...]
+    message_ids: list[str]
+
+
+def plan(outputs: Sequence[Output]) -> Plan:
+    """By key; what has none goes to one partition per topic and plan. Raises TopicFull."""
+    by_target: dict[Target, list[int]] = {}
+    spread = os.urandom(8).hex()
+    for index, (topic, message) in enumerate(outputs):
+        if topic.full is not None:
+            raise TopicFull(topic.full, topic.full_detail)
+        number = partition_of(spread if message.key is None else message.key, topic.partition_count)
+        lane = min(message.priority, topic.priorities - 1)
+        (here,) = (p for p in topic.partitions if p.number == number and p.lane == lane)
+        queue = QueueId(topic.uid, here.number, here.lane, here.generation)
+        by_target.setdefault(Target(here.group, queue), []).append(index)
+    return Plan(outputs, by_target)
+
+
+class Staging:
+    """One per process; use it on one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        timeout_s: float = 5.0,
+        *,
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._wall_us = wall_us
+        self._appenders: Appenders[StageAppender] = Appenders(store.appender)
+
+    async def stage(self, planned: Plan, tag: bytes) -> Staged:
+        """All of it, held until it is released by name. Raises StoreError: then some of it may be
+        staged, and its tag must never be committed."""
+        message_ids = [""] * len(planned.outputs)
+        parts = await asyncio.gather(
+            *(
+                self._stage(planned, target, indices, tag, message_ids)
+                for target, indices in planned.by_target.items()
+            ),
+            return_exceptions=True,
+        )
+        places = []
+        for part in parts:
+            if isinstance(part, BaseException):
+                raise part
+            places.append(part)
+        return Staged(tuple(places), message_ids)
+
+    async def release(self, places: Sequence[StagedOutputs]) -> None:
+        """Makes them readable, those of one queue in the order staged. Raises StoreError; can be
+        repeated."""
+        await asyncio.gather(
+            *(
+                self._store.release(
+                    place.group,
+                    QueueId.unpack(place.queue),
+                    place.numbers,
+                    timeout_s=self._timeout_s,
+                )
+                for place in places
+            )
+        )
+
+    async def discard(self, places: Sequence[StagedOutputs]) -> None:
+        """They will never be readable. Raises StoreError; can be repeated."""
+        await asyncio.gather(
+            *(
+                self._store.discard(
+                    place.group,
+                    QueueId.unpack(place.queue),
+                    place.numbers,
+                    timeout_s=self._timeout_s,
+                )
+                for place in places
+            )
+        )
+
+    async def _stage(
+        self,
+        planned: Plan,
+        target: Target,
+        indices: Sequence[int],
+        tag: bytes,
+        message_ids: list[str],
+    ) -> StagedOutputs:
+        queue = target.queue
+        numbers: list[int] = []
+        for chunk in _chunks(planned.outputs, indices):
+            messages = [planned.outputs[index].message for index in chunk]
+            receipt = await self._appenders.of(target).stage(
+                encode(messages, self._wall_us()),
+                len(messages),
+                StageExtras(None, tag),
+                timeout_s=self._timeout_s,
+            )
+            for at, index in enumerate(chunk):
+                number = receipt.base_offset + at
+                numbers.append(number)
+                message_ids[index] = str(
+                    message_id.staged(
+                        queue.topic_uid, queue.partition, queue.generation, number, lane=queue.lane
+                    )
+                )
+        return StagedOutputs(target.group, queue.pack(), tuple(numbers))
+
+
+def _chunks(outputs: Sequence[Output], indices: Sequence[int]) -> Iterator[list[int]]:
+    chunk: list[int] = []
+    total_bytes = 0
+    for index in indices:
+        size = size_bytes(outputs[index].message)
+        if chunk and (len(chunk) >= MAX_BATCH_MESSAGES or total_bytes + size > BATCH_BYTES):
+            yield chunk
+            chunk, total_bytes = [], 0
+        chunk.append(index)
+        total_bytes += size
+    if chunk:
+        yield chunk
