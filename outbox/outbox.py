@@ -181,14 +181,14 @@ class Outbox:
 def _chunks(items: Sequence[Item], indices: Sequence[int]) -> Iterator[list[int]]:
     """In appends of a bounded size; what is larger alone goes alone."""
     chunk: list[int] = []
-    size_bytes = 0
+    total_bytes = 0
     for index in indices:
         size = size_bytes(items[index].message)
-        if chunk and (len(chunk) >= MAX_BATCH_MESSAGES or size_bytes + size > BATCH_BYTES):
+        if chunk and (len(chunk) >= MAX_BATCH_MESSAGES or total_bytes + size > BATCH_BYTES):
             yield chunk
-            chunk, size_bytes = [], 0
+            chunk, total_bytes = [], 0
         chunk.append(index)
-        size_bytes += size
+        total_bytes += size
     if chunk:
         yield chunk
 
