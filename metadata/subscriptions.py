@@ -41,10 +41,10 @@ class SubscriptionRepository:
         tenant_id: bytes,
         topic_uid: bytes,
         spec: SubscriptionSpec,
-        floors: Mapping[int, int],
+        floors: Mapping[tuple[int, int], int],
     ) -> Subscription:
-        """With a cursor per partition, from `floors[partition]` on (0 where it is new, and not
-        below what was trimmed).
+        """With a cursor per partition and lane, from `floors[partition, lane]` on (0 where there is
+        none, and not below what was trimmed).
 
         NotFound when the topic isn't active any more, Conflict when the name is taken
         (`existing` is the subscription that has it).
@@ -204,9 +204,9 @@ def _new_row(
 
 
 async def _new_cursors(
-    session: AsyncSession, row: SubscriptionRow, floors: Mapping[int, int]
+    session: AsyncSession, row: SubscriptionRow, floors: Mapping[tuple[int, int], int]
 ) -> list[CursorRow]:
-    """One per partition, under the epoch of the partition's present owner.
+    """One per partition and lane, under the epoch of the partition's present owner.
 
     The shared lock on the assignment makes a claim either come first (and its epoch is read here)
     or wait (and find these rows); the one on the partition keeps the truncator out.
@@ -226,7 +226,7 @@ async def _new_cursors(
     epochs = {partition: (era, n) for partition, era, n in assignments}
     starts: dict[tuple[int, int], int] = {}
     for partition, lane, trimmed_to in trimmed:
-        start = starts.get((partition, lane), floors.get(partition, 0))
+        start = starts.get((partition, lane), floors.get((partition, lane), 0))
         starts[partition, lane] = max(start, trimmed_to)
     return [
         CursorRow(

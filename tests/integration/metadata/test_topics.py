@@ -129,7 +129,7 @@ async def test_a_subscription_needs_an_active_topic_and_a_free_name(world: World
 async def test_a_subscription_comes_back_as_it_was_given(world: World) -> None:
     topic = await world.topic(partitions=1)
     spec = SubscriptionSpec("s", start={"time": "2026-01-01T00:00:00Z"}, labels={"a": "b"})
-    made = await world.subscriptions.create(world.tenant_id, topic.uid, spec, {0: 17})
+    made = await world.subscriptions.create(world.tenant_id, topic.uid, spec, {(0, 0): 17})
     assert made == await world.subscriptions.get(world.tenant_id, "s")
     assert (made.start, made.labels, made.retry) == (spec.start, spec.labels, spec.retry)
     (cursor,) = await world.cursors.of_subscription(world.tenant_id, made.uid)

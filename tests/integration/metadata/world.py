@@ -54,7 +54,7 @@ class World:
     async def subscription(
         self, topic: Topic, name: str = "billing", floor: int = 0
     ) -> Subscription:
-        floors = {partition.number: floor for partition in topic.partitions}
+        floors = {(partition.number, partition.lane): floor for partition in topic.partitions}
         return await self.subscriptions.create(
             self.tenant_id, topic.uid, SubscriptionSpec(name), floors
         )

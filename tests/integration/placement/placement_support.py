@@ -81,7 +81,7 @@ class Site:
                 site.tenant_id,
                 topic.uid,
                 SubscriptionSpec("reader", ack_deadline_s=600),
-                {partition.number: 0 for partition in topic.partitions},
+                {},
             )
             async with asyncio.timeout(30):
                 await site.consumer.ready()

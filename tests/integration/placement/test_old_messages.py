@@ -7,7 +7,7 @@ from typing import Any
 
 from edge import message_id
 from gateway.placement import queue_of
-from gateway.subscriptions import StartAt, SubscriptionRoutes
+from gateway.start_positions import StartAt, StartPositions
 from metadata.database import Database
 from metadata.types import Counters, CursorState
 from store_nodes import record_batch
@@ -109,15 +109,15 @@ async def test_a_new_subscription_starts_in_the_generation_it_names(
         assert await site.mover.move(site.tenant_id, "orders", 0, await site.other_group())
         await publish(site, "d", "e")
         topic = await site.topic()
-        routes = SubscriptionRoutes(site.catalog, site.subscriptions, site.store)
-        assert await routes._floors(topic, "earliest") == {0: 0}
-        assert await routes._floors(topic, "latest") == {0: 5}
-        assert await routes._floors(topic, StartAt(offset=2)) == {0: 2}
-        assert await routes._floors(topic, StartAt(offset=4)) == {0: 4}
+        starts = StartPositions(site.store)
+        assert await starts.floors(topic, "earliest") == {(0, 0): 0}
+        assert await starts.floors(topic, "latest") == {(0, 0): 5}
+        assert await starts.floors(topic, StartAt(offset=2)) == {(0, 0): 2}
+        assert await starts.floors(topic, StartAt(offset=4)) == {(0, 0): 4}
         await site.store.truncate(*old, 2)
-        assert await routes._floors(topic, "earliest") == {0: 2}
+        assert await starts.floors(topic, "earliest") == {(0, 0): 2}
         await site.store.truncate(*old, 3)
-        assert await routes._floors(topic, "earliest") == {0: 3}
+        assert await starts.floors(topic, "earliest") == {(0, 0): 3}
 
 
 async def test_a_released_message_is_acked_by_the_id_it_was_staged_under(

@@ -99,7 +99,7 @@ async def subscribe(database: Database, topic: Topic, name: str, **spec: Any) ->
         topic.tenant_id,
         topic.uid,
         SubscriptionSpec(name, **spec),
-        {partition.number: 0 for partition in topic.partitions},
+        {},
     )
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from edge.problem import Problem
 from gateway.decoding import Query, decode_json, if_match
-from gateway.subscriptions import StartAt, SubscriptionCreate
-from gateway.topics import TopicCreate
+from gateway.start_positions import StartAt
+from gateway.subscriptions import SubscriptionCreate
+from gateway.topic_bodies import TopicCreate
 from metadata.types import OnLimit, RetentionMode
 
 
