@@ -85,6 +85,14 @@ class Query:
             status=400,
         )
 
+    def flag(self, name: str) -> bool:
+        """`true` or `false`, which it is when absent; 400 naming the parameter."""
+        text = self.text(name)
+        if text not in (None, "true", "false"):
+            errors = [FieldError(name, "true or false")]
+            raise invalid(f"The query parameter {name} does not fit.", errors, status=400)
+        return text == "true"
+
 
 def etag(version: int) -> tuple[bytes, bytes]:
     return b"etag", b'"%d"' % version

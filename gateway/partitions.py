@@ -11,7 +11,7 @@ from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_o
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.decoding import read_json
 from gateway.placement import Mover, queue_of
-from gateway.topics import MAX_PARTITIONS
+from gateway.topic_bodies import MAX_PARTITIONS, queue_errors
 from metadata.errors import Conflict, NotFound
 from metadata.placements import PlacementRepository
 from metadata.topics import TopicRepository
@@ -83,12 +83,16 @@ class PartitionRoutes:
         """200 when it is done, 202 when it will be."""
         body = await read_json(scope, receive, Grow)
         name = path_param(scope, "topic")
+        topic = await self._topics.get(tenant_of(scope), name)
+        errors = queue_errors(body.partitions, topic.priorities)
+        if errors:
+            raise invalid("The body does not fit.", errors)
         try:
             done = await self._mover.grow(tenant_of(scope), name, body.partitions)
         except Conflict as error:
             existing = error.existing
-            if isinstance(existing, Topic) and len(existing.partitions) > body.partitions:
-                count = len(existing.partitions)
+            if isinstance(existing, Topic) and existing.partition_count > body.partitions:
+                count = existing.partition_count
                 raise invalid(
                     "A topic only grows.",
                     [FieldError("partitions", f"at least the {count} there are")],
@@ -120,7 +124,7 @@ class PartitionRoutes:
         generations = [
             generation
             for partition in topic.partitions
-            for generation in topic.generations(partition.number)
+            for generation in topic.generations(partition.number, partition.lane)
         ]
         rows = await asyncio.gather(*(self._row(topic, each) for each in generations))
         body = {"partitions": rows, "placement": None if placement is None else view(placement)}
@@ -138,6 +142,7 @@ class PartitionRoutes:
             pass
         return {
             "partition": generation.number,
+            "lane": generation.lane,
             "generation": generation.generation,
             "group": generation.group,
             "state": "sealed" if isinstance(generation, SealedPartition) else "open",
@@ -150,10 +155,11 @@ class PartitionRoutes:
 
 def view(placement: Placement) -> dict[str, Any]:
     """An unfinished placement as the API shows it."""
+    opening = [partition for partition in placement.opening if not partition.lane]
     return {
         "kind": placement.kind.value,
-        "partitions": [partition.number for partition in placement.opening],
-        "groups": [partition.group for partition in placement.opening],
+        "partitions": [partition.number for partition in opening],
+        "groups": [partition.group for partition in opening],
     }
 
 

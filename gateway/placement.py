@@ -24,7 +24,7 @@ import structlog
 
 from gateway.group_choice import GroupChoice, Groups
 from metadata.errors import MetadataError
-from metadata.placements import PlacementRepository
+from metadata.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic
 from store_nodes.client import StagedPage
 from store_nodes.errors import QueueNotFound, StoreError, Unavailable
@@ -94,24 +94,24 @@ class Mover:
         following = successors(placement)
         async with asyncio.TaskGroup() as tasks:
             seals = {
-                sealing.number: tasks.create_task(
+                (sealing.number, sealing.lane): tasks.create_task(
                     store.seal(
                         sealing.group,
                         queue_of(topic.uid, sealing),
-                        following[sealing.number],
+                        following[sealing.number, sealing.lane],
                         timeout_s=STORE_TIMEOUT_S,
                     )
                 )
                 for sealing in placement.sealing
             }
-        ends = {number: seal.result() for number, seal in seals.items()}
+        ends = {place: seal.result() for place, seal in seals.items()}
         async with asyncio.TaskGroup() as tasks:
             for opening in placement.opening:
                 tasks.create_task(
                     store.create(
                         opening.group,
                         queue_of(topic.uid, opening),
-                        ends.get(opening.number, 0),
+                        ends.get((opening.number, opening.lane), 0),
                         queue_meta(topic),
                         timeout_s=STORE_TIMEOUT_S,
                     )
@@ -121,8 +121,8 @@ class Mover:
             "placement done",
             kind=placement.kind.value,
             topic=topic.name,
-            partitions=[p.number for p in placement.opening],
-            groups=[p.group for p in placement.opening],
+            partitions=[p.number for p in placement.opening if not p.lane],
+            groups=[p.group for p in placement.opening if not p.lane],
         )
         return done
 
@@ -180,21 +180,21 @@ class Mover:
         return done
 
 
-def successors(placement: Placement) -> dict[int, list[tuple[int, QueueId]]]:
-    """By partition to be sealed: the queues that take the keys it had.
+def successors(placement: Placement) -> dict[LaneOf, list[tuple[int, QueueId]]]:
+    """By partition and lane to be sealed: the queues that take the keys it had, of the same lane.
 
     A key of hash h is in partition h mod n before a growth to m partitions, h mod m after: what was
     in p goes to those q that equal p modulo the greatest common divisor of n and m.
     """
     uid = placement.topic.uid
-    before = len(placement.topic.partitions)
-    after = max(before, len(placement.opening))
+    before = placement.topic.partition_count
+    after = max(before, len(placement.opening) // placement.topic.priorities)
     step = math.gcd(before, after)
     return {
-        sealing.number: [
+        (sealing.number, sealing.lane): [
             (opening.group, queue_of(uid, opening))
             for opening in placement.opening
-            if (opening.number - sealing.number) % step == 0
+            if opening.lane == sealing.lane and (opening.number - sealing.number) % step == 0
         ]
         for sealing in placement.sealing
     }

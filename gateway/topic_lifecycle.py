@@ -13,13 +13,16 @@ create: deleting a queue that never was keeps it from ever being.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import structlog
 
 from edge.problem import Problem
 from gateway.group_choice import GroupChoice
 from gateway.placement import STORE_TIMEOUT_S, QueueStore, queue_meta, queue_of
+from gateway.topic_bodies import spec_of
 from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.placements import PlacementRepository
 from metadata.topics import TopicRepository
@@ -28,6 +31,8 @@ from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 
 REPAIR_EVERY_S = 15.0
 REPAIR_AFTER_S = 60.0
+QUEUES_AT_ONCE = 256
+T = TypeVar("T")
 _log = structlog.get_logger("packetboat.topics")
 
 
@@ -47,7 +52,8 @@ class TopicLifecycle:
         self._choice = choice
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, partitions: int) -> Topic:
-        """The active topic; 409 when the name is taken; a repeat finishes what was left off."""
+        """The active topic; 409 when the name is taken; a repeat finishes what was left off.
+        NotFound of its schema."""
         try:
             topic = await self._topics.create(tenant_id, spec, self._choice.choose(partitions))
         except Conflict as error:
@@ -55,9 +61,10 @@ class TopicLifecycle:
             if not isinstance(existing, Topic) or not _resumable(existing, spec, partitions):
                 raise _taken(spec.name) from error
             topic = existing
-        async with asyncio.TaskGroup() as tasks:
-            for partition in topic.partitions:
-                tasks.create_task(self._create_queue(topic, partition))
+        for some in _slices(topic.partitions):
+            async with asyncio.TaskGroup() as tasks:
+                for partition in some:
+                    tasks.create_task(self._create_queue(topic, partition))
         try:
             return await self._topics.activate(tenant_id, topic.uid)
         except NotFound as error:
@@ -94,9 +101,10 @@ class TopicLifecycle:
         generations: list[Partition | SealedPartition] = [*topic.partitions, *topic.sealed]
         if placement is not None:
             generations += placement.opening
-        async with asyncio.TaskGroup() as tasks:
-            for generation in generations:
-                tasks.create_task(self._delete_queue(topic, generation))
+        for some in _slices(generations):
+            async with asyncio.TaskGroup() as tasks:
+                for generation in some:
+                    tasks.create_task(self._delete_queue(topic, generation))
         await self._topics.remove(topic.tenant_id, topic.uid)
 
     async def _create_queue(self, topic: Topic, partition: Partition) -> None:
@@ -120,12 +128,16 @@ class TopicLifecycle:
 def _resumable(existing: Topic, spec: TopicSpec, partitions: int) -> bool:
     return (
         existing.state is TopicState.CREATING
-        and len(existing.partitions) == partitions
-        and existing.retention == spec.retention
-        and existing.dedup_window_s == spec.dedup_window_s
-        and dict(existing.labels) == dict(spec.labels)
+        and existing.partition_count == partitions
+        and spec_of(existing) == spec
     )
 
 
 def _taken(name: str) -> Problem:
     return Problem(409, "topic-exists", "Topic exists", f"There is a topic {name!r} already.")
+
+
+def _slices(queues: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at a time that none of them waits out its timeout behind the others."""
+    for at in range(0, len(queues), QUEUES_AT_ONCE):
+        yield queues[at : at + QUEUES_AT_ONCE]

@@ -1,103 +1,91 @@
-"""Control plane of topics: create, get, list, delete."""
+"""Control plane of topics: create, get, list, change, delete."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Protocol
 
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
-from edge.problem import Problem, invalid, not_found
+from edge.problem import FieldError, Problem, invalid, not_found, unavailable
+from gateway.backlog import EndStore, backlogs, not_empty
 from gateway.decoding import Query, etag, if_match, read_json
-from gateway.names import label_errors, name_errors
+from gateway.topic_bodies import TopicCreate, TopicPatch, TopicPut, changed, view
 from gateway.topic_lifecycle import TopicLifecycle
-from metadata.errors import Conflict
+from metadata.errors import Conflict, NotFound
 from metadata.topics import TopicRepository
-from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec, TopicState
+from metadata.types import CursorState, Subscription, Topic, TopicSpec, TopicState
+from store_nodes.errors import QueueNotFound, StoreError
 
-MAX_PARTITIONS = 256
-MIN_RETENTION_S = 600
-MAX_RETENTION_S = 365 * 86_400
-MAX_DEDUP_WINDOW_S = 86_400
 MAX_PAGE_SIZE = 1000
 
-Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-RetentionSeconds = Annotated[int, msgspec.Meta(ge=MIN_RETENTION_S, le=MAX_RETENTION_S)]
+
+class Cursors(Protocol):
+    """The part of `metadata.cursors.CursorRepository` that counting a backlog needs."""
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
 
 
-class RetentionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """How long messages stay. Null: seven days, and as many bytes as the tenant may store."""
+class Subscriptions(Protocol):
+    """The part of `metadata.subscriptions.SubscriptionRepository` that naming them needs."""
 
-    mode: Literal["consume", "retain"] = "consume"
-    seconds: RetentionSeconds | None = None
-    bytes: Bytes | None = None
-    on_limit: Literal["refuse", "expire_oldest"] = "refuse"
-
-
-class TopicCreate(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /topics` takes."""
-
-    name: str
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)] = 4
-    retention: RetentionBody = msgspec.field(default_factory=RetentionBody)
-    dedup_window_seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_DEDUP_WINDOW_S)] = 600
-    labels: dict[str, str] = {}
-
-    def spec(self) -> TopicSpec:
-        """Raises a 422 Problem."""
-        errors = name_errors(self.name) + label_errors(self.labels)
-        if errors:
-            raise invalid("The body does not fit.", errors)
-        retention = Retention(
-            RetentionMode(self.retention.mode),
-            self.retention.seconds,
-            self.retention.bytes,
-            OnLimit(self.retention.on_limit),
-        )
-        return TopicSpec(self.name, retention, self.dedup_window_seconds, self.labels)
-
-
-def view(topic: Topic) -> dict[str, Any]:
-    """A topic as the API shows it."""
-    return {
-        "name": topic.name,
-        "partitions": len(topic.partitions),
-        "retention": {
-            "mode": topic.retention.mode.value,
-            "seconds": topic.retention.seconds,
-            "bytes": topic.retention.bytes,
-            "on_limit": topic.retention.on_limit.value,
-        },
-        "full": topic.full_detail if topic.full is not None else None,
-        "dedup_window_seconds": topic.dedup_window_s,
-        "labels": dict(topic.labels),
-        "created_at": topic.created_at,
-        "updated_at": topic.updated_at,
-    }
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]: ...
 
 
 class TopicRoutes:
     """The handlers; what spans Postgres and the store is in TopicLifecycle."""
 
-    def __init__(self, topics: TopicRepository, lifecycle: TopicLifecycle) -> None:
+    def __init__(
+        self,
+        topics: TopicRepository,
+        lifecycle: TopicLifecycle,
+        subscriptions: Subscriptions,
+        cursors: Cursors,
+        store: EndStore,
+    ) -> None:
         self._topics = topics
         self._lifecycle = lifecycle
+        self._subscriptions = subscriptions
+        self._cursors = cursors
+        self._store = store
 
     def routes(self) -> list[Route]:
         return [
             Route("POST", "/topics", self.create, "manage"),
             Route("GET", "/topics", self.page, "read"),
             Route("GET", "/topics/{topic}", self.get, "read"),
+            Route("PUT", "/topics/{topic}", self.put, "manage"),
+            Route("PATCH", "/topics/{topic}", self.patch, "manage"),
             Route("DELETE", "/topics/{topic}", self.delete, "manage"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, TopicCreate)
-        topic = await self._lifecycle.create(tenant_of(scope), body.spec(), body.partitions)
-        location = (b"location", b"/topics/" + topic.name.encode("ascii"))
-        await respond(
-            send, 201, msgspec.json.encode(view(topic)), headers=[location, etag(topic.version)]
-        )
+        await _respond(send, 201, await self._create(tenant_of(scope), body))
+
+    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """201 when it was not there, 200 when it is now as the body says."""
+        body = await read_json(scope, receive, TopicPut)
+        tenant_id, name = tenant_of(scope), path_param(scope, "topic")
+        version = if_match(header(scope, b"if-match"))
+        try:
+            topic = await self._change(tenant_id, name, body, version)
+        except NotFound as error:
+            if error.kind != "topic":
+                raise
+            if version is not None:
+                raise precondition_failed("topic") from error
+            topic = await self._create(tenant_id, body.to_create(name))
+            await _respond(send, 201, topic)
+        else:
+            await _respond(send, 200, topic)
+
+    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200; what the body does not name stays."""
+        body = await read_json(scope, receive, TopicPatch)
+        version = if_match(header(scope, b"if-match"))
+        topic = await self._change(tenant_of(scope), path_param(scope, "topic"), body, version)
+        await _respond(send, 200, topic)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = path_param(scope, "topic")
@@ -117,12 +105,75 @@ class TopicRoutes:
         await respond(send, 200, msgspec.json.encode(listing))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """409 while a subscription has undelivered messages, unless `force=true`. What is published
+        after the count is not in it."""
+        tenant_id, name = tenant_of(scope), path_param(scope, "topic")
         version = if_match(header(scope, b"if-match"))
+        if not Query(scope).flag("force"):
+            await self._refuse_backlog(tenant_id, name)
         try:
-            await self._lifecycle.delete(tenant_of(scope), path_param(scope, "topic"), version)
+            await self._lifecycle.delete(tenant_id, name, version)
         except Conflict as error:
             raise precondition_failed("topic") from error
         await respond_no_content(send)
+
+    async def _create(self, tenant_id: bytes, body: TopicCreate) -> Topic:
+        spec = body.spec()
+        try:
+            return await self._lifecycle.create(tenant_id, spec, body.partitions)
+        except NotFound as error:
+            raise _of_schema(error, spec) from error
+
+    async def _change(
+        self, tenant_id: bytes, name: str, body: TopicPut | TopicPatch, version: int | None
+    ) -> Topic:
+        """NotFound of an active topic."""
+        wanted: list[TopicSpec] = []
+
+        def change(topic: Topic) -> TopicSpec:
+            wanted[:] = [changed(body, topic)]
+            return wanted[0]
+
+        try:
+            return await self._topics.update(tenant_id, name, change, if_version=version)
+        except Conflict as error:
+            raise precondition_failed("topic") from error
+        except NotFound as error:
+            raise (_of_schema(error, wanted[0]) if wanted else error) from error
+
+    async def _refuse_backlog(self, tenant_id: bytes, name: str) -> None:
+        topic = await self._topics.get(tenant_id, name)
+        if topic.state is not TopicState.ACTIVE:
+            return
+        named = await self._subscriptions.of_topic(tenant_id, topic.uid)
+        if not named:
+            return
+        cursors = await self._cursors.of_topic(tenant_id, topic.uid)
+        try:
+            left = await backlogs(self._store, topic, cursors)
+        except QueueNotFound:
+            return  # somebody else is deleting it
+        except StoreError as error:
+            detail = "The backlog cannot be counted now; force=true deletes the topic all the same."
+            raise unavailable("store", detail) from error
+        undelivered = {each.name: left[each.uid] for each in named if left[each.uid]}
+        if undelivered:
+            raise not_empty("topic", name, undelivered)
+
+
+async def _respond(send: Send, status: int, topic: Topic) -> None:
+    headers = [etag(topic.version)]
+    if status == 201:
+        headers.append((b"location", b"/topics/" + topic.name.encode("ascii")))
+    await respond(send, status, msgspec.json.encode(view(topic)), headers=headers)
+
+
+def _of_schema(error: NotFound, spec: TopicSpec) -> Exception:
+    """422 where it is the schema that is not there."""
+    if error.kind != "schema":
+        return error
+    detail = f"there is no schema {spec.schema!r}"
+    return invalid("The body does not fit.", [FieldError("schema", detail)])
 
 
 def precondition_failed(kind: str) -> Problem:

@@ -101,7 +101,9 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             _own(stack, lifecycle.repair())
             mover = Mover(placements, store, choice)
             _own(stack, mover.repair())
-            parts.routes += TopicRoutes(topics, lifecycle).routes()
+            parts.routes += TopicRoutes(
+                topics, lifecycle, subscriptions, CursorRepository(database), store
+            ).routes()
             parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
             parts.routes += SubscriptionRoutes(catalog, subscriptions, store).routes()
         if settings.role.publishes:

@@ -1,4 +1,5 @@
 """Moving a partition to another group, and giving a topic more partitions: the intent and its end.
+All lanes of a partition go together, so that they stay in one group.
 
 What happens between the two is in the store (seal what is, make what follows), can be repeated, and
 depends on nothing but the intent: so whoever finds one goes on with it, also several at once. The
@@ -34,6 +35,9 @@ from metadata.types import (
     Topic,
     TopicState,
 )
+
+LaneOf = tuple[int, int]
+"""A partition's number, and a lane of it."""
 
 _ID_MARGIN_S = 300.0
 """Beyond the dedup window, which the store counts by its own log time."""
@@ -96,7 +100,8 @@ class PlacementRepository:
             await changes.next_version(session)
             row = await _active(session, tenant_id, name)
             topic = topic_of(row)
-            if not any(each.number == partition for each in topic.partitions):
+            present_lanes = topic.generations(partition)
+            if not present_lanes:
                 raise NotFound("partition", str(partition))
             wanted = PlacementRow(
                 tenant_id=tenant_id,
@@ -104,11 +109,11 @@ class PlacementRepository:
                 uid=new_uid(),
                 kind=PlacementKind.MOVE.value,
                 partition=partition,
-                partitions=len(topic.partitions),
+                partitions=topic.partition_count,
                 groups=[group],
             )
             present = await session.get(PlacementRow, (tenant_id, row.uid))
-            if present is None and topic.partitions[partition].group == group:
+            if present is None and present_lanes[-1].group == group:
                 return topic
             return _started(session, topic, present, wanted)
 
@@ -127,7 +132,8 @@ class PlacementRepository:
             await changes.next_version(session)
             row = await _active(session, tenant_id, name)
             topic = topic_of(row)
-            count = len(topic.partitions)
+            count = topic.partition_count
+            present_groups = [each.group for each in topic.partitions if not each.lane]
             wanted = PlacementRow(
                 tenant_id=tenant_id,
                 topic_uid=row.uid,
@@ -135,7 +141,7 @@ class PlacementRepository:
                 kind=PlacementKind.GROW.value,
                 partition=None,
                 partitions=len(groups),
-                groups=[*(each.group for each in topic.partitions), *groups[count:]],
+                groups=[*present_groups, *groups[count:]],
             )
             present = await session.get(PlacementRow, (tenant_id, row.uid))
             if present is None and count == len(groups):
@@ -176,8 +182,8 @@ class PlacementRepository:
 
         return await self._database.read(work)
 
-    async def finish(self, placement: Placement, sealed_at: Mapping[int, int]) -> Topic:
-        """Makes what was sealed (`sealed_at`: its end, by partition number) the past and what was
+    async def finish(self, placement: Placement, sealed_at: Mapping[LaneOf, int]) -> Topic:
+        """Makes what was sealed (`sealed_at`: its end, by partition and lane) the past and what was
         opened the present. Idempotent; NotFound when the topic is going.
         """
         tenant_id, topic_uid = placement.topic.tenant_id, placement.topic.uid
@@ -191,19 +197,22 @@ class PlacementRepository:
             if row is None or row.uid != placement.uid:
                 return topic_of(topic)
             before = await _open_rows(session, topic)
+            added: list[LaneOf] = []
             for opening in placement.opening:
-                old = before.get(opening.number)
-                made = new_partition(topic, opening.number, opening.group, opening.generation)
+                place = opening.number, opening.lane
+                old = before.get(place)
+                made = new_partition(topic, *place, opening.group, opening.generation)
                 if old is None:
-                    session.add(new_assignment(topic, opening.number))
+                    added.append(place)
                 else:
                     assert old.generation + 1 == opening.generation
-                    old.sealed_at = made.base = sealed_at[opening.number]
+                    old.sealed_at = made.base = sealed_at[place]
                     old.sealed_time_us = _NOW_US
-                    old.of_partitions = len(before)
+                    old.of_partitions = len(before) // topic.priorities
                     made.trimmed_to = old.trimmed_to
                 session.add(made)
-            added = [each.number for each in placement.opening if each.number not in before]
+            for number in sorted({number for number, _ in added}):
+                session.add(new_assignment(topic, number))
             await _add_cursors(session, topic, added)
             await session.delete(row)
             await session.flush()
@@ -273,20 +282,22 @@ def _placement(row: PlacementRow, topic: Topic) -> Placement:
     """What the intent means for the partitions as they are, and stay until it is done."""
     kind = PlacementKind(row.kind)
     numbers = range(row.partitions) if row.partition is None else (row.partition,)
-    present = {each.number: each for each in topic.partitions}
-    sealing = tuple(present[number] for number in numbers if number in present)
+    present = {(each.number, each.lane): each for each in topic.partitions}
+    sealing = tuple(each for each in topic.partitions if each.number in numbers)
     opening = tuple(
         Partition(
             number=number,
             group=group,
-            generation=present[number].generation + 1 if number in present else 0,
+            lane=lane,
+            generation=present[number, lane].generation + 1 if (number, lane) in present else 0,
         )
         for number, group in zip(numbers, row.groups, strict=True)
+        for lane in range(topic.priorities)
     )
     return Placement(row.uid, kind, topic, sealing, opening)
 
 
-async def _open_rows(session: AsyncSession, topic: TopicRow) -> dict[int, PartitionRow]:
+async def _open_rows(session: AsyncSession, topic: TopicRow) -> dict[LaneOf, PartitionRow]:
     """Locked like the truncator does, in key order."""
     rows = await session.scalars(
         select(PartitionRow)
@@ -299,12 +310,12 @@ async def _open_rows(session: AsyncSession, topic: TopicRow) -> dict[int, Partit
         .with_for_update()
         .execution_options(populate_existing=True)
     )
-    return {row.partition: row for row in rows}
+    return {(row.partition, row.lane): row for row in rows}
 
 
-async def _add_cursors(session: AsyncSession, topic: TopicRow, numbers: Sequence[int]) -> None:
+async def _add_cursors(session: AsyncSession, topic: TopicRow, added: Sequence[LaneOf]) -> None:
     """Of every subscription, under the epoch of the assignments made beside them."""
-    if not numbers:
+    if not added:
         return
     subscriptions = await session.execute(
         select(SubscriptionRow.uid, SubscriptionRow.generation)
@@ -313,13 +324,13 @@ async def _add_cursors(session: AsyncSession, topic: TopicRow, numbers: Sequence
         .order_by(SubscriptionRow.uid)
     )
     for uid, generation in subscriptions.all():
-        for number in numbers:
+        for number, lane in added:
             session.add(
                 CursorRow(
                     tenant_id=topic.tenant_id,
                     subscription_uid=uid,
                     partition=number,
-                    lane=0,
+                    lane=lane,
                     topic_uid=topic.uid,
                     epoch_era=0,
                     epoch_n=0,

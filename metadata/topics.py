@@ -8,7 +8,7 @@ next topic of that name has a new uid, which is in every key of what belongs to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from sqlalchemy import delete, func, select
@@ -22,6 +22,7 @@ from metadata.models import (
     AssignmentRow,
     CursorRow,
     PartitionRow,
+    SchemaRow,
     SubscriptionRow,
     TopicRow,
 )
@@ -49,9 +50,10 @@ class TopicRepository:
         self._database = database
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, placements: Sequence[int]) -> Topic:
-        """A `creating` topic with one partition per group in `placements`.
+        """A `creating` topic with one partition per group in `placements`, all lanes of each there.
 
-        Conflict when the name is taken; `existing` is the topic that has it.
+        Conflict when the name is taken; `existing` is the topic that has it. NotFound of the
+        schema.
         """
 
         async def work(session: AsyncSession) -> Topic:
@@ -59,6 +61,7 @@ class TopicRepository:
             existing = await named(session, tenant_id, spec.name)
             if existing is not None:
                 raise Conflict("topic", spec.name, "exists already", topic_of(existing))
+            await _require_schema(session, tenant_id, spec.schema)
             row = TopicRow(
                 tenant_id=tenant_id,
                 uid=new_uid(),
@@ -75,7 +78,11 @@ class TopicRepository:
                 schema_name=spec.schema,
                 version=version,
             )
-            row.partitions = [new_partition(row, n, group) for n, group in enumerate(placements)]
+            row.partitions = [
+                new_partition(row, number, lane, group)
+                for number, group in enumerate(placements)
+                for lane in range(spec.priorities)
+            ]
             session.add(row)
             await session.flush()
             session.add_all(new_assignment(row, number) for number in range(len(placements)))
@@ -96,6 +103,37 @@ class TopicRepository:
                 raise NotFound("topic", uid.hex())
             if row.state == TopicState.ACTIVE.value:
                 return topic_of(row)
+            return await turn(session, version, row, TopicState.ACTIVE)
+
+        return await self._database.write(work)
+
+    async def update(
+        self,
+        tenant_id: bytes,
+        name: str,
+        change: Callable[[Topic], TopicSpec],
+        *,
+        if_version: int | None = None,
+    ) -> Topic:
+        """The active topic as `change` wants it; name and priorities stay as they are. Without a
+        difference there is no new version. `change` may be called again, and what it raises leaves
+        the topic as it was.
+
+        NotFound of the topic, or of the schema; Conflict when `if_version` is another.
+        """
+
+        async def work(session: AsyncSession) -> Topic:
+            version = await changes.next_version(session)
+            row = await named(session, tenant_id, name)
+            if row is None or row.state != TopicState.ACTIVE.value:
+                raise NotFound("topic", name)
+            topic = topic_of(row)
+            if if_version is not None and row.version != if_version:
+                raise Conflict("topic", name, f"is at version {row.version}", topic)
+            spec = change(topic)
+            await _require_schema(session, tenant_id, spec.schema)
+            if not _apply(row, spec):
+                return topic
             return await turn(session, version, row, TopicState.ACTIVE)
 
         return await self._database.write(work)
@@ -200,6 +238,29 @@ async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow 
     )
 
 
+async def _require_schema(session: AsyncSession, tenant_id: bytes, name: str | None) -> None:
+    if name is not None and await session.get(SchemaRow, (tenant_id, name)) is None:
+        raise NotFound("schema", name)
+
+
+def _apply(row: TopicRow, spec: TopicSpec) -> bool:
+    """Whether anything is different now."""
+    wanted = {
+        "retention_mode": spec.retention.mode.value,
+        "retention_seconds": spec.retention.seconds,
+        "retention_bytes": spec.retention.bytes,
+        "retention_on_limit": spec.retention.on_limit.value,
+        "dedup_window_s": spec.dedup_window_s,
+        "ack_history": spec.ack_history,
+        "schema_name": spec.schema,
+        "labels": dict(spec.labels),
+    }
+    different = {field: value for field, value in wanted.items() if getattr(row, field) != value}
+    for field, value in different.items():
+        setattr(row, field, value)
+    return bool(different)
+
+
 async def _drop_readers(session: AsyncSession, topic: TopicRow) -> None:
     """Assignments, then cursors, each locked in key order like claims and flushes lock them."""
     of_topic = (AssignmentRow.tenant_id == topic.tenant_id, AssignmentRow.topic_uid == topic.uid)
@@ -247,13 +308,15 @@ async def _record(session: AsyncSession, version: int, row: TopicRow) -> None:
     )
 
 
-def new_partition(topic: TopicRow, number: int, group: int, generation: int = 0) -> PartitionRow:
+def new_partition(
+    topic: TopicRow, number: int, lane: int, group: int, generation: int = 0
+) -> PartitionRow:
     """A generation from offset 0 on, of which nothing is trimmed."""
     return PartitionRow(
         tenant_id=topic.tenant_id,
         topic_uid=topic.uid,
         partition=number,
-        lane=0,
+        lane=lane,
         generation=generation,
         group_number=group,
         base=0,

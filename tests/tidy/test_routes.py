@@ -35,7 +35,7 @@ def router() -> Router:
     part: Any = Anything()
     router = Router()
     for route in (
-        *TopicRoutes(part, part).routes(),
+        *TopicRoutes(part, part, part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
         *SubscriptionRoutes(part, part, part).routes(),
         *publish.routes(part),

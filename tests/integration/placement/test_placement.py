@@ -271,8 +271,8 @@ def test_the_successors_of_a_growth_are_where_the_keys_go() -> None:
     following = successors(intent)
     for number in range(4):
         sharing = {h % 6 for h in range(12) if h % 4 == number}
-        assert {queue.partition for _, queue in following[number]} == sharing
+        assert {queue.partition for _, queue in following[number, 0]} == sharing
     alone = Placement(
         b"", PlacementKind.MOVE, topic, topic.partitions[2:3], (Partition(2, 9, 0, 1),)
     )
-    assert successors(alone) == {2: [(9, QueueId(topic.uid, 2, 0, 1))]}
+    assert successors(alone) == {(2, 0): [(9, QueueId(topic.uid, 2, 0, 1))]}

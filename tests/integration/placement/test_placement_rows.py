@@ -48,7 +48,7 @@ async def test_a_move_seals_one_generation_and_opens_the_next(
     assert intent.sealing == (Partition(1, 1),)
     assert intent.opening == (Partition(1, 7, generation=1),)
     assert (await world.topics.get(world.tenant_id, "orders")).version == topic.version
-    moved = await placements.finish(intent, {1: 42})
+    moved = await placements.finish(intent, {(1, 0): 42})
     assert moved.partitions == (
         Partition(0, 0),
         Partition(1, 7, generation=1, base=42),
@@ -60,7 +60,9 @@ async def test_a_move_seals_one_generation_and_opens_the_next(
     assert abs(age_us) < 5e6
     assert moved.version > topic.version
     assert await placements.get(world.tenant_id, topic.uid) is None
-    assert await placements.finish(intent, {1: 99}) == moved, "whoever comes late changes nothing"
+    assert await placements.finish(intent, {(1, 0): 99}) == moved, (
+        "whoever comes late changes nothing"
+    )
 
 
 async def test_a_growth_gives_new_partitions_an_owner_and_cursors(
@@ -78,7 +80,7 @@ async def test_a_growth_gives_new_partitions_an_owner_and_cursors(
         (2, 5, 0),
         (3, 6, 0),
     ]
-    grown = await placements.finish(intent, {0: 10, 1: 20})
+    grown = await placements.finish(intent, {(0, 0): 10, (1, 0): 20})
     assert [(p.number, p.group, p.generation, p.base) for p in grown.partitions] == [
         (0, 0, 1, 10),
         (1, 1, 1, 20),
@@ -106,7 +108,7 @@ async def test_generations_follow_each_other_and_are_forgotten_one_by_one(
     topic = await world.topic(partitions=1)
     for end, group in ((10, 3), (20, 4)):
         intent = opened(await placements.start_move(world.tenant_id, "orders", 0, group))
-        topic = await placements.finish(intent, {0: end})
+        topic = await placements.finish(intent, {(0, 0): end})
     assert topic.partitions == (Partition(0, 4, generation=2, base=20),)
     assert [(s.generation, s.base, s.sealed_at) for s in topic.sealed] == [(0, 0, 10), (1, 10, 20)]
     for generation in (0, 2):
@@ -131,7 +133,7 @@ async def test_one_placement_at_a_time_and_a_repeat_goes_on_with_it(
         with pytest.raises(Conflict):
             await wanted
     assert await placements.unfinished() == [first]
-    await placements.finish(first, {0: 0})
+    await placements.finish(first, {(0, 0): 0})
     assert await placements.unfinished() == []
     grow = opened(await placements.start_grow(world.tenant_id, "orders", [0, 1, 2]))
     again = opened(await placements.start_grow(world.tenant_id, "orders", [5, 5, 5]))
@@ -152,7 +154,7 @@ async def test_of_many_who_start_and_finish_at_once_one_does(
 
     assert sum(await asyncio.gather(*(move(group) for group in range(1, 6)))) == 1
     (intent,) = await placements.unfinished()
-    topics = await asyncio.gather(*(placements.finish(intent, {0: 5}) for _ in range(4)))
+    topics = await asyncio.gather(*(placements.finish(intent, {(0, 0): 5}) for _ in range(4)))
     assert len({topic.version for topic in topics}) == 1
     assert len(topics[0].sealed) == 1
 
@@ -183,7 +185,7 @@ async def test_a_topic_that_goes_takes_its_placement_with_it(
     await world.topics.mark_deleting(world.tenant_id, "orders")
     assert await placements.unfinished() == []
     with pytest.raises(NotFound):
-        await placements.finish(intent, {0: 3})
+        await placements.finish(intent, {(0, 0): 3})
     left = await placements.get(world.tenant_id, topic.uid)
     assert left is not None
     assert left.opening == intent.opening, "whoever deletes the queues must know of it"
@@ -196,7 +198,7 @@ async def test_a_subscription_made_while_a_topic_grows_reads_every_partition(
 ) -> None:
     before = await world.topic(partitions=1)
     intent = opened(await placements.start_grow(world.tenant_id, "orders", [0, 1]))
-    await placements.finish(intent, {0: 8})
+    await placements.finish(intent, {(0, 0): 8})
     made = await world.subscription(before, floor=5)
     cursors = await world.cursors.of_subscription(world.tenant_id, made.uid)
     assert [(c.key.partition, c.start) for c in cursors] == [(0, 5), (1, 0)]
@@ -215,7 +217,7 @@ async def test_the_feed_tells_of_a_finished_placement(
     await world.feed.catch_up()
     assert await world.catalog.topic(world.tenant_id, "orders") == topic
     intent = opened(await placements.start_move(world.tenant_id, "orders", 0, 3))
-    moved = await placements.finish(intent, {0: 1})
+    moved = await placements.finish(intent, {(0, 0): 1})
     await world.feed.catch_up()
     assert [change.uid for change in seen] == [topic.uid]
     assert world.catalog.cached_topic(world.tenant_id, "orders") == moved

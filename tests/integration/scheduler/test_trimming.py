@@ -309,7 +309,7 @@ async def move(site: Site, topic: Topic) -> Topic:
     new = QueueId(topic.uid, 0, 0, 1)
     end = site.store.seal(0, QueueId(topic.uid, 0), (1, new))
     site.store.create(1, new, end)
-    return await placements.finish(placement, {0: end})
+    return await placements.finish(placement, {(0, 0): end})
 
 
 async def test_a_trim_goes_through_sealed_generations_and_removes_empty_ones(
