@@ -50,6 +50,7 @@ from subscribe_forwarder.ports import (
 from subscribe_forwarder.reading.staged import Nowhere, StagedIds, StagedLocator, Where
 from subscribe_forwarder.reading.tails import Tails
 from subscribe_forwarder.settings import SubscribeSettings
+from subscribe_forwarder.state.lanes import Lane, Lanes
 
 CLAIM_AT_ONCE = 500
 LOCATE_AT_ONCE = 32
@@ -124,7 +125,9 @@ class SubscribeForwarder:
         await self.flusher.close(self.settings.drain_s)
         await self._lease.stop()
         await self._lease.release(self.settings.flush_timeout_s)
-        await self._tails.close_all(owner.tail for owner in self._owners.values())
+        await self._tails.close_all(
+            tail for owner in self._owners.values() for tail in owner.tails.values()
+        )
         self._owners.clear()
         self._hubs.clear()
 
@@ -208,10 +211,10 @@ class SubscribeForwarder:
         """What lease deadlines are counted in."""
         return int(self._clock() * 1000)
 
-    def reader(self, subscription_uid: bytes, partition: int) -> Reader | None:
+    def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None:
         """The subscription's reader here, if there is one already."""
         hub = self._hubs.get(subscription_uid)
-        return None if hub is None else hub.readers.get(partition)
+        return None if hub is None else hub.readers.get(place)
 
     async def locate(
         self, subscription: Subscription, wanted: Sequence[MessageId]
@@ -235,11 +238,12 @@ class SubscribeForwarder:
     async def _open_hub(self, subscription: Subscription) -> Hub:
         topic = await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
         self.require_lease()
-        readers: dict[int, Reader] = {}
+        readers: dict[Lane, Reader] = {}
         while len(readers) < len(topic.partitions):
-            for partition in topic.partitions:
-                key = PartitionKey(topic.tenant_id, topic.uid, partition.number)
-                readers[partition.number] = await self._reader(key, subscription)
+            for one in topic.partitions:
+                key = PartitionKey(topic.tenant_id, topic.uid, one.number)
+                place = Lane(one.number, one.lane)
+                readers[place] = await self._reader(key, one.lane, subscription)
             topic = self._tails.latest(topic)  # it may have grown meanwhile
         hub = self._hubs.get(subscription.uid)
         if hub is None:
@@ -247,16 +251,17 @@ class SubscribeForwarder:
                 subscription, self._may_hand_out, self._progressed, self.settings, self._clock
             )
         hub.readers = readers
+        hub.lanes = hub.lanes or (Lanes() if topic.priorities > 1 else None)
         hub.growth.follow(topic, readers)
         hub.incomplete = False
         return hub
 
-    async def _reader(self, key: PartitionKey, subscription: Subscription) -> Reader:
+    async def _reader(self, key: PartitionKey, lane: int, subscription: Subscription) -> Reader:
         owner = await self._owner(key)
-        reader = owner.reader(subscription.uid)
+        reader = owner.reader(subscription.uid, lane)
         if reader is None:
             owner.add_rows(await self.cursors.load([key]))
-            reader = owner.reader(subscription.uid)
+            reader = owner.reader(subscription.uid, lane)
         if reader is None:
             raise not_found("subscription", subscription.name)
         return reader
@@ -304,9 +309,13 @@ class SubscribeForwarder:
             topic = await self.catalog.topic_by_uid(claim.key.tenant_id, claim.key.topic_uid)
         except NotFound:
             return
-        tail = self._tails.open(claim.key, topic)
-        if tail is not None:
-            self._owners[claim.key] = Owner(claim, tail, self.ack_key)
+        tails = {
+            lane: tail
+            for lane in range(topic.priorities)
+            if (tail := self._tails.open(claim.key, topic, lane)) is not None
+        }
+        if tails:
+            self._owners[claim.key] = Owner(claim, tails, self.ack_key)
 
     async def _drop_owner(self, key: PartitionKey) -> None:
         owner = self._owners.pop(key, None)
@@ -315,7 +324,8 @@ class SubscribeForwarder:
         owner.freeze()
         for reader in owner.readers():
             self._dropped(reader)
-        await self._tails.close(owner.tail)
+        for tail in owner.tails.values():
+            await self._tails.close(tail)
         metrics.owned.set(len(self._owners))
 
     def _dropped(self, reader: Reader) -> None:
@@ -325,7 +335,7 @@ class SubscribeForwarder:
         hub = self._hubs.get(reader.cursor.key.subscription_uid)
         if hub is not None:
             hub.incomplete = True
-            hub.readers.pop(reader.cursor.key.partition, None)
+            hub.readers.pop(reader.place, None)
 
     def _freeze(self, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
@@ -335,14 +345,17 @@ class SubscribeForwarder:
                 self._reclaim.add(key)
         self._lease.kick()
 
-    def _on_tail(self, key: PartitionKey) -> None:
+    def _on_tail(self, key: PartitionKey, lane: int) -> None:
         owner = self._owners.get(key)
         if owner is not None:
-            self._wake(owner)
+            self._wake(owner, lane)
 
-    def _wake(self, owner: Owner) -> None:
+    def _wake(self, owner: Owner, lane: int | None = None) -> None:
+        """Those of one lane, or all."""
         for reader in owner.readers():
-            if reader.cursor.floor < owner.tail.first and not owner.frozen:
+            if lane is not None and reader.cursor.key.lane != lane:
+                continue
+            if reader.cursor.floor < reader.tail.first and not owner.frozen:
                 reader.lift()
                 self.flusher.note(reader)
             hub = self._hubs.get(reader.cursor.key.subscription_uid)
@@ -404,7 +417,7 @@ class SubscribeForwarder:
             self._dropped(reader)
             owner = self._owners.get(reader.partition)
             if owner is not None:
-                owner.drop_reader(uid)
+                owner.drop_readers(uid)
 
     async def _check_topic(self, tenant_id: bytes, uid: bytes) -> None:
         try:
@@ -429,16 +442,18 @@ class SubscribeForwarder:
         hubs = [hub for hub in self._hubs.values() if hub.subscription.topic_uid == topic.uid]
         for hub in hubs:
             hub.growth.follow(topic, hub.readers)
-        keys = [PartitionKey(topic.tenant_id, topic.uid, p.number) for p in topic.partitions]
+        numbers = range(topic.partition_count)
+        keys = [PartitionKey(topic.tenant_id, topic.uid, number) for number in numbers]
         for key in keys:
             owner = self._owners.get(key)
-            if owner is not None and self._tails.follow(owner.tail, key, topic):
-                self._wake(owner)
+            for lane, tail in owner.tails.items() if owner is not None else ():
+                if owner is not None and self._tails.follow(tail, key, topic, lane):
+                    self._wake(owner, lane)
         if self._lease.lease is not None and any(key not in self._owners for key in keys):
             with suppress(MetadataError, Problem):
                 await self._claim(keys)
         for hub in hubs:
-            if len(hub.readers) < len(keys):
+            if len(hub.readers) < len(topic.partitions):
                 hub.incomplete = True
             if hub.incomplete and hub.waiting:
                 with suppress(MetadataError, Problem):

@@ -30,6 +30,7 @@ from subscribe_forwarder.api.items import (
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.state.lanes import Lane
 
 _encode = msgspec.json.encode
 
@@ -47,7 +48,7 @@ class Acks:
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
         new = 0
-        touched = [readers[partition] for partition in named.places]
+        touched = [readers[place] for place in named.places]
         for reader, places in zip(touched, named.places.values(), strict=True):
             new += reader.acked(sorted([place.offset for place in places]))
         if hub.waiting:
@@ -109,8 +110,8 @@ class Acks:
         named.failures.extend(Failure(item, lease_expired()) for item in named.gone)
         now_ms = forwarder.now_ms()
         done = 0
-        for partition, places in named.places.items():
-            reader = readers[partition]
+        for lane, places in named.places.items():
+            reader = readers[lane]
             if reader.frozen:
                 raise unavailable("subscription", "A partition is being taken over; ask again.")
             reader.ledger.expire(now_ms)
@@ -127,7 +128,7 @@ class Acks:
         hub.dispatch()
         await respond(send, 200, _results("done", ids, named.failures))
 
-    async def _named(self, hub: Hub, readers: Mapping[int, Reader], ids: Ids) -> Named:
+    async def _named(self, hub: Hub, readers: Mapping[Lane, Reader], ids: Ids) -> Named:
         forwarder = self._forwarder
         return await resolve(
             ids,

@@ -19,6 +19,7 @@ from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.reading.staged import Nowhere, Where
+from subscribe_forwarder.state.lanes import Lane
 
 MAX_ITEMS = 1000
 
@@ -43,7 +44,7 @@ class Failure(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One item of a partition. From an ack id, `attempt` and `epoch_n` name the lease meant."""
+    """One item of a lane. From an ack id, `attempt` and `epoch_n` name the lease meant."""
 
     item: int
     offset: int
@@ -52,10 +53,10 @@ class Place(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The items by partition, in the order given, and those that name nothing. `gone` are those
+    """The items by lane, in the order given, and those that name nothing. `gone` are those
     whose message is no longer stored, which makes them settled."""
 
-    places: dict[int, list[Place]]
+    places: dict[Lane, list[Place]]
     failures: list[Failure]
     gone: list[int]
 
@@ -63,7 +64,7 @@ class Named(NamedTuple):
 async def resolve(
     ids: Ids,
     subscription: Subscription,
-    readers: Mapping[int, Reader],
+    readers: Mapping[Lane, Reader],
     key: bytes,
     locate: Locate,
 ) -> Named:
@@ -96,9 +97,9 @@ def lease_expired() -> Problem:
 
 
 def _by_ack_ids(
-    texts: Sequence[str], subscription: Subscription, readers: Mapping[int, Reader], key: bytes
+    texts: Sequence[str], subscription: Subscription, readers: Mapping[Lane, Reader], key: bytes
 ) -> Named:
-    places: dict[int, list[Place]] = {}
+    places: dict[Lane, list[Place]] = {}
     failures: list[Failure] = []
     minters = {reader.minter.prefix: reader.minter for reader in readers.values()}
     for index, text in enumerate(texts):
@@ -117,16 +118,16 @@ def _by_ack_ids(
             failures.append(Failure(index, problem))
             continue
         place = Place(index, offset, attempt, head.epoch.n)
-        places.setdefault(head.partition, []).append(place)
+        places.setdefault(Lane(head.partition, head.lane), []).append(place)
     return Named(places, failures, [])
 
 
 def _misfit(
-    head: Head, subscription: Subscription, readers: Mapping[int, Reader]
+    head: Head, subscription: Subscription, readers: Mapping[Lane, Reader]
 ) -> Problem | None:
     if head.subscription_uid != subscription.uid:
         return _bad_ack_id("It belongs to another subscription.")
-    reader = readers.get(head.partition)
+    reader = readers.get(Lane(head.partition, head.lane))
     if reader is None or head.generation != reader.cursor.generation:
         return Problem(
             409,
@@ -140,7 +141,7 @@ def _misfit(
 async def _by_message_ids(
     texts: Sequence[str],
     subscription: Subscription,
-    readers: Mapping[int, Reader],
+    readers: Mapping[Lane, Reader],
     locate: Locate,
 ) -> Named:
     named = Named({}, [], [])
@@ -151,19 +152,19 @@ async def _by_message_ids(
         except BadMessageId as error:
             named.failures.append(Failure(index, bad_message_id(str(error))))
             continue
-        if parsed.topic_uid != subscription.topic_uid or parsed.lane != 0:
+        if parsed.topic_uid != subscription.topic_uid:
             named.failures.append(Failure(index, _not_delivered()))
         elif parsed.form == message_id.FORM_STAGE:
             staged.append((index, parsed))
         else:
-            _place(named, index, parsed.partition, parsed.number, readers)
+            _place(named, index, Lane(parsed.partition, parsed.lane), parsed.number, readers)
     for index, found in zip(
         [index for index, _ in staged],
         await locate([parsed for _, parsed in staged]) if staged else (),
         strict=True,
     ):
         if isinstance(found, Where):
-            _place(named, index, found.partition, found.offset, readers)
+            _place(named, index, found.place, found.offset, readers)
         elif found is Nowhere.TRUNCATED and any(
             reader.cursor.start < reader.tail.first for reader in readers.values()
         ):
@@ -174,13 +175,13 @@ async def _by_message_ids(
 
 
 def _place(
-    named: Named, index: int, partition: int, offset: int, readers: Mapping[int, Reader]
+    named: Named, index: int, lane: Lane, offset: int, readers: Mapping[Lane, Reader]
 ) -> None:
-    reader = readers.get(partition)
+    reader = readers.get(lane)
     if reader is None or not reader.cursor.start <= offset < reader.cursor.read_to:
         named.failures.append(Failure(index, _not_delivered()))
     else:
-        named.places.setdefault(partition, []).append(Place(index, offset))
+        named.places.setdefault(lane, []).append(Place(index, offset))
 
 
 def bad_message_id(detail: str) -> Problem:

@@ -14,6 +14,7 @@ from subscribe_forwarder.ports import Catalog, Cursors, Store
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.staged import Where
+from subscribe_forwarder.state.lanes import Lane
 
 
 class Sources(Protocol):
@@ -25,13 +26,13 @@ class Sources(Protocol):
     def catalog(self) -> Catalog: ...
     @property
     def cursors(self) -> Cursors: ...
-    def reader(self, subscription_uid: bytes, partition: int) -> Reader | None: ...
+    def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None: ...
 
 
-def generation_of(topic: Topic, number: int, offset: int) -> Partition | SealedPartition | None:
-    """The generation of the partition that holds the offset; of what is below all, the oldest."""
-    generations = topic.generations(number)
-    holding = [generation for generation in generations if generation.base <= offset]
+def generation_of(topic: Topic, where: Where) -> Partition | SealedPartition | None:
+    """The generation of the lane that holds the offset; of what is below all, the oldest."""
+    generations = topic.generations(*where.place)
+    holding = [generation for generation in generations if generation.base <= where.offset]
     return holding[-1] if holding else next(iter(generations), None)
 
 
@@ -40,7 +41,7 @@ async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
 
     Needs no ownership. Raises StoreError.
     """
-    found = generation_of(topic, *where)
+    found = generation_of(topic, where)
     if found is None:
         return None
     queue = QueueId(topic.uid, found.number, found.lane, found.generation)
@@ -54,7 +55,7 @@ async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
         if batch.base <= offset < batch.end:
             batch.messages()
             return batch.fragment(
-                offset - batch.base, PartitionRenderer(topic.uid, where.partition)
+                offset - batch.base, PartitionRenderer(topic.uid, where.partition, lane=where.lane)
             )
     return None
 
@@ -63,12 +64,16 @@ async def ack_states(
     sources: Sources, topic: Topic, where: Where
 ) -> dict[str, dict[str, Any]] | None:
     """By subscription name; None for a message that never was. Raises StoreError, MetadataError."""
-    partition, offset = where
-    found = generation_of(topic, partition, offset)
+    offset, place = where.offset, where.place
+    found = generation_of(topic, where)
     if found is None:
         return None
     of_topic = await sources.cursors.of_topic(topic.tenant_id, topic.uid)
-    rows = {row.key.subscription_uid: row for row in of_topic if row.key.partition == partition}
+    rows = {
+        row.key.subscription_uid: row
+        for row in of_topic
+        if (row.key.partition, row.key.lane) == place
+    }
     if not any(offset < row.read_to for row in rows.values()):
         queue = QueueId(topic.uid, found.number, found.lane, found.generation)
         try:
@@ -80,7 +85,7 @@ async def ack_states(
     states: dict[str, dict[str, Any]] = {}
     for subscription in await sources.catalog.subscriptions_of(topic.tenant_id, topic.uid):
         row = rows.get(subscription.uid)
-        reader = sources.reader(subscription.uid, partition)
+        reader = sources.reader(subscription.uid, place)
         state = None if row is None else ack_state(row, reader, offset)
         if state is not None:
             states[subscription.name] = state
@@ -90,21 +95,23 @@ async def ack_states(
 def backlog(hub: Hub) -> dict[str, Any]:
     """The JSON of `GET /subscriptions/{name}/backlog`."""
     readers = sorted(hub.readers.items())
+    lanes = any(place.lane for place, _ in readers)
     return {
         "messages": sum(reader.backlog for _, reader in readers),
         "leased": sum(reader.ledger.leased for _, reader in readers),
         "waiting_redelivery": sum(reader.ledger.waiting for _, reader in readers),
         "waiting_pulls": hub.waiting,
         "paused": hub.paused_reason(),
-        "partitions": [_partition(number, reader) for number, reader in readers],
+        "partitions": [_partition(place, reader, lanes) for place, reader in readers],
     }
 
 
-def _partition(number: int, reader: Reader) -> dict[str, Any]:
+def _partition(place: Lane, reader: Reader, lanes: bool) -> dict[str, Any]:
     cursor, counters = reader.cursor, reader.cursor.counters()
     failure = reader.tail.failure
     return {
-        "partition": number,
+        "partition": place.partition,
+        **({"lane": place.lane} if lanes else {}),
         "messages": reader.backlog,
         "start": cursor.start,
         "floor": cursor.floor,

@@ -73,8 +73,8 @@ class Views:
             parsed = message_id.parse(text)
         except BadMessageId as error:
             raise bad_message_id(str(error)) from error
-        if parsed.topic_uid != topic.uid or parsed.lane:
+        if parsed.topic_uid != topic.uid:
             raise not_found("message", text)
         if parsed.form == message_id.FORM_OFFSET:
-            return topic, parsed, Where(parsed.partition, parsed.number)
+            return topic, parsed, Where(parsed.partition, parsed.number, parsed.lane)
         return topic, parsed, await self._forwarder.staged.locate(topic, parsed)

@@ -18,7 +18,7 @@ async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) 
     """Its JSON; None for one that is neither. Of a cancelled one the content may be gone. Raises
     StoreError."""
     state = _STATES.get(fate)
-    for one in topic.generations(wanted.partition):
+    for one in topic.generations(wanted.partition, wanted.lane):
         if state is not None and one.generation == wanted.generation:
             queue = QueueId(topic.uid, one.number, one.lane, one.generation)
             try:
@@ -40,7 +40,7 @@ async def _members(store: Store, group: int, queue: QueueId, wanted: MessageId) 
         message = record_batch.decode(entry.batch)[number - entry.base_stage]
         if due_us is not None:
             message.deliver_at_us = due_us  # it may have been rescheduled
-        renderer = PartitionRenderer(queue.topic_uid, queue.partition)
+        renderer = PartitionRenderer(queue.topic_uid, queue.partition, lane=queue.lane)
         shared = renderer.fragment(message, 0, b"null", text).removesuffix(b"0")
         return b'%bnull,"accepted_time":%b' % (shared, time_json(entry.log_time_us))
     return b'"message_id":"%b","publish_time":null,"partition":%d,"offset":null' % (

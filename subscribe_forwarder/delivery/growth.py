@@ -16,25 +16,32 @@ from typing import NamedTuple
 
 from metadata.types import SealedPartition, Topic
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.state.lanes import Lane
 
 
 class Barrier(NamedTuple):
-    """Partition `number` is not read on from `base` before each (partition, end) of `behind` is."""
+    """Partition `number` is not read on from `base` before each (partition, end) of `behind` is,
+    within a lane."""
 
     number: int
     base: int
     behind: tuple[tuple[int, int], ...]
+    lane: int = 0
 
 
 def barriers(topic: Topic) -> list[Barrier]:
-    """Those of all growths of which anything may still be unread, the oldest first."""
-    count = len(topic.partitions)
+    """Those of all growths of which anything may still be unread, by lane and the oldest first."""
+    return [one for lane in range(topic.priorities) for one in _barriers(topic, lane)]
+
+
+def _barriers(topic: Topic, lane: int) -> list[Barrier]:
+    count = topic.partition_count
     grown_to: dict[int, int] = {}
     ends: dict[int, dict[int, int]] = {}
     bases: dict[tuple[int, int], int] = {}
-    for number in (partition.number for partition in topic.partitions):
+    for number in range(count):
         after = count
-        for generation in reversed(topic.generations(number)):
+        for generation in reversed(topic.generations(number, lane)):
             size = generation.of_partitions if isinstance(generation, SealedPartition) else count
             bases[size, number] = generation.base
             if isinstance(generation, SealedPartition) and size < after:
@@ -52,7 +59,7 @@ def barriers(topic: Topic) -> list[Barrier]:
                 if other != number and (other - number) % step == 0
             )
             if base is not None and behind:
-                found.append(Barrier(number, base, behind))
+                found.append(Barrier(number, base, behind, lane))
     return found
 
 
@@ -62,24 +69,26 @@ class Growth:
     def __init__(self) -> None:
         self._barriers: Sequence[Barrier] = ()
 
-    def follow(self, topic: Topic, readers: Mapping[int, Reader]) -> None:
+    def follow(self, topic: Topic, readers: Mapping[Lane, Reader]) -> None:
         """The topic as it is now."""
         self._barriers = barriers(topic)
         self.lift(readers)
 
-    def lift(self, readers: Mapping[int, Reader]) -> bool:
+    def lift(self, readers: Mapping[Lane, Reader]) -> bool:
         """Sets each reader's limit to its first barrier that stands; whether one was lifted."""
         if not self._barriers:
             return False
-        limits: dict[int, int] = {}
+        limits: dict[Lane, int] = {}
         for barrier in self._barriers:
-            if barrier.number not in limits and any(
-                other in readers and readers[other].scan < end for other, end in barrier.behind
+            place = Lane(barrier.number, barrier.lane)
+            behind = ((Lane(other, barrier.lane), end) for other, end in barrier.behind)
+            if place not in limits and any(
+                other in readers and not readers[other].done_to(end) for other, end in behind
             ):
-                limits[barrier.number] = barrier.base
+                limits[place] = barrier.base
         lifted = False
-        for number, reader in readers.items():
-            limit = limits.get(number)
+        for place, reader in readers.items():
+            limit = limits.get(place)
             lifted |= reader.limit is not None and (limit is None or limit > reader.limit)
             reader.limit = limit
         if not limits:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edge.problem import Problem, unavailable
 from metadata.types import Subscription
@@ -25,6 +25,7 @@ from subscribe_forwarder.delivery.reader import (
 )
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
+from subscribe_forwarder.state.lanes import Lane, Lanes
 
 _RETRY_AFTER_S = 1.0
 
@@ -75,7 +76,9 @@ class Hub:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.subscription = subscription
-        self.readers: dict[int, Reader] = {}
+        self.readers: dict[Lane, Reader] = {}
+        self.lanes: Lanes | None = None
+        """None where there is one priority."""
         self.growth = Growth()
         self.incomplete = True
         """A partition is missing: look for its reader before the next use."""
@@ -204,21 +207,50 @@ class Hub:
         now_ms = int(now_s * 1000)
         deadline_ms = int((now_s + self.subscription.ack_deadline_s) * 1000)
         now_us = wall_us()
-        readers = list(self.readers.values())
         self._turn += 1
         taken: list[Taken] = []
-        for index in range(len(readers)):
-            reader = readers[(self._turn + index) % len(readers)]
-            if reader.idle or not self._may_hand_out(reader):
-                continue
-            part = reader.take(room, now_ms, now_us, deadline_ms)
-            if part is not None:
-                taken.append(part)
-            if reader.cursor.dirty:
-                self._progressed(reader)
+
+        def take_of(readers: Sequence[Reader]) -> None:
+            for index in range(len(readers)):
+                reader = readers[(self._turn + index) % len(readers)]
+                if reader.idle or not self._may_hand_out(reader):
+                    continue
+                part = reader.take(room, now_ms, now_us, deadline_ms)
+                if part is not None:
+                    taken.append(part)
+                if reader.cursor.dirty:
+                    self._progressed(reader)
+                if room.full:
+                    break
+
+        if self.lanes is None:
+            take_of(list(self.readers.values()))
+        else:
+            self._collect_lanes(self.lanes, room, take_of)
+            taken.sort(key=lambda part: -part.reader.place.lane)
+        return Delivery(taken) if taken else None
+
+    def _collect_lanes(
+        self, lanes: Lanes, room: Room, take_of: Callable[[Sequence[Reader]], None]
+    ) -> None:
+        """Goes over the priorities in the order that their turns give."""
+        by_lane: dict[int, list[Reader]] = {}
+        for place, reader in self.readers.items():
+            by_lane.setdefault(place.lane, []).append(reader)
+        ready = [
+            lane for lane, readers in by_lane.items() if any(reader.has_ready for reader in readers)
+        ]
+        counts = dict.fromkeys(by_lane, 0)
+        for lane, most in lanes.plan(ready, room.max_messages):
+            left = room.max_messages
+            room.max_messages = min(most, left)
+            rest = left - room.max_messages
+            take_of(by_lane[lane])
+            counts[lane] += left - rest - room.max_messages
+            room.max_messages += rest
             if room.full:
                 break
-        return Delivery(taken) if taken else None
+        lanes.delivered(counts, ready)
 
     def _idle(self) -> None:
         """Nothing is ready: asks for what may be, answers who won't wait, and sets the clock."""

@@ -1,4 +1,4 @@
-"""One owned (topic, partition): a shared tail, and the readers of its subscriptions.
+"""One owned (topic, partition): a shared tail per lane, and the readers of its subscriptions.
 
 Ownership is a claim in Postgres under an epoch; memory of a former epoch is kept over a new claim
 of ours only where nobody can have owned the partition in between, which is when the epoch is the
@@ -7,24 +7,28 @@ next number and the row holds nothing that memory does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from metadata.types import Claim, CursorState, Epoch, PartitionKey
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.reading.tail import Tail
 
+_ReaderKey = tuple[bytes, int]
+"""Subscription uid and lane."""
+
 
 class Owner:
     """Made by a claim; `frozen` from the moment its ownership is in doubt until the next one."""
 
-    def __init__(self, claim: Claim, tail: Tail, ack_key: bytes) -> None:
+    def __init__(self, claim: Claim, tails: Mapping[int, Tail], ack_key: bytes) -> None:
         self.key: PartitionKey = claim.key
-        self.tail = tail
+        self.tails = tails
+        """By lane."""
         self.frozen = False
         self._ack_key = ack_key
         self._epoch = claim.epoch
-        self._rows = {row.key.subscription_uid: row for row in claim.cursors}
-        self._readers: dict[bytes, Reader] = {}
+        self._rows = _by_reader(claim.cursors)
+        self._readers: dict[_ReaderKey, Reader] = {}
 
     @property
     def epoch(self) -> Epoch:
@@ -33,28 +37,31 @@ class Owner:
     def readers(self) -> Iterable[Reader]:
         return self._readers.values()
 
-    def reader(self, subscription_uid: bytes) -> Reader | None:
+    def reader(self, subscription_uid: bytes, lane: int = 0) -> Reader | None:
         """The subscription's reader, made when first asked for; None without a cursor row."""
-        reader = self._readers.get(subscription_uid)
+        key = (subscription_uid, lane)
+        reader = self._readers.get(key)
         if reader is None:
-            row = self._rows.pop(subscription_uid, None)
-            if row is None:
+            row = self._rows.pop(key, None)
+            tail = self.tails.get(lane)
+            if row is None or tail is None:
                 return None
-            reader = Reader(row, self._epoch, self.tail, self.key, self._ack_key)
+            reader = Reader(row, self._epoch, tail, self.key, self._ack_key)
             reader.frozen = self.frozen
-            self._readers[subscription_uid] = reader
+            self._readers[key] = reader
         return reader
 
     def add_rows(self, rows: Iterable[CursorState]) -> None:
         """Cursors of subscriptions made after the claim."""
-        for row in rows:
-            uid = row.key.subscription_uid
-            if row.key.partition == self.key.partition and uid not in self._readers:
-                self._rows[uid] = row
+        for key, row in _by_reader(rows).items():
+            if row.key.partition == self.key.partition and key not in self._readers:
+                self._rows[key] = row
 
-    def drop_reader(self, subscription_uid: bytes) -> None:
-        self._rows.pop(subscription_uid, None)
-        self._readers.pop(subscription_uid, None)
+    def drop_readers(self, subscription_uid: bytes) -> None:
+        """Of one subscription; also its rows, which may be older than what is committed."""
+        for lane in self.tails:
+            self._rows.pop((subscription_uid, lane), None)
+            self._readers.pop((subscription_uid, lane), None)
 
     def freeze(self) -> None:
         """No hand-outs and no answered acks until `adopt`."""
@@ -69,11 +76,11 @@ class Owner:
             Epoch(self._epoch.era, self._epoch.n + 1),
         )
         self._epoch = claim.epoch
-        self._rows = {row.key.subscription_uid: row for row in claim.cursors}
-        for uid, reader in list(self._readers.items()):
-            row = self._rows.pop(uid, None)
+        self._rows = _by_reader(claim.cursors)
+        for key, reader in list(self._readers.items()):
+            row = self._rows.pop(key, None)
             if row is None:
-                del self._readers[uid]
+                del self._readers[key]
                 dropped(reader)
                 continue
             if unbroken and reader.cursor.covers(row):
@@ -82,3 +89,7 @@ class Owner:
                 reader.reset(row, claim.epoch)
             reader.frozen = False
         self.frozen = False
+
+
+def _by_reader(rows: Iterable[CursorState]) -> dict[_ReaderKey, CursorState]:
+    return {(row.key.subscription_uid, row.key.lane): row for row in rows}

@@ -1,4 +1,4 @@
-"""One subscription in one partition: what it may hand out next, and to whom it did.
+"""One subscription in one lane: what it may hand out next, and to whom it did.
 
 `scan` is where new messages go on; below it every offset is settled, leased or waiting to be
 handed out again. A reader starts with `scan` at the floor, so what was leased when the last owner
@@ -17,6 +17,7 @@ from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.render import delivery
 from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.state.cursor import Cursor, Settled
+from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.leases import Grant
 from subscribe_forwarder.state.ledger import Ledger
 
@@ -92,12 +93,17 @@ class Reader:
         """Goes on under a new epoch with what is in memory."""
         cursor = self.cursor
         cursor.epoch = epoch
-        head = Head(cursor.key.subscription_uid, cursor.generation, cursor.key.partition, 0, epoch)
+        key = cursor.key
+        head = Head(key.subscription_uid, cursor.generation, key.partition, key.lane, epoch)
         self.minter = Minter(head, self._ack_key)
 
     @property
     def cursor(self) -> Cursor:
         return self.ledger.cursor
+
+    @property
+    def place(self) -> Lane:
+        return Lane(self.partition.partition, self.cursor.key.lane)
 
     @property
     def backlog(self) -> int:
@@ -112,12 +118,21 @@ class Reader:
         end = self.tail.end
         return end if self.limit is None or end is None or end < self.limit else self.limit
 
+    def done_to(self, end: int) -> bool:
+        """Whether what comes after `end` in other partitions may go out (growth.py)."""
+        return self.scan >= end
+
     @property
     def idle(self) -> bool:
         """Nothing is readable at `scan`, and nothing is out: there is nothing to look at."""
         end = self.end
         at_end = end is not None and self.scan >= end and self.scan >= self.tail.first
         return at_end and not self.ledger.outstanding
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether something may go out now."""
+        return self.may_have_new or self.ledger.peek_ready() is not None
 
     @property
     def may_have_new(self) -> bool:
@@ -176,6 +191,7 @@ class Reader:
             batch = self.tail.find(offset)
             if batch is None:
                 if offset >= self.tail.first:
+                    self.tail.want(offset)
                     return
                 ledger.take_ready()
                 self._expire(offset)
@@ -204,6 +220,7 @@ class Reader:
                 break
             batch = self.tail.find(offset)
             if batch is None:
+                self.tail.want(offset)
                 break
             upto = self._take_run(places, room, batch, offset, gap_end, now_us)
             self.scan = upto

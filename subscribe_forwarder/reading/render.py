@@ -28,24 +28,29 @@ _JSON, _TEXT, _BINARY = 0, 1, 2
 
 
 class PartitionRenderer:
-    """Renders messages of one (topic, partition). `staged_ids` is told where those are whose id is
-    not made of their offset."""
+    """Renders messages of one lane of a partition. `staged_ids` is told where those are whose id
+    is not made of their offset."""
 
-    __slots__ = ("_id_prefix", "_number", "_partition", "_staged_ids", "_staged_prefix")
+    __slots__ = ("_id_prefix", "_lane", "_number", "_partition", "_staged_ids", "_staged_prefix")
 
     def __init__(
-        self, topic_uid: bytes, partition: int, staged_ids: StagedIds | None = None
+        self,
+        topic_uid: bytes,
+        partition: int,
+        staged_ids: StagedIds | None = None,
+        lane: int = 0,
     ) -> None:
         self._id_prefix = message_id.prefix(topic_uid, partition).encode()
         self._staged_prefix = message_id.prefix(topic_uid, partition, message_id.FORM_STAGE)
         self._number = partition
+        self._lane = lane
         self._partition = b"%d" % partition
         self._staged_ids = staged_ids
 
     def staged(self, generation: int, stage_number: int, offset: int) -> bytes:
         """The id of a message released from a queue of this partition."""
         number = message_id.staged_number(generation, stage_number)
-        return self._remember(self._staged_prefix + message_id.suffix(number), offset)
+        return self._remember(self._staged_prefix + message_id.suffix(number, self._lane), offset)
 
     def forwarded(self, origin: Mapping[str, str | int], offset: int) -> bytes | None:
         """The id of a message that was staged in a queue sealed before it was due, if it was."""
@@ -54,7 +59,7 @@ class PartitionRenderer:
 
     def _remember(self, text: str, offset: int) -> bytes:
         if self._staged_ids is not None:
-            self._staged_ids.put(text, Where(self._number, offset))
+            self._staged_ids.put(text, Where(self._number, offset, self._lane))
         return text.encode("ascii")
 
     def fragment(
@@ -66,7 +71,7 @@ class PartitionRenderer:
         return b"".join(
             (
                 b'"message_id":"',
-                staged_id or self._id_prefix + message_id.suffix(offset).encode(),
+                staged_id or self._id_prefix + message_id.suffix(offset, self._lane).encode(),
                 data_name,
                 data,
                 b',"content_type":',

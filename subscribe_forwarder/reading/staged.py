@@ -18,6 +18,7 @@ from metadata.types import SealedPartition, Topic
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.ports import ForwardedMessages, Store
+from subscribe_forwarder.state.lanes import Lane
 
 MAX_REMEMBERED = 65_536
 
@@ -27,6 +28,11 @@ class Where(NamedTuple):
 
     partition: int
     offset: int
+    lane: int = 0
+
+    @property
+    def place(self) -> Lane:
+        return Lane(self.partition, self.lane)
 
 
 class Nowhere(enum.Enum):
@@ -72,11 +78,9 @@ class StagedLocator:
         known = self.ids.get(text)
         if known is not None:
             return known
-        generation = next(
-            (g for g in topic.generations(wanted.partition) if g.generation == wanted.generation),
-            None,
-        )
-        if generation is None or generation.lane != wanted.lane:
+        generations = topic.generations(wanted.partition, wanted.lane)
+        generation = next((g for g in generations if g.generation == wanted.generation), None)
+        if generation is None:
             return Nowhere.UNKNOWN
         queue = QueueId(topic.uid, generation.number, generation.lane, generation.generation)
         try:
@@ -84,7 +88,7 @@ class StagedLocator:
         except QueueNotFound:
             return Nowhere.UNKNOWN
         if found.offset is not None:
-            where = Where(wanted.partition, found.offset)
+            where = Where(wanted.partition, found.offset, wanted.lane)
         elif isinstance(generation, SealedPartition):
             # The copy is made, then written down, then the original discarded. What was discarded
             # very long ago answers as truncated.
@@ -94,7 +98,7 @@ class StagedLocator:
             )
             if moved is None:
                 return Nowhere(found.state)
-            where = Where(moved.partition, moved.offset)
+            where = Where(moved.partition, moved.offset, wanted.lane)
         else:
             return Nowhere(found.state)
         self.ids.put(text, where)

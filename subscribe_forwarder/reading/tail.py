@@ -1,4 +1,4 @@
-"""The messages of one partition as all its subscriptions share them.
+"""The messages of one lane of a partition as all its subscriptions share them.
 
 One fetch serves whoever waits for those offsets, a batch is decoded once, when a message of it is
 first handed out, and what is rendered is kept beside it. A byte budget over all partitions decides
@@ -50,7 +50,7 @@ class _Link:
 
 
 class Tail:
-    """Reads one partition. `on_change` is called, on the loop, whenever more may be readable."""
+    """Reads one lane. `on_change` is called, on the loop, whenever more may be readable."""
 
     def __init__(
         self,
@@ -74,7 +74,9 @@ class Tail:
         self._on_change = on_change
         self._fetch_bytes = fetch_bytes
         self._fetch_timeout_s = fetch_timeout_s
-        self.renderer = PartitionRenderer(topic_uid, generations[-1].number, staged_ids)
+        self.renderer = PartitionRenderer(
+            topic_uid, generations[-1].number, staged_ids, generations[-1].lane
+        )
         self.first = 0
         """What is below is not readable, but for kept offsets."""
         self.end: int | None = None

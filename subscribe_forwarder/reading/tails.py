@@ -1,4 +1,4 @@
-"""The tails of this process: one per partition it owns, and a watch per group that feeds them."""
+"""The tails of this process: one per lane of what it owns, and a watch per group."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class Tails:
         settings: SubscribeSettings,
         staged_ids: StagedIds,
         *,
-        on_change: Callable[[PartitionKey], None],
+        on_change: Callable[[PartitionKey, int], None],
         reload: Callable[[Topic], Awaitable[None]],
     ) -> None:
-        """`on_change`: more may be readable, or less kept; `reload`: the topic should be read."""
+        """`on_change`: of this lane more may be readable, or less kept; `reload`: the topic should
+        be read."""
         self._store = store
         self._settings = settings
         self._staged_ids = staged_ids
@@ -54,10 +55,10 @@ class Tails:
     def forget_topic(self, uid: bytes) -> None:
         self._topics.pop(uid, None)
 
-    def open(self, key: PartitionKey, topic: Topic) -> Tail | None:
-        """None where the topic has no such partition."""
+    def open(self, key: PartitionKey, topic: Topic, lane: int = 0) -> Tail | None:
+        """None where the topic has no such partition, or the partition no such lane."""
         topic = self.latest(topic)
-        generations = topic.generations(key.partition)
+        generations = topic.generations(key.partition, lane)
         if not generations:
             return None
         tail = Tail(
@@ -65,7 +66,7 @@ class Tails:
             topic.uid,
             generations,
             self._budget,
-            lambda: self._on_change(key),
+            lambda: self._on_change(key, lane),
             fetch_bytes=self._settings.fetch_bytes,
             fetch_timeout_s=self._settings.fetch_timeout_s,
             staged_ids=self._staged_ids,
@@ -74,10 +75,10 @@ class Tails:
         self._watch(tail, {})
         return tail
 
-    def follow(self, tail: Tail, key: PartitionKey, topic: Topic) -> bool:
-        """Whether the partition's chain of queues is another now."""
+    def follow(self, tail: Tail, key: PartitionKey, topic: Topic, lane: int = 0) -> bool:
+        """Whether the lane's chain of queues is another now."""
         before = tail.queues
-        changed = tail.follow(topic.generations(key.partition))
+        changed = tail.follow(topic.generations(key.partition, lane))
         if changed:
             self._watch(tail, before)
         return changed
