@@ -5,12 +5,20 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from metadata.errors import BadPageToken
-from metadata.types import Page, Subscription, Topic
+from metadata.types import Page
 
-T = TypeVar("T", Topic, Subscription)
+
+class Named(Protocol):
+    """What is listed by name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
 _VERSION = b"1"
 
 

@@ -1,0 +1,58 @@
+"""Whether a subscription hands out messages: set by people, followed by its owner."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
+from metadata.database import Database
+from metadata.errors import NotFound
+from metadata.models import SubscriptionRow
+from metadata.types import ChangeKind, SubscriptionState
+
+
+class SubscriptionStateRepository:
+    """No cursor changes with the state: what is handed out stays so, and may be acked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def set(
+        self, tenant_id: bytes, name: str, state: SubscriptionState, reason: str | None
+    ) -> int:
+        """Its version then; the one it had where nothing changes. NotFound."""
+
+        async def work(session: AsyncSession) -> int:
+            row = await _named(session, tenant_id, name)
+            if (row.state, row.state_reason) == (state.value, reason):
+                return row.version
+            version = await changes.next_version(session)
+            # Read again: what was read before the counter's lock may have changed since.
+            session.expire(row)
+            row = await _named(session, tenant_id, name)
+            row.state, row.state_reason = state.value, reason
+            row.version, row.updated_at = version, func.now()
+            await changes.record(
+                session,
+                version,
+                ChangeKind.SUBSCRIPTION,
+                tenant_id,
+                row.uid,
+                row.name,
+                row.topic_uid,
+            )
+            return version
+
+        return await self._database.write(work)
+
+
+async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> SubscriptionRow:
+    row = await session.scalar(
+        select(SubscriptionRow).where(
+            SubscriptionRow.tenant_id == tenant_id, SubscriptionRow.name == name
+        )
+    )
+    if row is None:
+        raise NotFound("subscription", name)
+    return row
