@@ -16,6 +16,7 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
@@ -91,12 +92,19 @@ class RedriveRow(Base):
             name="redrives_state",
         ),
         Index("redrives_of_subscription", "tenant_id", "subscription_uid", "created_at"),
+        Index(
+            "redrives_unfinished",
+            "tenant_id",
+            "uid",
+            postgresql_where=text("state IN ('running', 'cancelling')"),
+        ),
     )
 
     tenant_id: Mapped[KeyId]
     uid: Mapped[KeyId]
     subscription_uid: Mapped[Id]
     filter: Mapped[str | None] = mapped_column(Text)
+    picked: Mapped[bool]
     destination: Mapped[str | None] = mapped_column(Text)
     edit: Mapped[dict[str, Any]] = mapped_column(JSONB)
     rate: Mapped[float | None] = mapped_column(Double)

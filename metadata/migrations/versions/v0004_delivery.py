@@ -108,6 +108,7 @@ _STATEMENTS = (
         uid uuid NOT NULL,
         subscription_uid uuid NOT NULL,
         filter text,
+        picked boolean NOT NULL,
         destination text,
         edit jsonb NOT NULL,
         rate double precision,
@@ -125,6 +126,10 @@ _STATEMENTS = (
     )
     """,
     "CREATE INDEX redrives_of_subscription ON redrives (tenant_id, subscription_uid, created_at)",
+    """
+    CREATE INDEX redrives_unfinished ON redrives (tenant_id, uid)
+        WHERE state IN ('running', 'cancelling')
+    """,
     """
     CREATE TABLE skip_rules (
         tenant_id uuid NOT NULL,

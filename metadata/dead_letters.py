@@ -1,0 +1,180 @@
+"""Dead letters as they are listed; they are made by the flush that settles their message.
+
+A dead letter is open until it is redriven or discarded, once and for good. They are listed in the
+order in which they were made: by time, and by uid among those of one flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from metadata.database import Connection, Database
+from metadata.errors import NotFound
+
+LetterState = Literal["open", "redriven", "discarded"]
+KEPT_DAYS = 30
+"""How long those that are open no more stay listed."""
+PRUNE_AT_ONCE = 5000
+
+COLUMNS = """
+    uid, generation, partition, lane, message_offset, message_id, key, attributes::text,
+    content_type, size_bytes, reason, detail, attempts, first_at, last_at, publish_time, dead_at,
+    letter_topic_uid, letter_partition, letter_lane, letter_offset, state, redrive_uid
+"""
+_PAGE = (
+    "SELECT"
+    + COLUMNS
+    + """
+    FROM dead_letters
+    WHERE tenant_id = $1 AND subscription_uid = $2 AND state = $3 AND (dead_at, uid) > ($4, $5)
+    ORDER BY dead_at, uid LIMIT $6
+    """
+)
+_GET = (
+    "SELECT"
+    + COLUMNS
+    + "FROM dead_letters WHERE tenant_id = $1 AND subscription_uid = $2 AND uid = ANY($3::uuid[])"
+    + " ORDER BY dead_at, uid"
+)
+_COUNT = """
+SELECT count(*) FROM dead_letters
+WHERE tenant_id = $1 AND subscription_uid = $2 AND state = 'open'
+"""
+_DISCARD = """
+WITH discarded AS (
+    UPDATE dead_letters SET state = 'discarded'
+    WHERE tenant_id = $1 AND subscription_uid = $2 AND uid = ANY($3::uuid[]) AND state = 'open'
+    RETURNING 1
+)
+SELECT count(*) FROM discarded
+"""
+_PRUNE = """
+DELETE FROM dead_letters WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM dead_letters
+    WHERE state <> 'open' AND dead_at < now() - make_interval(days => $1) LIMIT $2
+))
+"""
+
+
+class Place(NamedTuple):
+    """Where a listing goes on: behind this dead letter."""
+
+    dead_at: datetime
+    uid: bytes
+
+
+START = Place(datetime(1970, 1, 1, tzinfo=UTC), bytes(16))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLetter:
+    """A row of `dead_letters`: where the message came from, why it is here, where its body is."""
+
+    uid: bytes
+    generation: int
+    partition: int
+    lane: int
+    offset: int
+    message_id: str
+    key: str | None
+    attributes: Mapping[str, str]
+    content_type: str | None
+    size_bytes: int
+    reason: str
+    detail: str | None
+    attempts: int
+    first_at: datetime | None
+    last_at: datetime | None
+    publish_time: datetime
+    dead_at: datetime
+    letter_topic_uid: bytes
+    letter_partition: int
+    letter_lane: int
+    letter_offset: int
+    state: LetterState
+    redrive_uid: bytes | None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.dead_at, self.uid)
+
+
+class DeadLetterRepository:
+    """Rows of `dead_letters`, of one subscription at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self,
+        tenant_id: bytes,
+        subscription_uid: bytes,
+        *,
+        state: LetterState = "open",
+        after: Place = START,
+        limit: int,
+    ) -> list[StoredLetter]:
+        """At most `limit`, oldest first; fewer are the last."""
+
+        async def work(connection: Connection) -> list[StoredLetter]:
+            rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, state, *after, limit)
+            return [letter_of(row) for row in rows]
+
+        return await self._database.statement(work, writes=False)
+
+    async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> StoredLetter:
+        """NotFound."""
+        found = await self.several(tenant_id, subscription_uid, [uid])
+        if not found:
+            raise NotFound("dead letter", uid.hex())
+        return found[0]
+
+    async def several(
+        self, tenant_id: bytes, subscription_uid: bytes, uids: Sequence[bytes]
+    ) -> list[StoredLetter]:
+        """Those that are there, in whatever state, oldest first."""
+
+        async def work(connection: Connection) -> list[StoredLetter]:
+            rows = await connection.fetch(_GET, tenant_id, subscription_uid, list(uids))
+            return [letter_of(row) for row in rows]
+
+        return await self._database.statement(work, writes=False)
+
+    async def open_count(self, tenant_id: bytes, subscription_uid: bytes) -> int:
+        async def work(connection: Connection) -> int:
+            count: int = await connection.fetchval(_COUNT, tenant_id, subscription_uid)
+            return count
+
+        return await self._database.statement(work, writes=False)
+
+    async def discard(
+        self, tenant_id: bytes, subscription_uid: bytes, uids: Sequence[bytes]
+    ) -> int:
+        """How many of them were open."""
+
+        async def work(connection: Connection) -> int:
+            count: int = await connection.fetchval(
+                _DISCARD, tenant_id, subscription_uid, list(uids)
+            )
+            return count
+
+        return await self._database.statement(work, writes=True)
+
+    async def prune(self) -> None:
+        """Some of what has been redriven or discarded for long; of all tenants."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_PRUNE, KEPT_DAYS, PRUNE_AT_ONCE)
+
+        await self._database.statement(work, writes=True)
+
+
+def letter_of(row: Any) -> StoredLetter:
+    values = list(row)
+    values[7] = msgspec.json.decode(values[7], type=dict[str, str])
+    return StoredLetter(*values)
