@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from edge.asgi import ClientGone
 from edge.message_id import MessageId
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import MetadataError, NotFound
@@ -34,7 +33,7 @@ from metadata.types import (
 )
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.flush import AckFlusher
-from subscribe_forwarder.delivery.hub import Delivery, Hub
+from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
@@ -160,52 +159,6 @@ class SubscribeForwarder:
             raise unavailable(
                 "subscription", "This forwarder does not hold its lease right now; ask again."
             )
-
-    async def pull(
-        self,
-        hub: Hub,
-        max_messages: int,
-        max_bytes: int,
-        wait_s: float,
-        gone: asyncio.Future[None] | None = None,
-    ) -> Delivery | None:
-        """Leased messages, after `pull_now` gave none; None when there were none in time.
-
-        A wait ends when `gone` is done, with ClientGone. That and cancelling it leave nothing
-        leased. 503 when messages may be there but out of reach.
-        """
-        if not wait_s:
-            await hub.refresh()
-            delivery = hub.pull_now(max_messages, max_bytes)
-            if delivery is not None:
-                return delivery
-        waiter = hub.join(max_messages, max_bytes, only_now=not wait_s)
-        waits: list[asyncio.Future[Any]] = [waiter.future]
-        if gone is not None:
-            waits.append(gone)
-        try:
-            hub.dispatch()
-            if not waiter.future.done():
-                await asyncio.wait(
-                    waits,
-                    timeout=wait_s or self.settings.fetch_timeout_s,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            if gone is not None and gone.done():
-                raise ClientGone
-        except BaseException:
-            with suppress(Problem):
-                delivery = hub.leave(waiter)
-                if delivery is not None:
-                    delivery.release()
-                    hub.dispatch()
-            raise
-        delivery = hub.leave(waiter)
-        if delivery is not None and delivery.count:
-            return delivery
-        if not self._stopping:
-            hub.check_served()
-        return None
 
     def now_ms(self) -> int:
         """What lease deadlines are counted in."""

@@ -9,9 +9,10 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from edge.asgi import Scope
+from edge.asgi import Scope, header
 from edge.problem import FieldError, Problem, invalid
 from subscribe_forwarder.api.items import MAX_ITEMS, Ids
+from subscribe_forwarder.state.rate import NAMELESS
 
 MAX_MESSAGES = 1000
 MAX_BYTES = 8 * 1024 * 1024
@@ -19,7 +20,11 @@ MAX_WAIT_S = 60.0
 MAX_DEADLINE_S = 43_200
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """A thousand ids of the longest kind."""
+MAX_OUTSTANDING = 10_000
+MAX_OUTSTANDING_BYTES = 64 * 1024 * 1024
+CONSUMER_HEADER = b"packetboat-consumer"
 _DEFAULT_MESSAGES = 10
+_CONSUMER = re.compile(r"[\x20-\x7e]{1,128}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<field>[^`]*)`")
@@ -34,6 +39,8 @@ class PullBody(msgspec.Struct, forbid_unknown_fields=True):
     max_messages: int | float = _DEFAULT_MESSAGES
     max_bytes: int | float = MAX_BYTES
     wait_seconds: float = 0.0
+    min_messages: int | float = 1
+    consumer: str | None = None
 
 
 class _IdsBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,9 +89,45 @@ class ModifyBody(_IdsBody, forbid_unknown_fields=True, kw_only=True):
 class PullRequest(msgspec.Struct, frozen=True):
     """A pull whose limits hold."""
 
+    max_messages: int = _DEFAULT_MESSAGES
+    max_bytes: int = MAX_BYTES
+    wait_s: float = 0.0
+    min_messages: int = 1
+    consumer: str = NAMELESS
+
+
+class StreamRequest(msgspec.Struct, frozen=True):
+    """A stream whose limits hold."""
+
     max_messages: int
+    """Most outstanding ones, and the most bytes of their data."""
     max_bytes: int
-    wait_s: float
+    heartbeat_s: float
+    ends_after_s: float
+    """Infinite: no end."""
+    consumer: str
+
+
+class Query:
+    """Query parameters; the last of a repeated one counts."""
+
+    def __init__(self, scope: Scope) -> None:
+        raw = scope["query_string"]
+        self._values: dict[str, list[str]] = {}
+        if raw:
+            text = raw.decode("ascii", "replace")
+            self._values = parse_qs(text, keep_blank_values=True, errors="replace")
+
+    def text(self, name: str) -> str | None:
+        given = self._values.get(name)
+        return None if given is None else given[-1]
+
+    def number(self, name: str, default: float) -> float:
+        """NaN for what is none."""
+        given = self.text(name)
+        if given is None:
+            return default
+        return float(given) if _DECIMAL.fullmatch(given) else math.nan
 
 
 ACK = msgspec.json.Decoder(AckBody)
@@ -107,44 +150,95 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def pull_of_query(scope: Scope) -> PullRequest:
-    """400 naming the parameter that does not fit; the last of a repeated one counts."""
-    raw = scope["query_string"]
-    if not raw:
-        return PullRequest(_DEFAULT_MESSAGES, MAX_BYTES, 0.0)
-    values = parse_qs(raw.decode("ascii", "replace"), keep_blank_values=True, errors="replace")
-
-    def number(name: str, default: float) -> float:
-        given = values.get(name)
-        if given is None:
-            return default
-        return float(given[-1]) if _DECIMAL.fullmatch(given[-1]) else math.nan
-
+    """400 naming the parameter that does not fit."""
+    query = Query(scope)
     return _checked(
-        number("max_messages", _DEFAULT_MESSAGES),
-        number("max_bytes", MAX_BYTES),
-        number("wait_seconds", 0.0),
+        scope,
+        query.number("max_messages", _DEFAULT_MESSAGES),
+        query.number("max_bytes", MAX_BYTES),
+        query.number("wait_seconds", 0.0),
+        query.number("min_messages", 1),
+        query.text("consumer"),
     )
 
 
-def pull_of_body(body: bytes) -> PullRequest:
+def pull_of_body(scope: Scope, body: bytes) -> PullRequest:
     """An empty body takes the defaults."""
-    if not body.strip():
-        return PullRequest(_DEFAULT_MESSAGES, MAX_BYTES, 0.0)
-    given = decode(body, _PULL)
-    return _checked(given.max_messages, given.max_bytes, given.wait_seconds)
+    given = decode(body, _PULL) if body.strip() else PullBody()
+    return _checked(
+        scope,
+        given.max_messages,
+        given.max_bytes,
+        given.wait_seconds,
+        given.min_messages,
+        given.consumer,
+    )
 
 
-def _checked(max_messages: float, max_bytes: float, wait_s: float) -> PullRequest:
-    errors = []
-    if not (1 <= max_messages <= MAX_MESSAGES and max_messages == int(max_messages)):
+def stream_of_query(scope: Scope) -> StreamRequest:
+    """400 naming the parameter that does not fit."""
+    query = Query(scope)
+    messages = query.number("max_outstanding_messages", 100)
+    size_bytes = query.number("max_outstanding_bytes", MAX_BYTES)
+    heartbeat_s = query.number("heartbeat_seconds", 10.0)
+    max_s = query.number("max_seconds", 0.0)
+    consumer, errors = consumer_of(scope, query.text("consumer"))
+    if not _whole(messages, MAX_OUTSTANDING):
+        errors.append(
+            FieldError("max_outstanding_messages", f"an integer from 1 to {MAX_OUTSTANDING}")
+        )
+    if not _whole(size_bytes, MAX_OUTSTANDING_BYTES):
+        limit = MAX_OUTSTANDING_BYTES
+        errors.append(FieldError("max_outstanding_bytes", f"an integer from 1 to {limit}"))
+    if not 1 <= heartbeat_s <= MAX_WAIT_S:
+        errors.append(FieldError("heartbeat_seconds", f"seconds from 1 to {MAX_WAIT_S:g}"))
+    if not 0 <= max_s <= MAX_DEADLINE_S:
+        errors.append(FieldError("max_seconds", f"seconds from 0 to {MAX_DEADLINE_S}"))
+    if errors:
+        raise invalid("A limit of the stream does not fit.", errors, status=400)
+    ends_after_s = max_s if query.text("max_seconds") is not None else math.inf
+    return StreamRequest(int(messages), int(size_bytes), heartbeat_s, ends_after_s, consumer)
+
+
+def consumer_of(scope: Scope, given: str | None) -> tuple[str, list[FieldError]]:
+    """The consumer's name for itself: the parameter, else the header, else none."""
+    name, field = given, "consumer"
+    if name is None:
+        raw = header(scope, CONSUMER_HEADER)
+        if raw is None:
+            return NAMELESS, []
+        name, field = raw.decode("latin-1"), "Packetboat-Consumer"
+    if _CONSUMER.fullmatch(name):
+        return name, []
+    return NAMELESS, [FieldError(field, "1 to 128 printable ASCII characters")]
+
+
+def _whole(value: float, most: int) -> bool:
+    return 1 <= value <= most and value == int(value)
+
+
+def _checked(
+    scope: Scope,
+    max_messages: float,
+    max_bytes: float,
+    wait_s: float,
+    min_messages: float,
+    given_consumer: str | None,
+) -> PullRequest:
+    consumer, errors = consumer_of(scope, given_consumer)
+    if not _whole(max_messages, MAX_MESSAGES):
         errors.append(FieldError("max_messages", f"an integer from 1 to {MAX_MESSAGES}"))
-    if not (1 <= max_bytes <= MAX_BYTES and max_bytes == int(max_bytes)):
+    elif not _whole(min_messages, int(max_messages)):
+        errors.append(FieldError("min_messages", "an integer from 1 to max_messages"))
+    if not _whole(max_bytes, MAX_BYTES):
         errors.append(FieldError("max_bytes", f"an integer from 1 to {MAX_BYTES}"))
     if not 0 <= wait_s <= MAX_WAIT_S:
         errors.append(FieldError("wait_seconds", f"seconds from 0 to {MAX_WAIT_S:g}"))
     if errors:
         raise invalid("A limit of the pull does not fit.", errors, status=400)
-    return PullRequest(int(max_messages), int(max_bytes), float(wait_s))
+    return PullRequest(
+        int(max_messages), int(max_bytes), float(wait_s), int(min_messages), consumer
+    )
 
 
 def _field_error(message: str) -> FieldError:

@@ -1,21 +1,24 @@
-"""Pulls of one subscription over all its partitions: first come, first served.
+"""Consumers of one subscription over all its partitions: first come, first served.
 
 A pull that finds messages in the cache is answered without a task, a timer or a wait. Others wait
-in line; whatever may have changed what is ready (new messages, a fetch, a nack, a deadline) calls
-`dispatch`, which serves the line from its head. A waiter that goes away leaves nothing leased.
+in line, as streams do; whatever may have changed what is ready (new messages, a fetch, an ack, a
+deadline) calls `dispatch`, which serves the line from its head. Who has reached a limit of its own
+stands aside and holds up nobody. A waiter that goes away leaves nothing leased.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from edge.problem import Problem, unavailable
 from metadata.types import Subscription
-from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.growth import Growth
+from subscribe_forwarder.delivery.line import Delivery, Waiter, Want
 from subscribe_forwarder.delivery.reader import (
     PAUSED_OUTSTANDING,
     PAUSED_RANGES,
@@ -26,42 +29,11 @@ from subscribe_forwarder.delivery.reader import (
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane, Lanes
+from subscribe_forwarder.state.rate import RateLimits
 
 _RETRY_AFTER_S = 1.0
-
-
-class Delivery:
-    """What one pull got. Every one ends in `rendered` being sent, or in `release`."""
-
-    __slots__ = ("count", "taken")
-
-    def __init__(self, taken: list[Taken]) -> None:
-        self.taken = taken
-        self.count = sum(len(part.places) for part in taken)
-
-    def render(self) -> list[bytes]:
-        messages: list[bytes] = []
-        for part in self.taken:
-            messages += part.render()
-        return messages
-
-    def release(self) -> None:
-        """The response did not leave: its messages are ready again, and no attempt counts."""
-        released = sum(part.reader.ledger.release(part.grant) for part in self.taken)
-        metrics.lease_ended.labels("released").inc(released)
-
-
-class Waiter:
-    """One pull in line."""
-
-    __slots__ = ("future", "max_bytes", "max_messages", "only_now")
-
-    def __init__(self, max_messages: int, max_bytes: int, only_now: bool) -> None:
-        self.max_messages = max_messages
-        self.max_bytes = max_bytes
-        self.only_now = only_now
-        """Answered empty as soon as nothing is ready and no fetch could change that."""
-        self.future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+_ANY_NUMBER = 2**31
+PAUSED_RATE = "rate_limited"
 
 
 class Hub:
@@ -87,13 +59,17 @@ class Hub:
         self._progressed = progressed
         self._settings = settings
         self._clock = clock
+        self.limits = RateLimits()
+        self._limits_of: Subscription | None = None
         self._waiting: deque[Waiter] = deque()
+        self._blocked: list[Waiter] = []
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        """Pulls and streams that would take messages, or will once their limits let them."""
+        return len(self._waiting) + len(self._blocked)
 
     @property
     def outstanding(self) -> int:
@@ -101,46 +77,45 @@ class Hub:
 
     def paused_reason(self) -> str | None:
         """Why nothing new is handed out, if so."""
-        if self.outstanding >= self._settings.max_outstanding:
+        if self.outstanding >= self.max_outstanding:
             return PAUSED_OUTSTANDING
         if any(reader.cursor.paused for reader in self.readers.values()):
             return PAUSED_RANGES
+        limits = self._limits_now()
+        if limits.any and not limits.room(_ANY_NUMBER, self._clock()):
+            return PAUSED_RATE
         return None
 
-    def pull_now(self, max_messages: int, max_bytes: int) -> Delivery | None:
+    @property
+    def max_outstanding(self) -> int:
+        """Leased and waiting messages at which new hand-outs pause."""
+        return self.subscription.max_outstanding or self._settings.max_outstanding
+
+    def pull_now(self, want: Want) -> Delivery | None:
         """What is ready and in the cache, unless others wait in line."""
         if self._waiting or self.closed is not None:
             return None
-        return self._collect(max_messages, max_bytes)
+        return self._serve(want)
 
-    def join(self, max_messages: int, max_bytes: int, *, only_now: bool) -> Waiter:
+    def join(self, waiter: Waiter) -> None:
         """Goes to the end of the line; every waiter ends in `leave`."""
         if self.closed is not None:
             raise self.closed
-        if len(self._waiting) >= self._settings.max_waiting_pulls:
+        if self.waiting >= self._settings.max_waiting_pulls:
             raise Problem(
                 503,
                 "too-many-waiting-pulls",
                 "Too many waiting pulls",
-                f"{len(self._waiting)} pulls of this subscription are waiting already.",
+                f"{self.waiting} consumers of this subscription are waiting already.",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        waiter = Waiter(max_messages, max_bytes, only_now)
         self._waiting.append(waiter)
-        metrics.waiting.inc()
-        return waiter
 
-    def leave(self, waiter: Waiter) -> Delivery | None:
-        """Out of the line; what it had got by then is the caller's, to send or to release.
-
-        Raises the Problem with which the line ended.
-        """
-        metrics.waiting.dec()
-        future = waiter.future
-        if not future.done():
-            self._waiting.remove(waiter)
-            return None
-        return future.result()
+    def leave(self, waiter: Waiter) -> None:
+        """Out of the line, if it still is there."""
+        for line in (self._waiting, self._blocked):
+            with suppress(ValueError):
+                line.remove(waiter)
 
     async def refresh(self) -> None:
         """Asks the store where the partitions end, so that an empty answer is a true one."""
@@ -153,29 +128,34 @@ class Hub:
 
     def dispatch(self) -> None:
         """Serves the line as far as what is ready goes."""
-        while self._waiting:
-            waiter = self._waiting[0]
-            if not waiter.future.done():
-                delivery = self._collect(waiter.max_messages, waiter.max_bytes)
-                if delivery is None:
-                    break
-                waiter.future.set_result(delivery)
-            self._waiting.popleft()
-        if self._waiting:
+        if self._blocked:
+            # Their own limits held them back; they may have room by now.
+            self._waiting += self._blocked
+            self._blocked.clear()
+        line = self._waiting
+        while line:
+            want = self._asked(line[0])
+            if want is None:
+                self._blocked.append(line.popleft())
+                continue
+            delivery = self._serve(want)
+            if delivery is None:
+                break
+            if line[0].give(delivery):
+                line.popleft()
+        if line or self._blocked:
             self._idle()
 
     def finish(self, problem: Problem, *, gone: bool = False) -> None:
-        """Refuses new waits; ends the present ones empty, or with the problem when `gone`."""
+        """Refuses new waits; ends the present ones with what they have, or with the problem when
+        `gone`."""
         self.closed = problem
         self._stop_timer()
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *self._blocked]
+        self._waiting.clear()
+        self._blocked.clear()
         for waiter in waiting:
-            if waiter.future.done():
-                continue
-            if gone:
-                waiter.future.set_exception(problem)
-            else:
-                waiter.future.set_result(Delivery([]))
+            waiter.end(problem if gone else None)
 
     def check_served(self) -> None:
         """Raises the 503 that an empty answer would hide: messages may be there, unreachable."""
@@ -193,19 +173,49 @@ class Hub:
                     _RETRY_AFTER_S,
                 )
 
-    def _collect(self, max_messages: int, max_bytes: int) -> Delivery | None:
-        self.growth.lift(self.readers)
-        delivery = self._collect_once(max_messages, max_bytes)
-        while delivery is None and self.growth.lift(self.readers):
-            delivery = self._collect_once(max_messages, max_bytes)
+    def _asked(self, waiter: Waiter) -> Want | None:
+        """What it wants now; None when limits of its own leave it nothing."""
+        want = waiter.ask()
+        if want is None or not self._limits_now().any:
+            return want
+        room = self.limits.room_of(want.consumer, want.max_messages, self._clock())
+        return want if room else None
+
+    def _serve(self, want: Want) -> Delivery | None:
+        """Leases within all limits, or nothing."""
+        limits = self._limits_now()
+        if not limits.any:
+            return self._collect(want)
+        now_s = self._clock()
+        room = limits.room(limits.room_of(want.consumer, want.max_messages, now_s), now_s)
+        delivery = self._collect(want._replace(max_messages=room)) if room else None
+        if delivery is not None:
+            limits.take(want.consumer, delivery.count, now_s)
         return delivery
 
-    def _collect_once(self, max_messages: int, max_bytes: int) -> Delivery | None:
-        new = self._settings.max_outstanding - self.outstanding
-        room = Room(max_messages, max_bytes, max(0, new))
+    def _limits_now(self) -> RateLimits:
+        """Those of the subscription as it is now."""
+        subscription = self.subscription
+        if subscription is not self._limits_of:
+            self._limits_of = subscription
+            per_second, each = subscription.rate_limit, subscription.consumer_rate_limit
+            self.limits.follow(per_second, each, self._clock())
+        return self.limits
+
+    def _collect(self, want: Want) -> Delivery | None:
+        self.growth.lift(self.readers)
+        delivery = self._collect_once(want)
+        while delivery is None and self.growth.lift(self.readers):
+            delivery = self._collect_once(want)
+        return delivery
+
+    def _collect_once(self, want: Want) -> Delivery | None:
+        new = self.max_outstanding - self.outstanding
+        room = Room(want.max_messages, want.max_bytes, max(0, new))
         now_s = self._clock()
         now_ms = int(now_s * 1000)
-        deadline_ms = int((now_s + self.subscription.ack_deadline_s) * 1000)
+        from_s = max(now_s, want.lease_from_s)
+        deadline_ms = int((from_s + self.subscription.ack_deadline_s) * 1000)
         now_us = wall_us()
         self._turn += 1
         taken: list[Taken] = []
@@ -264,14 +274,35 @@ class Hub:
             if reader_due is not None and (due_ms is None or reader_due < due_ms):
                 due_ms = reader_due
         if not starved:
-            for waiter in self._waiting:
-                if waiter.only_now and not waiter.future.done():
-                    waiter.future.set_result(Delivery([]))
-            self._waiting = deque(w for w in self._waiting if not w.future.done())
+            for waiter in [one for one in self._waiting if one.only_now]:
+                self._waiting.remove(waiter)
+                waiter.end(None)
         self._stop_timer()
-        if due_ms is not None and self._waiting:
-            delay_s = max(0.0, due_ms / 1000 - self._clock())
+        if self.waiting:
+            self._set_timer(due_ms)
+
+    def _set_timer(self, due_ms: int | None) -> None:
+        """For the next deadline, or for the next message that a rate limit lets go."""
+        now_s = self._clock()
+        due_s = [] if due_ms is None else [due_ms / 1000]
+        if self._limits_now().any:
+            due_s += self._limits_due_s(now_s)
+        if due_s:
+            delay_s = max(0.0, min(due_s) - now_s)
             self._timer = asyncio.get_running_loop().call_later(delay_s + 0.001, self.dispatch)
+
+    def _limits_due_s(self, now_s: float) -> list[float]:
+        """When a rate limit that holds somebody back has room again."""
+        due_s: list[float | None] = []
+        for waiter in [*itertools.islice(self._waiting, 1), *self._blocked]:
+            want = waiter.ask()
+            if want is None:
+                continue
+            if not self.limits.room(want.max_messages, now_s):
+                due_s.append(self.limits.due_s(want.max_messages, now_s))
+            if not self.limits.room_of(want.consumer, want.max_messages, now_s):
+                due_s.append(self.limits.due_of_s(want.consumer, want.max_messages, now_s))
+        return [one for one in due_s if one is not None]
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

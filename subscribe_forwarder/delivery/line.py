@@ -1,0 +1,133 @@
+"""Who waits in line for messages of a subscription, and what each asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from edge.problem import Problem
+from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.reader import Taken
+from subscribe_forwarder.state.rate import NAMELESS
+
+
+class Want(NamedTuple):
+    """What a consumer takes at once: all limits hold, but one message is always given."""
+
+    max_messages: int
+    max_bytes: int
+    consumer: str = NAMELESS
+    lease_from_s: float = 0.0
+    """The leases begin no earlier than then, by the hub's clock: when a response leaves."""
+
+
+class Delivery:
+    """What one consumer got. Every one ends in `render` being sent, or in `release`."""
+
+    __slots__ = ("count", "taken")
+
+    def __init__(self, taken: Sequence[Taken]) -> None:
+        self.taken = list(taken)
+        self.count = sum(len(part.places) for part in taken)
+
+    def render(self) -> list[bytes]:
+        messages: list[bytes] = []
+        for part in self.taken:
+            messages += part.render()
+        return messages
+
+    def release(self) -> None:
+        """The response did not leave: its messages are ready again, and no attempt counts."""
+        released = sum(part.reader.ledger.release(part.grant) for part in self.taken)
+        metrics.lease_ended.labels("released").inc(released)
+
+    def add(self, other: Delivery) -> None:
+        """`other` is part of this one from now on."""
+        self.taken += other.taken
+        self.count += other.count
+
+    def start_leases(self, deadline_ms: int) -> None:
+        """It left earlier than its leases were to begin: they end at the deadline."""
+        for part in self.taken:
+            ledger, grant = part.reader.ledger, part.grant
+            for offset in grant.offsets[:]:
+                if ledger.grant_of(offset) is grant:
+                    ledger.extend(offset, deadline_ms)
+
+    def size_bytes(self) -> int:
+        """Of the messages' data."""
+        return sum(len(batch.messages()[i].data) for p in self.taken for batch, i in p.places)
+
+
+class Waiter(Protocol):
+    """One in line. It is asked for what it wants each time it may be served."""
+
+    only_now: bool
+    """Ended as soon as nothing is ready and no fetch could change that."""
+
+    def ask(self) -> Want | None:
+        """None: nothing now; `dispatch` asks again."""
+
+    def give(self, delivery: Delivery) -> bool:
+        """False: it wants more and keeps its place."""
+
+    def end(self, problem: Problem | None) -> None:
+        """It is out of the line, with what it has; `problem` says why the line is no more."""
+
+
+class PullWaiter:
+    """One pull in line: answered when it has `min_messages`, or as much as it may have."""
+
+    __slots__ = (
+        "_held",
+        "_min_messages",
+        "_size_bytes",
+        "_want",
+        "future",
+        "only_now",
+    )
+
+    def __init__(self, want: Want, min_messages: int, *, only_now: bool) -> None:
+        self._want = want
+        self._min_messages = min_messages
+        self._held: Delivery | None = None
+        self._size_bytes = 0
+        self.only_now = only_now
+        self.future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+
+    def ask(self) -> Want | None:
+        want, held = self._want, self._held
+        if held is None:
+            return want
+        return want._replace(
+            max_messages=want.max_messages - held.count,
+            max_bytes=want.max_bytes - self._size_bytes,
+        )
+
+    def give(self, delivery: Delivery) -> bool:
+        if self._held is not None:
+            self._held.add(delivery)
+            delivery = self._held
+        elif delivery.count < self._min_messages:
+            self._held = delivery
+        if delivery.count < self._min_messages:
+            self._size_bytes = delivery.size_bytes()
+            if self._size_bytes < self._want.max_bytes:
+                return False
+        self.future.set_result(delivery)
+        return True
+
+    def end(self, problem: Problem | None) -> None:
+        if self.future.done():
+            return
+        if problem is None:
+            self.future.set_result(self.held)
+        else:
+            self.held.release()
+            self.future.set_exception(problem)
+
+    @property
+    def held(self) -> Delivery:
+        """What it has got so far."""
+        return self._held or Delivery([])

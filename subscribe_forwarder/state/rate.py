@@ -1,0 +1,138 @@
+"""Rate limits: a token bucket, and the buckets of one subscription.
+
+A bucket holds at most one second's worth of tokens, and at least one; each message takes one. So in
+any span of t seconds at most `rate * t + burst` messages go out. Pure: times are seconds of the
+caller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+BURST_S = 1.0
+GRAIN_S = 0.02
+MAX_CONSUMERS = 10_000
+NAMELESS = ""
+"""All consumers that give no name: they share one bucket."""
+
+
+class TokenBucket:
+    """Tokens come evenly, `per_second` of them; full at first."""
+
+    __slots__ = ("_at_s", "_tokens", "burst", "grain", "per_second")
+
+    def __init__(self, per_second: float, now_s: float) -> None:
+        self._at_s = now_s
+        self._set_rate(per_second)
+        self._tokens = self.burst
+
+    def set_rate(self, per_second: float, now_s: float) -> None:
+        """From now on; what is in the bucket stays, as far as it holds that much."""
+        self._fill(now_s)
+        self._set_rate(per_second)
+        self._tokens = min(self._tokens, self.burst)
+
+    def _set_rate(self, per_second: float) -> None:
+        self.per_second = per_second
+        self.burst = max(1.0, per_second * BURST_S)
+        self.grain = max(1, int(per_second * GRAIN_S))
+        """So many are handed out together, or none: a high rate does not become single messages."""
+
+    def room(self, wanted: int, now_s: float) -> int:
+        """How many of `wanted` may go now."""
+        self._fill(now_s)
+        there = int(self._tokens)
+        return min(wanted, there) if there >= min(wanted, self.grain) else 0
+
+    def take(self, count: int, now_s: float) -> None:
+        """At most what `room` just said."""
+        self._fill(now_s)
+        self._tokens -= count
+
+    def full(self, now_s: float) -> bool:
+        """It is as a new one would be."""
+        self._fill(now_s)
+        return self._tokens >= self.burst
+
+    def due_s(self, wanted: int, now_s: float) -> float:
+        """When `room` will not be 0."""
+        self._fill(now_s)
+        missing = min(wanted, self.grain) - self._tokens
+        return now_s + max(0.0, missing) / self.per_second
+
+    def _fill(self, now_s: float) -> None:
+        if now_s > self._at_s:
+            grown = self._tokens + (now_s - self._at_s) * self.per_second
+            self._tokens = min(self.burst, grown)
+            self._at_s = now_s
+
+
+class RateLimits:
+    """Of one subscription: for all its consumers together, and for each of them."""
+
+    __slots__ = ("_all", "_consumers", "_each")
+
+    def __init__(self) -> None:
+        self._all: TokenBucket | None = None
+        self._each: float | None = None
+        self._consumers: dict[str, TokenBucket] = {}
+
+    @property
+    def any(self) -> bool:
+        return self._all is not None or self._each is not None
+
+    def follow(self, per_second: float | None, each_per_second: float | None, now_s: float) -> None:
+        """Takes in changed limits; what was used up stays so."""
+        if per_second is None:
+            self._all = None
+        elif self._all is None:
+            self._all = TokenBucket(per_second, now_s)
+        elif self._all.per_second != per_second:
+            self._all.set_rate(per_second, now_s)
+        if each_per_second is None:
+            self._consumers.clear()
+        elif each_per_second != self._each:
+            for bucket in self._consumers.values():
+                bucket.set_rate(each_per_second, now_s)
+        self._each = each_per_second
+
+    def room(self, wanted: int, now_s: float) -> int:
+        """How many of `wanted` may go to anybody now."""
+        return wanted if self._all is None else self._all.room(wanted, now_s)
+
+    def room_of(self, consumer: str, wanted: int, now_s: float) -> int:
+        """How many of `wanted` this consumer may have by its own limit."""
+        bucket = self._bucket(consumer, now_s)
+        return wanted if bucket is None else bucket.room(wanted, now_s)
+
+    def take(self, consumer: str, count: int, now_s: float) -> None:
+        """So many went to this consumer: at most what both rooms just said."""
+        if self._all is not None:
+            self._all.take(count, now_s)
+        bucket = self._bucket(consumer, now_s)
+        if bucket is not None:
+            bucket.take(count, now_s)
+
+    def due_s(self, wanted: int, now_s: float) -> float | None:
+        """When `room` will not be 0; None where nothing limits."""
+        return None if self._all is None else self._all.due_s(wanted, now_s)
+
+    def due_of_s(self, consumer: str, wanted: int, now_s: float) -> float | None:
+        """When `room_of` will not be 0."""
+        bucket = self._bucket(consumer, now_s)
+        return None if bucket is None else bucket.due_s(wanted, now_s)
+
+    def _bucket(self, consumer: str, now_s: float) -> TokenBucket | None:
+        if self._each is None:
+            return None
+        bucket = self._consumers.get(consumer)
+        if bucket is not None:
+            return bucket
+        if len(self._consumers) >= MAX_CONSUMERS:
+            self._forget_full(now_s)
+        if len(self._consumers) >= MAX_CONSUMERS:
+            consumer = NAMELESS  # so many at once share one; forgetting one would give it a burst
+        return self._consumers.setdefault(consumer, TokenBucket(self._each, now_s))
+
+    def _forget_full(self, now_s: float) -> None:
+        """A full bucket is as a new one: it may go."""
+        for consumer in [name for name, one in self._consumers.items() if one.full(now_s)]:
+            del self._consumers[consumer]
