@@ -1,0 +1,136 @@
+"""What an expression may contain, so that evaluating it takes time linear in the message.
+
+The engine has no limit of its own. What is measured to be worse than linear there is refused:
+lists that are built (`map` and `filter` copy the list for each element), loops in loops, a loop
+that looks at the whole body again for each element, and patterns, which the engine compiles anew
+for every evaluation (`\\w{100}` takes 36 ms).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from edge.expressions.tokens import Kind, Token, closing, string_of
+
+MAX_CHARS = 4096
+MAX_ADDITIONS = 32
+MAX_PATTERNS = 8
+MAX_PATTERN_WEIGHT = 400
+_LOOPS = frozenset({"all", "exists", "exists_one"})
+_BUILDERS = frozenset({"map", "filter"})
+FUNCTIONS = frozenset(
+    {"contains", "startsWith", "endsWith", "matches", "size", "has", "type", "dyn"}
+    | {"int", "uint", "double", "string", "bytes", "timestamp", "duration"}
+    | {"getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear"}
+    | {"getHours", "getMinutes", "getSeconds", "getMilliseconds"}
+)
+_TYPES = frozenset({"int", "uint", "double", "string", "bytes", "bool", "type", "list", "map"})
+_WORDS = frozenset({"true", "false", "null", "in"})
+_COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
+_UNICODE_CLASS = re.compile(r"\\[wWdDsSbBpP]|\(\?[a-z]*[iu]")
+
+
+class Refused(ValueError):
+    """`at` is where in the text it begins."""
+
+    def __init__(self, at: int, detail: str) -> None:
+        super().__init__(detail)
+        self.at = at
+        self.detail = detail
+
+
+def check(tokens: list[Token], variables: Collection[str]) -> None:
+    """Raises Refused."""
+    loops = list(_loops(tokens))
+    bound: set[str] = set()
+    for start, end in loops:
+        bound.add(_check_loop(tokens, start, end, variables))
+    _check_names(tokens, variables, bound)
+    _check_patterns(tokens)
+    additions = [token for token in tokens if token.is_("+")]
+    if len(additions) > MAX_ADDITIONS:
+        raise Refused(additions[MAX_ADDITIONS].at, f"at most {MAX_ADDITIONS} additions")
+
+
+def _called(tokens: list[Token], index: int) -> bool:
+    return index + 1 < len(tokens) and tokens[index + 1].is_("(")
+
+
+def _member(tokens: list[Token], index: int) -> bool:
+    return index > 0 and tokens[index - 1].is_(".")
+
+
+def _loops(tokens: list[Token]) -> Iterator[tuple[int, int]]:
+    """The indices of the brackets of each loop."""
+    for index, token in enumerate(tokens):
+        if token.kind is Kind.NAME and _member(tokens, index) and _called(tokens, index):
+            if token.text in _BUILDERS:
+                raise Refused(token.at, f"{token.text} is not available; use exists or all")
+            if token.text in _LOOPS:
+                yield index + 1, closing(tokens, index + 1)
+
+
+def _check_loop(tokens: list[Token], opening: int, end: int, variables: Collection[str]) -> str:
+    """The name that the loop binds."""
+    name = tokens[opening + 1]
+    if name.text in variables:
+        raise Refused(name.at, f"{name.text} is a variable of the message; take another name")
+    for index in range(opening + 2, end):
+        token = tokens[index]
+        if token.kind is not Kind.NAME:
+            continue
+        if _member(tokens, index):
+            if token.text in _LOOPS:
+                raise Refused(token.at, "a loop inside a loop")
+            if token.text == "matches" and _called(tokens, index):
+                raise Refused(token.at, "matches inside a loop")
+        elif token.text == "data" and "data" in variables:
+            raise Refused(token.at, "data inside a loop: only the element may be looked at there")
+    return name.text
+
+
+def _check_names(tokens: list[Token], variables: Collection[str], bound: set[str]) -> None:
+    for index, token in enumerate(tokens):
+        if token.kind is not Kind.NAME or token.text in _WORDS:
+            continue
+        if _called(tokens, index):
+            if token.text not in FUNCTIONS and token.text not in _LOOPS:
+                raise Refused(token.at, f"there is no function {token.text}")
+        elif _member(tokens, index):
+            continue
+        elif token.text not in variables and token.text not in bound | _TYPES:
+            raise Refused(
+                token.at, f"there is no variable {token.text}; there are {', '.join(variables)}"
+            )
+
+
+def _check_patterns(tokens: list[Token]) -> None:
+    seen = 0
+    for index, token in enumerate(tokens):
+        if not (token.is_("matches") and _called(tokens, index)):
+            continue
+        seen += 1
+        last = closing(tokens, index + 1)
+        argument = tokens[last - 1]
+        if seen > MAX_PATTERNS:
+            raise Refused(token.at, f"at most {MAX_PATTERNS} patterns")
+        if last != index + 3 or argument.kind is not Kind.STRING:
+            raise Refused(token.at, 'matches takes one literal: key.matches("^a")')
+        _check_pattern(string_of(argument) or "", argument.at)
+
+
+def _check_pattern(pattern: str, at: int) -> None:
+    if _UNICODE_CLASS.search(pattern):
+        raise Refused(
+            at, r"a pattern without \w, \d, \s, \b, \p and (?i): name the characters, as in [0-9]"
+        )
+    weight = len(pattern)
+    for counts in _COUNTED.findall(pattern):
+        weight *= max((int(count) for count in counts if count), default=1) or 1
+        if weight > MAX_PATTERN_WEIGHT:
+            break
+    if weight > MAX_PATTERN_WEIGHT:
+        raise Refused(
+            at, f"a pattern whose length times its repetition counts is over {MAX_PATTERN_WEIGHT}"
+        )

@@ -1,0 +1,113 @@
+"""`attributes.kind == "x" && …`: the parts of a conjunction that need no evaluation.
+
+An expression is true for a message where each part is true for it: an error in one makes no other
+true. So equalities of attributes can be answered from an index, and the rest be evaluated where
+they hold.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from edge.expressions.tokens import Kind, Token, closing, string_of
+
+_ATTRIBUTES = "attributes"
+
+
+class Equality(NamedTuple):
+    """True where the attribute has one of these values."""
+
+    attribute: str
+    values: frozenset[str]
+
+
+class Conjunction(NamedTuple):
+    """`residual` is what remains to be evaluated, as text; None where nothing does."""
+
+    equalities: tuple[Equality, ...]
+    residual: str | None
+
+
+def split(text: str, tokens: list[Token]) -> Conjunction:
+    equalities, rest = [], []
+    for part in _parts(tokens):
+        equality = _equality(part)
+        if equality is None:
+            rest.append(text[part[0].at : part[-1].end])
+        else:
+            equalities.append(equality)
+    return Conjunction(tuple(equalities), "\n&& ".join(rest) or None)
+
+
+def _parts(tokens: list[Token]) -> list[list[Token]]:
+    while tokens[0].is_("(") and closing(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    depth = tokens[0].depth
+    top = [token for token in tokens if token.depth == depth]
+    if any(token.is_("||") or token.is_("?") for token in top):
+        return [tokens]
+    parts: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.depth == depth and token.is_("&&"):
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if len(parts) == 1:
+        return parts
+    return [inner for part in parts for inner in _parts(part)]
+
+
+def _equality(tokens: list[Token]) -> Equality | None:
+    named = _attribute(tokens)
+    if named is not None:
+        name, rest = named
+        if len(rest) == 2 and rest[0].is_("=="):
+            return _equality_of(name, rest[1:])
+        if len(rest) >= 4 and rest[0].is_("in") and rest[1].is_("[") and rest[-1].is_("]"):
+            values, commas = rest[2:-1:2], rest[3:-1:2]
+            if all(token.is_(",") for token in commas):
+                return _equality_of(name, values)
+    elif len(tokens) > 2 and tokens[0].kind is Kind.STRING and tokens[1].is_("=="):
+        named = _attribute(tokens[2:])
+        if named is not None and not named[1]:
+            return _equality_of(named[0], tokens[:1])
+    return None
+
+
+def _equality_of(name: str, literals: list[Token]) -> Equality | None:
+    values = [string_of(token) if token.kind is Kind.STRING else None for token in literals]
+    known = frozenset(value for value in values if value is not None)
+    return Equality(name, known) if None not in values else None
+
+
+def _attribute(tokens: list[Token]) -> tuple[str, list[Token]] | None:
+    """The attribute that `tokens` begin with, and what follows it."""
+    if len(tokens) < 3 or not tokens[0].is_(_ATTRIBUTES):
+        return None
+    if tokens[1].is_(".") and tokens[2].kind is Kind.NAME:
+        return tokens[2].text, tokens[3:]
+    if len(tokens) > 3 and tokens[1].is_("[") and tokens[3].is_("]"):
+        name = string_of(tokens[2]) if tokens[2].kind is Kind.STRING else None
+        return (name, tokens[4:]) if name is not None else None
+    return None
+
+
+def fields_of(variable: str, tokens: list[Token]) -> frozenset[str] | None:
+    """Which members of a map the expression looks at; None where it may be all of them."""
+    fields = set()
+    for index, token in enumerate(tokens):
+        if not token.is_(variable) or (index and tokens[index - 1].is_(".")):
+            continue
+        following = tokens[index + 1 : index + 4]
+        if len(following) > 1 and following[0].is_(".") and following[1].kind is Kind.NAME:
+            if len(following) > 2 and following[2].is_("("):
+                return None
+            fields.add(following[1].text)
+        elif len(following) > 2 and following[0].is_("[") and following[2].is_("]"):
+            name = string_of(following[1]) if following[1].kind is Kind.STRING else None
+            if name is None:
+                return None
+            fields.add(name)
+        else:
+            return None
+    return frozenset(fields)

@@ -1,0 +1,183 @@
+"""Expressions that tenants write: what is taken, what is refused and where, what they give."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.expressions import MESSAGE_VARIABLES, BadExpression, compile_expression
+from edge.expressions.bounds import FUNCTIONS
+
+MESSAGE: dict[str, Any] = {
+    "attributes": {"kind": "order", "n": "5"},
+    "data": {"price": 12.5, "items": [{"sku": "a"}, {"sku": "b"}], "none": None, "n": 3},
+    "key": "k",
+    "content_type": "application/json",
+    "priority": 3,
+    "publish_time": datetime(2026, 1, 2, tzinfo=UTC),
+    "partition": 1,
+    "offset": 7,
+    "publisher_id": None,
+}
+
+
+def value(text: str) -> bool:
+    return compile_expression(text).matches(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'attributes.kind == "order"',
+        'attributes["kind"] in ["order", "refund"]',
+        "data.price > 12",
+        'data.items.exists(item, item.sku == "b")',
+        "data.items.all(item, has(item.sku))",
+        "data.none == null && publisher_id == null",
+        "int(attributes.n) > 4",
+        'has(attributes.kind) && !("other" in attributes)',
+        'key.matches("^[a-z]{1,3}$")',
+        'publish_time > timestamp("2026-01-01T00:00:00Z")',
+        "publish_time.getFullYear() == 2026",
+        "priority >= 3 && partition == 1 && offset % 2 == 1",
+        'attributes.missing == "x" || true',
+        'content_type.startsWith("application/") // json',
+    ],
+)
+def test_true_of_the_message(text: str) -> None:
+    assert value(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('attributes.missing == "x"', "missing"),
+        ('attributes.missing != "x"', "missing"),
+        ("data.price + 1 > 2", "Unsupported operation"),
+        ("1 / 0 == 1", "division"),
+        ("9223372036854775807 + 1 > 0", "overflow"),
+        ("priority", "it gives int, not a boolean"),
+        ("data.items[9].sku == 'a'", "index"),
+        ("publisher_id.size() == 1", ""),
+    ],
+)
+def test_what_fails_is_no_match_and_the_first_reason_is_kept(text: str, error: str) -> None:
+    expression = compile_expression(text)
+    assert not expression.matches(MESSAGE)
+    assert not expression.matches(MESSAGE)
+    assert expression.errors == 2
+    assert expression.first_error is not None
+    assert error in expression.first_error
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "detail"),
+    [
+        ("1 +", (1, 4), "mismatched input '<EOF>'"),
+        ("key ==\n  )", (2, 3), "mismatched input"),
+        ("", (1, 1), "mismatched input"),
+        ("(" * 200, (1, 97), "nested too deeply"),
+        ("key == nope", (1, 8), "no variable nope"),
+        ("key.lower() == 'k'", (1, 5), "no function lower"),
+        ("data.l.map(x, x).size() > 0", (1, 8), "map is not available"),
+        ("data.l.filter(x, x).size() > 0", (1, 8), "filter is not available"),
+        ("data.l.all(x, x.all(y, y))", (1, 17), "a loop inside a loop"),
+        ("data.l.all(x, x in data.l)", (1, 20), "data inside a loop"),
+        ("data.l.all(x, x.matches('a'))", (1, 17), "matches inside a loop"),
+        ("data.l.all(key, key)", (1, 12), "take another name"),
+        ("key.matches(key)", (1, 5), "one literal"),
+        (r"key.matches(r'\w+')", (1, 13), "name the characters"),
+        ("key.matches('(a{40}){40}')", (1, 13), "over 400"),
+        ("+".join(["1"] * 40) + " > 0", (1, 66), "at most 32 additions"),
+        ("'" + "a" * 5000 + "'", (1, 4097), "over 4096 characters"),
+        ("key == '\ud800'", (1, 1), "not an expression"),
+    ],
+)
+def test_refused_with_its_place(text: str, place: tuple[int, int], detail: str) -> None:
+    with pytest.raises(BadExpression) as refused:
+        compile_expression(text)
+    assert (refused.value.line, refused.value.column) == place
+    assert detail in str(refused.value)
+
+
+def test_it_knows_what_it_looks_at() -> None:
+    expression = compile_expression(
+        'attributes.kind == "x" && attributes["n"] == "1" && data.a > 1'
+    )
+    assert expression.variables == ("attributes", "data")
+    assert expression.fields("attributes") == {"kind", "n"}
+    assert expression.fields("data") == {"a"}
+    assert compile_expression('"a" in attributes').fields("attributes") is None
+    assert compile_expression("attributes.size() == 1").fields("attributes") is None
+
+
+def test_equalities_of_attributes_are_found_and_the_rest_remains() -> None:
+    text = """(attributes.a == "1" && ("2" == attributes["b"] && attributes.c in ["3", "4"]))
+        && key == 'k'"""
+    conjunction = compile_expression(text).conjunction()
+    assert [(name, sorted(values)) for name, values in conjunction.equalities] == [
+        ("a", ["1"]),
+        ("b", ["2"]),
+        ("c", ["3", "4"]),
+    ]
+    assert conjunction.residual == "key == 'k'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'attributes.a == "1" || attributes.b == "2"',
+        'attributes.a == "1" ? true : false',
+        '!(attributes.a == "1")',
+        'attributes.a == "1" == true',
+        "attributes.a == b'1'",
+        "attributes.a == key",
+        'attributes.a in ["1", key]',
+        'attributes.a + "b" == "ab"',
+        'data.attributes.a == "1"',
+    ],
+)
+def test_what_only_looks_like_an_equality_is_evaluated(text: str) -> None:
+    assert compile_expression(text).conjunction() == ((), text)
+
+
+PIECES = [*MESSAGE_VARIABLES, *FUNCTIONS, *"()[]{}.,?:!+-*/%<>", "==", "&&", "||", "in", "x", "\n"]
+LITERALS = ["1", "2.5", '"a"', "r'\\d'", "true", "null", ".all(x,", "//", " ", "'", '"']
+texts = st.one_of(
+    st.text(max_size=40),
+    st.lists(st.sampled_from(PIECES + LITERALS), max_size=14).map("".join),
+)
+
+
+@given(texts)
+def test_any_text_is_refused_or_evaluated(text: str) -> None:
+    try:
+        expression = compile_expression(text)
+    except BadExpression as error:
+        place = (error.line, error.column)
+    else:
+        place = (1, 1)
+        expression.conjunction()
+        expression.matches(MESSAGE)
+    assert min(place) >= 1
+
+
+TIME = 'timestamp("2026-01-01T00:00:00Z")'
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("string(1)", "int('1')", "uint(1)", "double(1)", "bytes('a')", "dyn(1)", "type(1)"),
+        *("duration('1s')", "size('a')", "'a'.contains('a')"),
+        *(f"{TIME}.get{part}()" for part in ("Date", "DayOfMonth", "DayOfWeek", "DayOfYear")),
+        *(f"{TIME}.get{part}()" for part in ("FullYear", "Month", "Hours", "Milliseconds")),
+    ],
+)
+def test_a_function_that_is_taken_is_there(call: str) -> None:
+    expression = compile_expression(f"{call} == {call}")
+    assert expression.matches({}), expression.first_error
