@@ -74,16 +74,24 @@ class Batch:
         fragment = self._fragments[index]
         if fragment is None:
             message = self.messages()[index]
-            offset = self.base + index
-            message_id = None
-            if self._stage is not None:
-                number = self._stage + (index if self._indices is None else self._indices[index])
-                message_id = renderer.staged(self._generation, number, offset)
-            elif message.origin is not None:
-                message_id = renderer.forwarded(message.origin, offset)
-            fragment = renderer.fragment(message, offset, self._publish_time, message_id)
+            fragment = renderer.fragment(
+                message, self.base + index, self._publish_time, self._staged_id(index, renderer)
+            )
             self._fragments[index] = fragment
         return fragment
+
+    def message_id(self, index: int, renderer: PartitionRenderer) -> bytes:
+        """The id that the fragment has."""
+        return self._staged_id(index, renderer) or renderer.plain_id(self.base + index)
+
+    def _staged_id(self, index: int, renderer: PartitionRenderer) -> bytes | None:
+        """Of a message that was staged; None where the id is that of the offset."""
+        offset = self.base + index
+        if self._stage is not None:
+            number = self._stage + (index if self._indices is None else self._indices[index])
+            return renderer.staged(self._generation, number, offset)
+        origin = self.messages()[index].origin
+        return None if origin is None else renderer.forwarded(origin, offset)
 
 
 class Owner(Protocol):

@@ -47,6 +47,10 @@ class PartitionRenderer:
         self._partition = b"%d" % partition
         self._staged_ids = staged_ids
 
+    def plain_id(self, offset: int) -> bytes:
+        """The id of a message that was published at once."""
+        return self._id_prefix + message_id.suffix(offset, self._lane).encode()
+
     def staged(self, generation: int, stage_number: int, offset: int) -> bytes:
         """The id of a message released from a queue of this partition."""
         number = message_id.staged_number(generation, stage_number)
@@ -71,7 +75,7 @@ class PartitionRenderer:
         return b"".join(
             (
                 b'"message_id":"',
-                staged_id or self._id_prefix + message_id.suffix(offset, self._lane).encode(),
+                staged_id or self.plain_id(offset),
                 data_name,
                 data,
                 b',"content_type":',
