@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from benchmarks.processes import Processes, free_ports
 from benchmarks.settings import inherited_environment
 from metadata.embedded import EmbeddedPostgres
 from store_nodes.client import StoreClient
+from tests.chaos import failpoints
 from tests.chaos.power_cut import freeze
 
 NODES = (1, 2, 3)
@@ -127,15 +128,25 @@ class ChaosCluster:
         self.node_dirs[node] = self.root / f"node-{node}"
         return f"{HOST}:{port}"
 
-    def start_server(self) -> None:
-        """Start the server; returns at once."""
-        self._server = self._start("serve", self._environment())
+    def start_server(self, failpoint: str = "") -> None:
+        """Start the server, with a failpoint (see tests/chaos/failpoints.py) that acts once;
+        returns at once."""
+        environment = self._environment()
+        program = ["-m", "gateway"]
+        if failpoint:
+            environment[failpoints.ONCE] = str(self.root / f"failpoint-{failpoint}")
+            program = ["-m", "tests.chaos.failpoints", failpoint]
+        self._server = self._start("serve", environment, program=program)
 
     def _start(
-        self, command: str, environment: dict[str, str], log: str = ""
+        self,
+        command: str,
+        environment: dict[str, str],
+        log: str = "",
+        program: Sequence[str] = ("-m", "gateway"),
     ) -> subprocess.Popen[bytes]:
         return self._processes.start(
-            [sys.executable, "-m", "gateway", command],
+            [sys.executable, *program, command],
             log=self.root / f"{log or command}.log",
             env=environment,
         )

@@ -1,0 +1,187 @@
+"""What every actor of the delivery load is: a topic and a subscription of its own, a publisher that
+remembers what it was told, workers, and a rule of its own to check at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from tests.chaos.delivery.caller import PAUSE_S, Caller
+from tests.chaos.sometimes import Sometimes
+
+ACK_DEADLINE_S = 5
+DRAIN_S = 120.0
+
+
+class Site(NamedTuple):
+    """Where the platform is."""
+
+    port: int
+    token: str
+
+
+class Message(NamedTuple):
+    """One of a pull. `got_s`: when the pull's answer was here."""
+
+    ack_id: str | None
+    message_id: str
+    payload: str
+    key: str | None
+    attempt: int
+    got_s: float
+
+
+class Actor:
+    """`prepare`, `run` through whatever happens, `settle` when all is calm, `check`."""
+
+    name: ClassVar[str] = ""
+    workers: ClassVar[int] = 2
+    subscription: ClassVar[dict[str, Any]] = {}
+    topic: ClassVar[dict[str, Any]] = {}
+    pause_s: ClassVar[float] = 0.05
+
+    def __init__(self, site: Site, dice: random.Random, sometimes: Sometimes) -> None:
+        self.site = site
+        self.dice = dice
+        self.sometimes = sometimes
+        self.published: dict[str, int] = {}
+        """Payload → status of what was answered last; 0: nobody knows."""
+        self.broken: list[str] = []
+        self._numbers = itertools.count()
+
+    @property
+    def path(self) -> str:
+        return f"/subscriptions/{self.name}"
+
+    def caller(self) -> Caller:
+        return Caller(*self.site)
+
+    def broke(self, what: str) -> None:
+        if len(self.broken) < 10:
+            self.broken.append(f"{self.name}: {what}")
+
+    # What an actor may make its own.
+
+    async def prepare(self, caller: Caller) -> None:
+        await caller.until_ok("POST", "/topics", {"name": self.name, "partitions": 2} | self.topic)
+        spec = {"name": self.name, "start": "earliest", "ack_deadline_seconds": ACK_DEADLINE_S}
+        await caller.until_ok(
+            "POST", f"/topics/{self.name}/subscriptions", spec | self.subscription
+        )
+
+    def next_message(self) -> dict[str, Any]:
+        return {"data": f"{self.name}-{next(self._numbers)}", "content_type": "text/plain"}
+
+    async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
+        """What a worker does with a pull's messages; the default acks all."""
+        await self.ack(caller, messages)
+
+    async def check(self, caller: Caller) -> None:
+        """When everything was consumed: `broke` says what is wrong."""
+
+    def done(self) -> bool:
+        """Everything that was published, as far as is known, is settled."""
+        return True
+
+    # What they share.
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Publishes and consumes until told to stop, then consumes what is left."""
+        finished = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self.workers):
+                tasks.create_task(self._work(finished))
+            extra = [tasks.create_task(each(stopping)) for each in self.extras()]
+            await self._publish(stopping)
+            await asyncio.gather(*extra)
+            deadline_s = time.monotonic() + DRAIN_S
+            while not self.done() and time.monotonic() < deadline_s:
+                await asyncio.sleep(0.2)
+            if not self.done():
+                self.broke(f"not consumed in {DRAIN_S:g} s: {self.left()}")
+            finished.set()
+
+    def left(self) -> str:
+        """What is not settled, for people."""
+        return ""
+
+    def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
+        """Further things that go on while it publishes."""
+        return []
+
+    async def _publish(self, stopping: asyncio.Event) -> None:
+        caller = self.caller()
+        while not stopping.is_set():
+            batch = [self.next_message() for _ in range(self.dice.randint(1, 5))]
+            for message in batch:
+                self.published[message["data"]] = 0
+            reply = await caller.call(
+                "POST", f"/topics/{self.name}/messages:batch", {"messages": batch}
+            )
+            if reply.status == 200:
+                for message, result in zip(batch, reply.body["results"], strict=True):
+                    self.published[message["data"]] = 201 if "message_id" in result else 0
+            await asyncio.sleep(self.pause_s)
+        caller.close()
+
+    def accepted(self) -> set[str]:
+        """What must come out in the end."""
+        return {payload for payload, status in self.published.items() if status == 201}
+
+    async def _work(self, finished: asyncio.Event) -> None:
+        caller = self.caller()
+        while not finished.is_set():
+            messages = await self.pull(caller, self.dice.randint(1, 20))
+            if messages:
+                await self.handle(caller, messages)
+        caller.close()
+
+    async def pull(self, caller: Caller, count: int, wait_s: float = 1.0) -> list[Message]:
+        reply = await caller.call(
+            "GET", f"{self.path}/messages?max_messages={count}&wait_seconds={wait_s:g}"
+        )
+        if reply.status != 200:
+            await asyncio.sleep(PAUSE_S)
+            return []
+        got_s = time.monotonic()
+        return [
+            Message(
+                each["ack_id"],
+                each["message_id"],
+                each["data"],
+                each["key"],
+                each["attempt"],
+                got_s,
+            )
+            for each in reply.body["messages"]
+        ]
+
+    async def ack(self, caller: Caller, messages: Sequence[Message]) -> list[bool] | None:
+        """Of each whether it was accepted; None when nobody knows."""
+        return await self.tell(caller, "ack", messages)
+
+    async def ack_surely(self, caller: Caller, messages: Sequence[Message]) -> list[bool]:
+        """Sent again until it is answered."""
+        deadline_s = time.monotonic() + DRAIN_S
+        while (told := await self.ack(caller, messages)) is None:
+            self.repeated_ack()
+            assert time.monotonic() < deadline_s, f"{self.name}: no answer to an ack"
+        return told
+
+    def repeated_ack(self) -> None:
+        """The answer of an ack was lost, or was no 200."""
+
+    async def tell(
+        self, caller: Caller, what: str, messages: Sequence[Message], **extra: Any
+    ) -> list[bool] | None:
+        """The same for nack, release, reject and modify_ack_deadline."""
+        body = {"ack_ids": [message.ack_id for message in messages]} | extra
+        reply = await caller.call("POST", f"{self.path}/{what}", body)
+        if reply.status != 200:
+            return None
+        failed = {result["index"] for result in reply.body["results"]}
+        return [index not in failed for index in range(len(messages))]

@@ -1,0 +1,73 @@
+"""One worker's HTTP connection: lost connections are made again, lost answers are None."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any, NamedTuple
+
+from benchmarks.http_client import Connection, connect, request
+
+HOST = "127.0.0.1"
+ANSWER_TIMEOUT_S = 15.0
+PAUSE_S = 0.1
+
+
+class Reply(NamedTuple):
+    """An answer; status 0 when none came: then what was asked may have been done."""
+
+    status: int
+    body: dict[str, Any]
+    sent_s: float
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Caller:
+    """One request at a time."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._token = token
+        self._connection: Connection | None = None
+
+    async def call(self, method: str, path: str, body: object = None) -> Reply:
+        """Answers status 0 instead of raising when the connection or the answer is lost."""
+        sent_s = time.monotonic()
+        data = b"" if body is None else json.dumps(body).encode()
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = await connect(HOST, self._port)
+            sent = self._connection.send(request(method, path, self._token, data))
+            answer = await asyncio.wait_for(sent, ANSWER_TIMEOUT_S)
+        except (OSError, TimeoutError):
+            self.close()
+            await asyncio.sleep(PAUSE_S)
+            return Reply(0, {}, sent_s)
+        decoded: Any = {}
+        with contextlib.suppress(ValueError):
+            decoded = json.loads(answer.body or b"{}")
+        if answer.status >= 500:
+            await asyncio.sleep(PAUSE_S)
+        return Reply(answer.status, decoded, sent_s)
+
+    async def until_ok(self, method: str, path: str, body: object = None) -> Reply:
+        """Again and again until it is answered 2xx, or with a refusal; for what may be repeated.
+        409 counts as done: it was, by a try whose answer was lost."""
+        deadline_s = time.monotonic() + 120
+        while True:
+            reply = await self.call(method, path, body)
+            if reply.ok or reply.status == 409:
+                return reply
+            assert reply.status in (0, 429) or reply.status >= 500, (method, path, reply)
+            assert time.monotonic() < deadline_s, (method, path, reply)
+            await asyncio.sleep(PAUSE_S)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

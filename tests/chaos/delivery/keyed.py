@@ -1,0 +1,86 @@
+"""Keys in order: no message of a key is in a worker's hands before the earlier ones are settled.
+
+The order is the order of the publisher, which sends the next of a key once the last is answered. A
+message whose ack was sent counts as settled from that moment: the ack may have taken effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tests.chaos.delivery.actor import Actor, Message
+from tests.chaos.delivery.caller import Caller
+
+KEYS = 6
+HELD = "a key waited for its head to come again"
+SITUATIONS = (HELD,)
+
+
+class Keyed(Actor):
+    name: ClassVar[str] = "keyed"
+    workers: ClassVar[int] = 3
+    subscription: ClassVar[dict[str, Any]] = {
+        "ordered": True,
+        "ack_deadline_seconds": 2,
+        "retry": {"min_backoff_seconds": 0.02, "max_backoff_seconds": 0.2},
+    }
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._acking: dict[str, float] = {}
+        """Payload → when its first ack was sent."""
+        self._acked: set[str] = set()
+        self._got: list[tuple[float, str]] = []
+
+    async def _publish(self, stopping: asyncio.Event) -> None:
+        await asyncio.gather(*(self._publish_key(f"k{key}", stopping) for key in range(KEYS)))
+
+    async def _publish_key(self, key: str, stopping: asyncio.Event) -> None:
+        caller = self.caller()
+        number = 0
+        while not stopping.is_set():
+            payload = f"{key} {number}"
+            number += 1
+            self.published[payload] = 0
+            body = {"messages": [{"data": payload, "content_type": "text/plain", "key": key}]}
+            reply = await caller.call("POST", f"/topics/{self.name}/messages:batch", body)
+            if reply.status == 200 and "message_id" in reply.body["results"][0]:
+                self.published[payload] = 201
+            await asyncio.sleep(self.pause_s)
+        caller.close()
+
+    async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._got.append((message.got_s, message.payload))
+            self.sometimes.hit(HELD, message.attempt > 1)
+        nacked = [message for message in messages if self.dice.random() < 0.1]
+        rest = [message for message in messages if message not in nacked]
+        if self.dice.random() < 0.02:
+            return  # forgets them
+        if nacked:
+            await self.tell(caller, "nack", nacked)
+        if rest:
+            now_s = time.monotonic()
+            for message in rest:
+                self._acking.setdefault(message.payload, now_s)
+            told = await self.ack_surely(caller, rest)
+            self._acked |= {m.payload for m, ok in zip(rest, told, strict=True) if ok}
+
+    def done(self) -> bool:
+        return self.accepted() <= self._acked
+
+    def left(self) -> str:
+        return str(sorted(self.accepted() - self._acked)[:5])
+
+    async def check(self, caller: Caller) -> None:
+        known = self.accepted()
+        for got_s, payload in self._got:
+            key, number = payload.split()
+            for earlier in range(int(number)):
+                before = f"{key} {earlier}"
+                if before in known and self._acking.get(before, got_s + 1) > got_s:
+                    self.broke(f"{payload!r} was handed out before {before!r} was acked")
+                    break

@@ -1,0 +1,74 @@
+"""Every way to consume, at work while faults happen. `prepare`, `start`, faults, `verify`: then all
+of it was consumed as its actor's rule says, and the books of every subscription balance (P9)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from tests.chaos.delivery import choosing, effects, keyed, moving, retrying, streamed, tasks
+from tests.chaos.delivery.actor import Actor, Site
+from tests.chaos.delivery.caller import Caller
+from tests.chaos.sometimes import Sometimes
+
+ACTORS: tuple[type[Actor], ...] = (
+    retrying.Retrying,
+    keyed.Keyed,
+    effects.ExactlyOnce,
+    effects.AtMostOnce,
+    tasks.Tasks,
+    choosing.Filtered,
+    choosing.Ranked,
+    moving.Moving,
+    streamed.Streamed,
+)
+MODULES = (retrying, keyed, effects, tasks, choosing, moving, streamed)
+SITUATIONS = tuple(what for module in MODULES for what in module.SITUATIONS)
+
+
+class DeliveryLoad:
+    """All actors, or some, on a running platform."""
+
+    def __init__(self, site: Site, seed: object, actors: Sequence[type[Actor]] = ACTORS) -> None:
+        self.sometimes = Sometimes(SITUATIONS)
+        self._site = site
+        self._actors = [
+            make(site, random.Random(f"{seed}/{make.name}"), self.sometimes) for make in actors
+        ]
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def prepare(self) -> None:
+        """Topics and subscriptions; nothing is published yet."""
+        caller = Caller(*self._site)
+        for actor in self._actors:
+            await actor.prepare(caller)
+        caller.close()
+
+    def start(self) -> None:
+        """All of them begin."""
+        self._tasks = [asyncio.create_task(actor.run(self._stopping)) for actor in self._actors]
+
+    async def verify(self) -> None:
+        """Stops publishing, lets everything be consumed, and raises AssertionError when a rule is
+        broken."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
+        caller = Caller(*self._site)
+        broken = []
+        for actor in self._actors:
+            await actor.check(caller)
+            broken += actor.broken
+            books = await caller.until_ok("GET", f"{actor.path}/reconciliation")
+            if not books.body["balanced"]:
+                broken.append(f"{actor.name}: the books do not balance: {books.body}")
+            if not actor.accepted():
+                broken.append(f"{actor.name}: nothing was published")
+        caller.close()
+        assert not broken, "\n".join(broken[:30])
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,70 @@
+"""A subscription that is sought, snapshotted, paused and resumed while it is consumed.
+
+What must come of it: after the last seek to the start, everything comes again; an ack id of an
+older position is stale; and the books balance, which the load checks for every actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar
+
+from tests.chaos.delivery.actor import Actor, Message
+from tests.chaos.delivery.caller import Caller
+
+SOUGHT = "a subscription was sought while it was consumed"
+RESTORED = "a subscription was sought to a snapshot"
+PAUSED = "a subscription was paused and resumed"
+SITUATIONS = (SOUGHT, RESTORED, PAUSED)
+
+
+class Moving(Actor):
+    name: ClassVar[str] = "moving"
+    topic: ClassVar[dict[str, Any]] = {"retention": {"mode": "retain"}}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._acked: set[str] = set()
+        self._over = False
+
+    async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
+        told = await self.ack(caller, messages)
+        if told is not None and self._over:
+            self._acked |= {m.payload for m, ok in zip(messages, told, strict=True) if ok}
+
+    def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
+        return [self._operate]
+
+    async def _operate(self, stopping: asyncio.Event) -> None:
+        caller = self.caller()
+        number = 0
+        while not stopping.is_set():
+            number += 1
+            name = f"moving-{number}"
+            what = self.dice.choice(["earliest", "latest", "snapshot", "pause"])
+            if what == "snapshot":
+                await caller.until_ok("POST", f"{self.path}/snapshots", {"name": name})
+                await asyncio.sleep(0.3)
+                await caller.until_ok("POST", f"{self.path}/seek", {"to": {"snapshot": name}})
+                await caller.until_ok("DELETE", f"/snapshots/{name}")
+                self.sometimes.hit(RESTORED)
+            elif what == "pause":
+                await caller.until_ok("POST", f"{self.path}/pause", {"reason": "torture"})
+                await asyncio.sleep(0.3)
+                await caller.until_ok("POST", f"{self.path}/resume")
+                self.sometimes.hit(PAUSED)
+            else:
+                await caller.until_ok("POST", f"{self.path}/seek", {"to": what})
+                self.sometimes.hit(SOUGHT)
+            await asyncio.sleep(0.5 + self.dice.random())
+        await caller.until_ok("POST", f"{self.path}/resume")
+        await caller.until_ok("POST", f"{self.path}/seek", {"to": "earliest"})
+        self._over = True
+        caller.close()
+
+    def done(self) -> bool:
+        return self.accepted() <= self._acked
+
+    def left(self) -> str:
+        return str(sorted(self.accepted() - self._acked)[:5])
