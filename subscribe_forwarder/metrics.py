@@ -35,3 +35,12 @@ fetch_failed = Counter("packetboat_subscribe_fetch_failed_total", "Fetches that 
 cache_bytes = Gauge("packetboat_subscribe_cache_bytes", "Messages kept for hand-outs.")
 owned = Gauge("packetboat_subscribe_owned_partitions_count", "Partitions owned by this process.")
 lease_held = Gauge("packetboat_subscribe_lease_held_count", "1 while this forwarder's lease holds.")
+dead_lettered = Counter(
+    "packetboat_subscribe_dead_lettered_total", "Dead letters written, by why.", ["reason"]
+)
+undelivered = Gauge(
+    "packetboat_subscribe_undelivered_dead_letters_count", "Dead letters not written yet."
+)
+bury_failed = Counter(
+    "packetboat_subscribe_bury_failed_total", "Batches of dead letters that could not be written."
+)

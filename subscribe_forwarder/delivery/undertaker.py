@@ -1,0 +1,399 @@
+"""Writes dead letters: messages whose attempts are used up, or that a consumer rejected.
+
+What must be durable, in this order:
+1. that the delivery is exhausted or rejected (its row in `deliveries`): before it is told here,
+2. the dead letter in its topic, under a name made of where the message was: before it is buried,
+3. with the flush that buries it, at once: the row of `dead_letters`, the row of `deliveries` gone,
+   the counter up.
+A crash between them repeats the step before, and 2 finds what it stored the last time. While 2
+can't be done the delivery stays open and its detail says why; nothing is given up.
+
+Bounded: `MAX_PENDING` deliveries wait here; of readers with more, the rest is looked for in their
+ledgers once there is room. Each subscription is tried alone, `MAX_AT_ONCE` side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from metadata.deliveries import DeadLetter, OpenDelivery, Reason
+from metadata.errors import MetadataError, NotFound
+from metadata.ids import new_uid
+from metadata.types import CursorKey, PartitionKey, Subscription, Topic
+from outbox import Item, Placed, TopicFull
+from outbox.dead_letter import (
+    consumers_detail,
+    dead_letter,
+    not_written,
+    original_id,
+    own_attributes,
+)
+from outbox.reading import Store, Stored, read
+from store_nodes.errors import QueueNotFound, QueueSealed, StoreError, TooLarge
+from store_nodes.record_batch import BadBatch
+from subscribe_forwarder import metrics
+from subscribe_forwarder.ports import Catalog
+from subscribe_forwarder.state.cursor import Settled
+
+MAX_PENDING = 100_000
+MAX_AT_ONCE = 8
+BATCH = 500
+MIN_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 5.0
+_NAME = struct.Struct(">16sIIBQ")
+_log = structlog.get_logger("packetboat.subscribe")
+
+
+class Ledger(Protocol):
+    """The part of `state.ledger.Ledger` that it uses."""
+
+    @property
+    def exceptions(self) -> Mapping[int, OpenDelivery]: ...
+    def settle(self, offsets: Sequence[int], how: Settled) -> int: ...
+    def bury(self, dead_letter: DeadLetter) -> None: ...
+    def not_buried(self, offset: int, detail: str) -> None: ...
+
+
+class Cursor(Protocol):
+    """The part of `state.cursor.Cursor` that it uses."""
+
+    @property
+    def key(self) -> CursorKey: ...
+    @property
+    def generation(self) -> int: ...
+
+
+class Reader(Protocol):
+    """The part of `delivery.reader.Reader` that it uses."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def partition(self) -> PartitionKey: ...
+    @property
+    def frozen(self) -> bool: ...
+
+
+class Outbox(Protocol):
+    """The part of `outbox.Outbox` that it uses."""
+
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
+
+
+class _Postponed(Exception):
+    """None of a subscription's dead letters can be written now; the text says why."""
+
+
+class _Place(NamedTuple):
+    """One delivery of one generation of a cursor."""
+
+    key: CursorKey
+    generation: int
+    offset: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A delivery that waits for its dead letter. `ledger` is the one that told of it: a reader that
+    goes on from its row has a new one, which tells again."""
+
+    reader: Reader
+    ledger: Ledger
+    dead: OpenDelivery
+    alone: bool = False
+    """It spoiled an append: it is tried by itself."""
+    not_before_s: float = 0.0
+
+    @property
+    def stale(self) -> bool:
+        return self.reader.frozen or self.reader.ledger is not self.ledger
+
+
+class _Grave:
+    """What waits of one subscription, and the task that works on it."""
+
+    __slots__ = ("failures", "pending", "task", "wake")
+
+    def __init__(self) -> None:
+        self.pending: dict[_Place, _Pending] = {}
+        self.wake = asyncio.Event()
+        self.failures = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Undertaker:
+    """One per forwarder; use it on its loop. `note`: the reader's cursor is to be flushed soon."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        catalog: Catalog,
+        store: Store,
+        note: Callable[[Reader], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._outbox = outbox
+        self._catalog = catalog
+        self._store = store
+        self._note = note
+        self._clock = clock
+        self._graves: dict[tuple[bytes, bytes], _Grave] = {}
+        self._count = 0
+        self._overflow: dict[int, Reader] = {}
+        self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
+        self._closed = False
+
+    @property
+    def pending(self) -> int:
+        return self._count
+
+    def bury(self, reader: Reader, dead: OpenDelivery) -> None:
+        """Returns at once; told again of the same delivery it does nothing."""
+        if self._closed:
+            return
+        if self._count >= MAX_PENDING:
+            self._overflow[id(reader)] = reader
+            return
+        key = reader.cursor.key
+        subscription = (key.tenant_id, key.subscription_uid)
+        grave = self._graves.get(subscription)
+        if grave is None:
+            grave = self._graves[subscription] = _Grave()
+        place = _Place(key, reader.cursor.generation, dead.offset)
+        known = grave.pending.get(place)
+        if known is None:
+            self._count += 1
+            metrics.undelivered.set(self._count)
+        elif known.ledger is reader.ledger and known.reader is reader:
+            return
+        grave.pending[place] = _Pending(reader, reader.ledger, dead)
+        grave.wake.set()
+        if grave.task is None:
+            work = self._work(subscription, grave)
+            grave.task = asyncio.get_running_loop().create_task(work)
+
+    def look(self, reader: Reader) -> None:
+        """Whatever of it is exhausted or rejected: after its ownership was in doubt."""
+        for dead in list(reader.ledger.exceptions.values()):
+            if dead.reason in (Reason.EXHAUSTED, Reason.REJECTED):
+                self.bury(reader, dead)
+
+    async def close(self) -> None:
+        """What is not done is done by the next owner."""
+        self._closed = True
+        tasks = [grave.task for grave in self._graves.values() if grave.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._graves.clear()
+        self._overflow.clear()
+        self._count = 0
+
+    async def _work(self, key: tuple[bytes, bytes], grave: _Grave) -> None:
+        """Until nothing of the subscription waits."""
+        try:
+            while True:
+                self._drop(grave, [p for p, each in grave.pending.items() if each.stale])
+                if not grave.pending:
+                    return
+                wait_s = await self._round(key, grave)
+                if grave.failures:
+                    await asyncio.sleep(wait_s)
+                elif wait_s > 0:
+                    await _woken(grave.wake, wait_s)
+        finally:
+            grave.task = None
+            if not grave.pending and self._graves.get(key) is grave:
+                del self._graves[key]
+
+    async def _round(self, key: tuple[bytes, bytes], grave: _Grave) -> float:
+        """One batch; how long to wait before the next."""
+        now_s = self._clock()
+        due = {p: each for p, each in grave.pending.items() if each.not_before_s <= now_s}
+        if not due:
+            return min(each.not_before_s for each in grave.pending.values()) - now_s
+        batch = _batch(due)
+        try:
+            async with self._at_once:
+                done = await self._bury_all(*key, batch)
+        except (TooLarge, BadBatch) as error:
+            for pending in batch.values():
+                pending.alone = True
+            if len(batch) == 1:
+                self._put_off(batch, str(error))
+                for pending in batch.values():
+                    pending.not_before_s = now_s + MAX_BACKOFF_S
+            return 0
+        except (_Postponed, StoreError, TopicFull, MetadataError) as error:
+            self._put_off(grave.pending, str(error))
+            grave.failures += 1
+            return float(min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(grave.failures, 10)))
+        except Exception as error:
+            _log.exception("dead letters failed")
+            self._put_off(batch, repr(error))
+            return MAX_BACKOFF_S
+        grave.failures = 0
+        self._drop(grave, done)
+        return 0
+
+    async def _bury_all(
+        self, tenant_id: bytes, subscription_uid: bytes, batch: dict[_Place, _Pending]
+    ) -> list[_Place]:
+        """Those that are done with: buried, or gone from the store."""
+        first = next(iter(batch.values()))
+        topic_uid = first.reader.partition.topic_uid
+        subscription = await self._subscription(tenant_id, topic_uid, subscription_uid)
+        if subscription is None:
+            return list(batch)
+        letters = await self._letter_topic(subscription)
+        source = await self._catalog.topic_by_uid(tenant_id, topic_uid)
+        stored = await self._read(source, batch)
+        here: list[tuple[_Place, _Pending, Stored, str]] = []
+        for place, pending in batch.items():
+            found = stored.get(place)
+            if found is None:
+                self._expire(place, pending)
+                continue
+            key = place.key
+            original = original_id(topic_uid, key.partition, key.lane, place.offset, found)
+            here.append((place, pending, found, original))
+        items = [
+            Item(dead_letter(found, pending.dead, subscription, original, place.key.partition),
+                 _name(place))
+            for place, pending, found, original in here
+        ]  # fmt: skip
+        placed = await self._append(letters, items)
+        uids = sorted(new_uid() for _ in here)
+        for (_, pending, found, original), uid, where in zip(here, uids, placed, strict=True):
+            if pending.stale:
+                continue  # its next ledger tells again, and finds the letter written
+            pending.ledger.bury(_row(uid, pending.dead, found, original, letters, where))
+            self._note(pending.reader)
+            metrics.dead_lettered.labels(pending.dead.reason.value).inc()
+        return list(batch)
+
+    async def _subscription(
+        self, tenant_id: bytes, topic_uid: bytes, uid: bytes
+    ) -> Subscription | None:
+        for subscription in await self._catalog.subscriptions_of(tenant_id, topic_uid):
+            if subscription.uid == uid:
+                return subscription
+        return None
+
+    async def _letter_topic(self, subscription: Subscription) -> Topic:
+        name = subscription.dead_letter_topic
+        if name is None:
+            raise _Postponed("the subscription has no dead-letter topic")
+        try:
+            return await self._catalog.topic(subscription.tenant_id, name)
+        except NotFound:
+            raise _Postponed(f"there is no topic {name!r}") from None
+
+    async def _append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+        if not items:
+            return []
+        try:
+            return await self._outbox.append(topic, items)
+        except (QueueNotFound, QueueSealed):
+            fresh = await self._catalog.topic(topic.tenant_id, topic.name, refresh=True)
+            return await self._outbox.append(fresh, items)
+
+    async def _read(self, source: Topic, batch: dict[_Place, _Pending]) -> dict[_Place, Stored]:
+        by_lane: dict[tuple[int, int], list[_Place]] = {}
+        for place in batch:
+            by_lane.setdefault((place.key.partition, place.key.lane), []).append(place)
+        found: dict[_Place, Stored] = {}
+        for lane, places in by_lane.items():
+            stored = await read(self._store, source, *lane, (place.offset for place in places))
+            found |= {place: stored[place.offset] for place in places if place.offset in stored}
+        return found
+
+    def _expire(self, place: _Place, pending: _Pending) -> None:
+        """The store does not have the message any more: there is nothing to bury."""
+        if not pending.stale:
+            metrics.expired.inc(pending.ledger.settle((place.offset,), Settled.EXPIRED))
+            self._note(pending.reader)
+
+    def _put_off(self, waiting: Mapping[_Place, _Pending], why: str) -> None:
+        """Says why, where it is not said already."""
+        metrics.bury_failed.inc()
+        for place, pending in waiting.items():
+            current = pending.ledger.exceptions.get(place.offset, pending.dead)
+            detail = not_written(why, current.detail)
+            if pending.stale or current.detail == detail:
+                continue
+            pending.ledger.not_buried(place.offset, detail)
+            self._note(pending.reader)
+
+    def _drop(self, grave: _Grave, places: Iterable[_Place]) -> None:
+        for place in places:
+            if grave.pending.pop(place, None) is not None:
+                self._count -= 1
+        metrics.undelivered.set(self._count)
+        if self._overflow and self._count <= MAX_PENDING // 2:
+            readers, self._overflow = self._overflow, {}
+            for reader in readers.values():
+                if not reader.frozen:
+                    self.look(reader)
+
+
+def _batch(due: Mapping[_Place, _Pending]) -> dict[_Place, _Pending]:
+    """The first ones, or the first alone where it spoiled a batch before."""
+    batch: dict[_Place, _Pending] = {}
+    for place, pending in due.items():
+        if pending.alone and batch:
+            continue
+        batch[place] = pending
+        if pending.alone or len(batch) >= BATCH:
+            break
+    return batch
+
+
+async def _woken(wake: asyncio.Event, timeout_s: float) -> None:
+    """When something new came, or in `timeout_s`."""
+    wake.clear()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await wake.wait()
+
+
+def _name(place: _Place) -> bytes:
+    key = place.key
+    return b"dead letter" + _NAME.pack(
+        key.subscription_uid, place.generation, key.partition, key.lane, place.offset
+    )
+
+
+def _row(
+    uid: bytes, dead: OpenDelivery, found: Stored, original: str, letters: Topic, where: Placed
+) -> DeadLetter:
+    message = found.message
+    return DeadLetter(
+        uid=uid,
+        offset=dead.offset,
+        message_id=original,
+        key=message.key,
+        attributes=own_attributes(message),
+        content_type=message.content_type,
+        size_bytes=len(message.data),
+        reason=dead.reason.value,
+        detail=consumers_detail(dead.detail),
+        attempts=dead.attempts,
+        first_us=dead.first_us,
+        last_us=dead.last_us,
+        publish_us=found.log_time_us,
+        letter_topic_uid=letters.uid,
+        letter_partition=where.partition,
+        letter_lane=where.lane,
+        letter_offset=where.offset,
+    )
