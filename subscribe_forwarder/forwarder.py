@@ -18,7 +18,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from edge.message_id import MessageId
 from edge.problem import Problem, not_found, unavailable
