@@ -1,7 +1,7 @@
 """Parcels of what needs more than a lane: ids, delays, and requests of many messages.
 
-The keyed messages of one request for one partition are one parcel, so that none of a key is stored
-when an earlier one is not. What has a delay is staged, in parcels of its own.
+The keyed messages of one request for one lane of a partition are one parcel, so that none of a key
+is stored when an earlier one is not. What has a delay is staged, in parcels of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay, now_us
 from publish_forwarder.failures import topic_changed
 from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
+from publish_forwarder.level import routing_key
 from publish_forwarder.outcomes import Outcome, each
 from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim, message_bytes
 from publish_forwarder.refusals import refuse
-from publish_forwarder.router import TopicRoutes, routing_key
+from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
@@ -127,7 +128,9 @@ class Acceptor:
             if batch is not None:
                 assert partition is not None
                 spread = request.routes.first_partitions()
-                part = BatchPart(batch, indices, parcel.due_us is not None, spread, partition)
+                level = request.routes.of_message(messages[indices[0]])
+                staged = parcel.due_us is not None
+                part = BatchPart(batch, indices, staged, spread, partition, level)
                 batch.open += 1
                 if not claim(self._in_flight, parcel, part.entry(request.routes.topic.uid), part):
                     continue
@@ -196,20 +199,21 @@ class Acceptor:
                 old.settle(_like(batch.failed))
             return
         spread = routes.next_partitions(_part_of(waiting[0]).partitions)
-        found: dict[tuple[int, bool], list[tuple[int, Parcel, int]]] = {}
+        found: dict[tuple[int, bool, int], list[tuple[int, Parcel, int]]] = {}
         for old in waiting:
             part = _part_of(old)
             for position, index in enumerate(part.indices):
                 key = routing_key(batch.messages[index]) or batch.producer.route
-                place = (partition_of(key, spread), part.staged)
+                place = (partition_of(key, spread), part.staged, part.level)
                 found.setdefault(place, []).append((index, old, position))
         sinks = {id(old): old.dissolve() for old in waiting}
         batch.open = len(found)
         sent = []
-        for (partition, staged), rows in found.items():
+        for (partition, staged, level), rows in found.items():
             rows.sort(key=lambda row: row[0])
             parcel = _gathered(rows, sinks)
-            part = BatchPart(batch, [row[0] for row in rows], staged, spread, partition)
+            indices = [row[0] for row in rows]
+            part = BatchPart(batch, indices, staged, spread, partition, level)
             if claim(self._in_flight, parcel, part.entry(topic_uid), part):
                 sent.append(parcel)
         for parcel in sent:
@@ -222,8 +226,9 @@ class Acceptor:
             parcel.durability = Durability.QUORUM
         if not parcel.pinned:
             held = parcel.share.held_messages
-            lane = routes.unkeyed(len(parcel.messages), parcel.size_bytes, held)
-            routes.of_kind(lane, parcel).add(parcel)
+            level = routes.level_of(parcel)
+            lane = level.unkeyed(len(parcel.messages), parcel.size_bytes, held)
+            level.of_kind(lane, parcel).add(parcel)
             return
         for lane, part in routes.place(parcel):
             lane.add(part)
@@ -309,28 +314,33 @@ def _grouped(
     due_us: Sequence[int | None],
     repeats: Sequence[int],
 ) -> list[tuple[int | None, list[int]]]:
-    """Which messages go together, and to which partition (None: to any); unkeyed ones first."""
+    """Which messages go together, and to which partition (None: to any); unkeyed ones first. Those
+    of a group are staged or not, and have the same level."""
     runs: list[tuple[int | None, list[int]]] = []
-    run: dict[bool, list[int]] = {}
-    run_bytes = {False: 0, True: 0}
-    keyed: dict[tuple[int, bool], list[int]] = {}
-    producer = request.producer
-    partitions = request.routes.first_partitions() if producer else len(request.routes.lanes)
+    run: dict[tuple[bool, int], list[int]] = {}
+    run_bytes: dict[tuple[bool, int], int] = {}
+    keyed: dict[tuple[int, bool, int], list[int]] = {}
+    producer, routes = request.producer, request.routes
+    partitions = routes.first_partitions() if producer else routes.topic.partition_count
+    several = routes.several
     home = partition_of(producer.route, partitions) if producer is not None else None
     left_out = frozenset(repeats)
     for index, message in enumerate(messages):
         if index in left_out:
             continue
         staged = due_us[index] is not None
+        level = routes.of_message(message) if several else 0
         key = routing_key(message)
         partition = partition_of(key, partitions) if key is not None else home
         if partition is not None:
-            keyed.setdefault((partition, staged), []).append(index)
+            keyed.setdefault((partition, staged, level), []).append(index)
             continue
-        if run_bytes[staged] + sizes[index] > MAX_RUN_BYTES and staged in run:
-            runs.append((None, run.pop(staged)))
-            run_bytes[staged] = 0
-        run.setdefault(staged, []).append(index)
-        run_bytes[staged] += sizes[index]
+        kind = staged, level
+        size_bytes = run_bytes.get(kind, 0) + sizes[index]
+        if size_bytes > MAX_RUN_BYTES and kind in run:
+            runs.append((None, run.pop(kind)))
+            size_bytes = sizes[index]
+        run.setdefault(kind, []).append(index)
+        run_bytes[kind] = size_bytes
     runs += [(None, indices) for indices in run.values()]
-    return runs + [(partition, indices) for (partition, _), indices in keyed.items()]
+    return runs + [(partition, indices) for (partition, _, _), indices in keyed.items()]

@@ -33,7 +33,8 @@ from publish_forwarder.headers import (
     longer_than,
 )
 from publish_forwarder.outcomes import preceding_item_failed
-from publish_forwarder.refusals import not_yet, refuse
+from publish_forwarder.refusals import refuse
+from publish_forwarder.ttl import ttl_ms
 from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message
 
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
@@ -299,8 +300,6 @@ def _msgpack_message(item: MsgpackItem) -> Message:
 def _message(item: Item, data: bytes, content_type: str | None) -> Message:
     if len(data) > MAX_MESSAGE_BYTES:
         raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
-    if item.ttl_seconds is not None:
-        raise not_yet("ttl_seconds", "A time to live")
     if item.key is not None:
         _check_text("key", item.key, MAX_KEY_BYTES)
     if item.idempotency_key is not None:
@@ -317,6 +316,7 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
         item.key,
         item.attributes,
         priority=item.priority,
+        ttl_ms=ttl_ms("ttl_seconds", item.ttl_seconds) if item.ttl_seconds is not None else 0,
         idempotency_key=item.idempotency_key,
     )
 

@@ -1,4 +1,4 @@
-"""A producer's batch on its way: one part per partition and kind, each with one id.
+"""A producer's batch on its way: one part per partition, lane and kind, each with one id.
 
 The id of a part is made of where it is stored, and stands for all that the batch has for there. So
 when the topic grows meanwhile and keys are spread over more partitions, parts cannot be cut one by
@@ -69,18 +69,21 @@ class Batch:
 
 
 class BatchPart(NamedTuple):
-    """What of a batch is in one parcel: the messages at `indices`, for one of the partitions."""
+    """What of a batch is in one parcel: the messages at `indices`, for one lane of one of the
+    partitions."""
 
     batch: Batch
     indices: Sequence[int]
     staged: bool
     partitions: int
     partition: int
+    level: int = 0
 
     def entry(self, topic_uid: bytes) -> Id:
         """The id that stands for all of them."""
         batch = self.batch
-        name = batch_id(topic_uid, batch.producer, self.partitions, self.partition, self.staged)
+        kind = self.staged | self.level << 1
+        name = batch_id(topic_uid, batch.producer, self.partitions, self.partition, kind)
         contents = fingerprint(
             (batch.messages[index], batch.delays.get(index)) for index in self.indices
         )

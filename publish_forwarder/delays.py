@@ -44,9 +44,14 @@ def after(name: str, seconds: float) -> Delay | None:
 
 
 def after_text(name: str, text: str) -> Delay | None:
+    return after(name, seconds_of(name, text))
+
+
+def seconds_of(name: str, text: str) -> float:
+    """A number as a header has it; raises a 422 Problem."""
     if not _SECONDS.fullmatch(text):
         refuse(name, "must be a number of seconds, such as 90 or 0.5.")
-    return after(name, float(text))
+    return float(text)
 
 
 def at(name: str, text: str, now_us: int) -> Delay:

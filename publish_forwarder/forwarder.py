@@ -24,7 +24,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from edge.problem import Problem
 from metadata.errors import MetadataError
-from metadata.types import SealedPartition, Topic
+from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
 from publish_forwarder.budget import Budget, Share
 from publish_forwarder.coalescer import Lane
@@ -32,13 +32,14 @@ from publish_forwarder.delays import Delay
 from publish_forwarder.failures import is_of_topic, problem_of_lookup, stopping
 from publish_forwarder.idempotency import Producer
 from publish_forwarder.lanes import ProbeLane, StageLane
+from publish_forwarder.level import queue_of
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_lanes
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import Parcel, message_bytes
 from publish_forwarder.ports import Forwarded, StoreClient, TopicSource
 from publish_forwarder.receipts import ReceiptWriter
-from publish_forwarder.router import TopicRoutes, queue_of
+from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.settings import PublishSettings
 from store_nodes.errors import StoreError
@@ -144,10 +145,11 @@ class PublishForwarder:
         if idempotency_key is not None:
             self._acceptor.once(routes, parcel, idempotency_key)
             return parcel
+        level = routes.by_priority[message.priority]
         if key is None:
-            lane = routes.unkeyed(1, size_bytes, share.held_messages)
+            lane = level.unkeyed(1, size_bytes, share.held_messages)
         else:
-            lane = routes.keyed(key)
+            lane = level.keyed(key)
         lane.add(parcel)
         return parcel
 
@@ -244,34 +246,36 @@ class PublishForwarder:
         if len(self._routes) >= self.settings.max_cached_topics:
             self._evict()
         routes = TopicRoutes(topic, self.settings, self._store.has_leader, self)
-        kept: dict[int, Lane] = {}
-        if before is not None:
-            kept, routes.staging = kept_lanes(before, topic)
-            routes.probes = before.probes
-        routes.lanes = [
-            kept.get(at) or self._lane(topic, at) for at in range(len(topic.partitions))
-        ]
+        for level in routes.levels:
+            kept: dict[int, Lane] = {}
+            if before is not None:
+                old = before.levels[level.number]
+                kept, level.staging = kept_lanes(old, level)
+                level.probes = old.probes
+            level.lanes = [
+                kept.get(at) or self._lane(topic, partition)
+                for at, partition in enumerate(level.partitions)
+            ]
+            for lane in (*level.lanes, *level.staging.values()):
+                lane.reroute = level.reroute
         for lane in routes.all_lanes():
             lane.dedup_window_s = topic.dedup_window_s
-        for lane in (*routes.lanes, *routes.staging.values()):
-            lane.reroute = routes.reroute
         self._routes[topic.uid] = routes
         if before is not None:
             self._moves.replaced(before, routes)
         return routes
 
-    def _lane(self, topic: Topic, at: int) -> Lane:
+    def _lane(self, topic: Topic, partition: Partition) -> Lane:
         return Lane(
-            *self._lane_parts(topic, topic.partitions[at].group, queue_of(topic, at)),
+            *self._lane_parts(topic, partition.group, queue_of(topic, partition)),
             **self._lane_hooks(topic),
         )
 
-    def stage_lane(self, topic: Topic, at: int) -> Lane:
+    def stage_lane(self, topic: Topic, partition: Partition) -> Lane:
         """What the routes of a topic open when a message has a delay."""
-        partition = topic.partitions[at]
         return StageLane(
             partition.generation,
-            *self._lane_parts(topic, partition.group, queue_of(topic, at)),
+            *self._lane_parts(topic, partition.group, queue_of(topic, partition)),
             **self._lane_hooks(topic),
         )
 

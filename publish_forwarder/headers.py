@@ -17,7 +17,8 @@ from edge.problem import FieldError, Problem
 from publish_forwarder import delays
 from publish_forwarder.delays import Delay
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.refusals import not_yet, refuse
+from publish_forwarder.refusals import refuse
+from publish_forwarder.ttl import ttl_ms_of_text
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
@@ -237,6 +238,11 @@ def _set_delay(metadata: Metadata, name: str, delay: Delay | None) -> None:
     metadata.delay = delay
 
 
+def _read_ttl(metadata: Metadata, value: bytes) -> None:
+    name = "Packetboat-TTL"
+    metadata.message.ttl_ms = ttl_ms_of_text(name, _text(name, value, MAX_ID_BYTES))
+
+
 def _read_attributes(metadata: Metadata, value: bytes) -> None:
     name = "Packetboat-Attributes"
     text = _percent_text(name, value, MAX_HEADER_BYTES)
@@ -253,9 +259,6 @@ def _read_ours(message: Message, name: bytes, value: bytes) -> None:
         _set_attribute(message, name[len(_ATTRIBUTE) :].decode("latin-1"), value, name)
         return
     shown = name.decode("latin-1")
-    what = _LATER.get(name)
-    if what is not None:
-        raise not_yet(shown, what)
     refuse(shown, "is not a header of this API.")
 
 
@@ -287,6 +290,7 @@ _READERS: dict[bytes, Callable[[Metadata, bytes], None]] = {
     b"packetboat-attributes": _read_attributes,
     b"packetboat-delay": _read_delay,
     b"packetboat-deliver-at": _read_deliver_at,
+    b"packetboat-ttl": _read_ttl,
     b"idempotency-key": _read_idempotency_key,
     b"traceparent": _read_traceparent,
 }
@@ -312,6 +316,3 @@ _BATCH_NAMES = frozenset(
         b"traceparent",
     }
 )
-_LATER = {
-    b"packetboat-ttl": "A time to live",
-}

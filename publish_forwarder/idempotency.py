@@ -1,14 +1,16 @@
 """Which messages are the same one sent again: ids, fingerprints, and who waits for whom.
 
 An id is remembered by the log for the topic's dedup window. It comes of an `Idempotency-Key`, or of
-the (producer, sequence) of a whole batch, one per partition and kind of the batch's messages:
+the (producer, sequence) of a whole batch, one per partition and kind (staged, lane) of what is in
+it:
 
     of a key     blake2b-16 (topic uid · key), person "pb-key"
-    of a batch   blake2b-16 (topic uid · producer · sequence · partitions · partition · staged),
+    of a batch   blake2b-16 (topic uid · producer · sequence · partitions · partition · kind),
                  person "pb-batch"; the id is its first message's and stands for all of them
 
 The fingerprint tells a repetition from another message under the same key: data, content type,
-ordering key, attributes, publisher id and the delay as it was asked for. Both are in logs: other
+ordering key, attributes, publisher id and the delay as it was asked for. Priority and TTL are not
+in it: who sends a message again may have less time for it, or more haste. Both are in logs: other
 forwarders and later versions must compute the same.
 """
 
@@ -57,10 +59,11 @@ def key_id(topic_uid: bytes, key: str) -> bytes:
 
 
 def batch_id(
-    topic_uid: bytes, producer: Producer, partitions: int, partition: int, staged: bool
+    topic_uid: bytes, producer: Producer, partitions: int, partition: int, kind: int
 ) -> bytes:
-    """The id of what a batch has for one partition, of `partitions` at that time."""
-    place = _BATCH.pack(producer.sequence, partitions, partition, staged)
+    """The id of what a batch has for one partition, of `partitions` at that time. `kind` is whether
+    it is staged, and twice its lane."""
+    place = _BATCH.pack(producer.sequence, partitions, partition, kind)
     content = topic_uid + producer.producer + place
     return blake2b(content, digest_size=16, person=b"pb-batch").digest()
 

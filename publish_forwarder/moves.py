@@ -21,8 +21,9 @@ from metadata.errors import MetadataError, NotFound
 from metadata.types import Topic
 from publish_forwarder.coalescer import Lane
 from publish_forwarder.failures import topic_changed
+from publish_forwarder.level import Level, queue_of
 from publish_forwarder.parcel import Parcel
-from publish_forwarder.router import TopicRoutes, queue_of
+from publish_forwarder.router import TopicRoutes
 
 FIRST_LOOK_S = 0.02
 MAX_LOOK_S = 0.25
@@ -56,10 +57,11 @@ class Moves:
 
     def replaced(self, before: TopicRoutes, routes: TopicRoutes) -> None:
         """`routes` are the topic's now; lanes that both have stay as they are."""
-        kept = {*routes.lanes, *routes.staging.values()}
-        old = [*before.lanes, *before.staging.values()]
+        kept = set(routes.open_lanes())
+        old = list(before.open_lanes())
         gone = [lane for lane in old if lane not in kept]
-        routes.draining = before.draining | {lane for lane in gone if not lane.idle}
+        routes.draining |= before.draining
+        routes.draining.update(lane for lane in gone if not lane.idle)
         if routes.draining:
             new = kept.difference(old)
             for lane in new:
@@ -74,7 +76,7 @@ class Moves:
             routes.draining.discard(lane)
             routes.take_in(lane.take_all())
             if not routes.draining:
-                for held in (*routes.lanes, *routes.staging.values()):
+                for held in routes.open_lanes():
                     if held.held:
                         held.let_go()
         elif lane.pending and topic.uid not in self._following:
@@ -133,13 +135,13 @@ class Moves:
         return bool(stuck)
 
 
-def kept_lanes(before: TopicRoutes, topic: Topic) -> tuple[dict[int, Lane], dict[int, Lane]]:
-    """The lanes of `before` whose queues `topic` still has, by partition: to append, to stage."""
-    at = {queue_of(topic, number): number for number in range(len(topic.partitions))}
+def kept_lanes(before: Level, level: Level) -> tuple[dict[int, Lane], dict[int, Lane]]:
+    """The lanes of `before` whose queues `level` still has, by partition: to append, to stage."""
+    at = {queue_of(level.topic, each): number for number, each in enumerate(level.partitions)}
     appending: dict[int, Lane] = {}
     staging: dict[int, Lane] = {}
     for number, lane in enumerate(before.lanes):
-        now_at = at.get(queue_of(before.topic, number))
+        now_at = at.get(queue_of(before.topic, before.partitions[number]))
         if now_at is None:
             continue
         appending[now_at] = lane

@@ -198,7 +198,7 @@ async def test_a_mixed_append_is_taken_apart_when_it_fails() -> None:
     store = FakeStore()
     async with running(store, sticky_messages=10**9) as forwarder:
         routes = await forwarder.routes_of(TENANT, "orders")
-        at = routes.unkeyed(1, 1, 100).partition
+        at = routes.levels[0].unkeyed(1, 1, 100).partition
         key = next(k for k in map(str, range(99)) if partition_of(k, 4) == at)
         store.hold(at)
         keyed = await publish(forwarder, b"keyed", key)
@@ -282,7 +282,7 @@ async def test_what_waits_behind_a_stalled_append_moves_on() -> None:
     store = FakeStore()
     async with running(store, stall_s=0.02, sticky_messages=10**9) as forwarder:
         routes = await forwarder.routes_of(TENANT, "orders")
-        at = routes.unkeyed(1, 1, 100).partition
+        at = routes.levels[0].unkeyed(1, 1, 100).partition
         store.hold(at)
         stuck = await publish(forwarder, b"stuck")
         await settle()

@@ -190,7 +190,7 @@ async def test_a_batch_mixes_both_and_answers_in_order() -> None:
         items: list[dict[str, Any]] = [
             {"data": "a", "key": "k"},
             {"data": "b", "key": "k", "delay_seconds": 60},
-            {"data": "c", "ttl_seconds": 1},
+            {"data": "c", "ttl_seconds": 0},
             {"data": "d", "delay_seconds": 90.5},
             {"data": "e", "deliver_at": "2020-01-01T00:00:00Z"},
             {"data": "f", "delay_seconds": None},

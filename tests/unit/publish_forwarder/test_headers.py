@@ -93,9 +93,17 @@ def test_wrong_metadata_is_refused_by_name(given: dict[str, str], field: str) ->
     assert [error.field for error in problem.errors] == [field]
 
 
-def test_what_this_version_would_have_to_ignore_is_refused() -> None:
-    problem = refusal(packetboat_ttl="5")
-    assert (problem.status, problem.slug) == (422, "not-yet-supported")
+@pytest.mark.parametrize(
+    ("text", "ttl_ms"), [("5", 5000), ("0.25", 250), ("1e-6", 1), ("31536000", 31_536_000_000)]
+)
+def test_a_time_to_live_is_kept_in_milliseconds(text: str, ttl_ms: int) -> None:
+    assert message(packetboat_ttl=text).ttl_ms == ttl_ms
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "", "31536000.5", "nan"])
+def test_a_time_to_live_has_limits(text: str) -> None:
+    problem = refusal(packetboat_ttl=text)
+    assert (problem.status, problem.errors[0].field) == (422, "Packetboat-TTL")
 
 
 def test_attribute_limits() -> None:

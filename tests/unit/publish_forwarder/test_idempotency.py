@@ -35,7 +35,7 @@ PRODUCER_HEADERS = {"Packetboat-Producer": PRODUCER.producer.hex(), "Packetboat-
 
 def test_ids_and_fingerprints_are_the_same_in_every_process_and_version() -> None:
     assert key_id(UID, "order-17").hex() == "8cf0313160c9c9690af092e67c548a23"
-    assert batch_id(UID, PRODUCER, 4, 1, staged=False).hex() == "ac986fe64f2444677d2c287c2da24b70"
+    assert batch_id(UID, PRODUCER, 4, 1, kind=0).hex() == "ac986fe64f2444677d2c287c2da24b70"
     message = Message(b"x", "text/plain", "k", {"b": "2", "a": "1"}, "till")
     assert fingerprint([(message, None)]) == 0x78E57129BD8489EE
     assert fingerprint([(message, Delay(False, 5))]) == 0x8212D4A9116FFB0C

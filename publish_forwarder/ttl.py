@@ -1,0 +1,23 @@
+"""How long a message is worth delivering: `Packetboat-TTL: 90`, or `ttl_seconds: 90` of an item.
+
+It counts from the time the message is due, else from when it was published; a message whose time is
+over is settled as expired instead of handed out.
+"""
+
+from __future__ import annotations
+
+from publish_forwarder.delays import seconds_of
+from publish_forwarder.refusals import refuse
+
+MAX_TTL_S = 365 * 86_400
+
+
+def ttl_ms(name: str, seconds: float) -> int:
+    """`name` is the field to blame; raises a 422 Problem."""
+    if not 0 < seconds <= MAX_TTL_S:
+        refuse(name, f"more than 0 and at most {MAX_TTL_S} seconds (365 days).")
+    return max(1, round(seconds * 1000))
+
+
+def ttl_ms_of_text(name: str, text: str) -> int:
+    return ttl_ms(name, seconds_of(name, text))
