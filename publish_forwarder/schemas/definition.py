@@ -1,0 +1,97 @@
+"""A definition of either kind: compiled once, then bodies are checked with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edge.problem import FieldError
+from publish_forwarder.schemas import avro, avro_bodies
+from publish_forwarder.schemas.avro_compatibility import unreadable
+from publish_forwarder.schemas.json_compatibility import not_allowed
+from publish_forwarder.schemas.json_schema import JsonSchema
+from publish_forwarder.schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare
+
+AVRO_TYPES = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro+binary"})
+
+
+class JsonDefinition:
+    """Bodies are JSON."""
+
+    def __init__(self, text: str) -> None:
+        self.schema = JsonSchema(text)
+
+    def check(self, data: bytes, content_type: str | None) -> list[FieldError]:
+        """What is wrong; `field` is a JSON pointer into the body, or `content_type`."""
+        if not is_json(content_type):
+            return [_wrong_type("application/json, or a type that ends in +json")]
+        return _too_large(data) or self.schema.check(data)
+
+    def reads(self, written: JsonDefinition) -> list[FieldError]:
+        """What was written with the other and is not valid here. Raises CannotCompare."""
+        return not_allowed(self.schema, written.schema)
+
+
+class AvroDefinition:
+    """Bodies are Avro, binary or as JSON."""
+
+    def __init__(self, text: str) -> None:
+        self.type = avro.parse(text)
+
+    def check(self, data: bytes, content_type: str | None) -> list[FieldError]:
+        """As that of JsonDefinition; in a binary body the first fault is named."""
+        if _kind(content_type) in AVRO_TYPES:
+            return _too_large(data) or avro_bodies.check_binary(self.type, data)
+        if is_json(content_type):
+            return _too_large(data) or avro_bodies.check_json(self.type, data)
+        return [_wrong_type(f"one of {', '.join(sorted(AVRO_TYPES))}, or application/json")]
+
+    def reads(self, written: AvroDefinition) -> list[FieldError]:
+        return unreadable(self.type, written.type)
+
+
+Definition = JsonDefinition | AvroDefinition
+
+
+def compile_definition(kind: str, text: str) -> Definition:
+    """`kind` is `json_schema` or `avro`; raises BadDefinition."""
+    return AvroDefinition(text) if kind == "avro" else JsonDefinition(text)
+
+
+def incompatible(compatibility: str, new: Definition, old: Definition) -> list[FieldError]:
+    """What breaks between one version and the next, up to `MAX_ERRORS`; [] when nothing does.
+
+    backward: the new reads what was written with the old; forward: the old reads what will be
+    written with the new; full: both. Raises CannotCompare.
+    """
+    errors: list[FieldError] = []
+    if compatibility in {"backward", "full"}:
+        errors += _reads(new, old, "old messages")
+    if compatibility in {"forward", "full"}:
+        errors += _reads(old, new, "old readers")
+    return errors[:MAX_ERRORS]
+
+
+def _reads(reader: Any, written: Any, whom: str) -> list[FieldError]:
+    if type(reader) is not type(written):
+        raise CannotCompare("definitions of different types")
+    found: list[FieldError] = reader.reads(written)
+    return [error._replace(detail=f"{whom}: {error.detail}") for error in found]
+
+
+def is_json(content_type: str | None) -> bool:
+    kind = _kind(content_type)
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _kind(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def _wrong_type(wanted: str) -> FieldError:
+    return FieldError("content_type", f"must be {wanted}")
+
+
+def _too_large(data: bytes) -> list[FieldError]:
+    if len(data) <= MAX_CHECKED_BYTES:
+        return []
+    return [FieldError("", f"at most {MAX_CHECKED_BYTES} bytes on a topic with a schema")]
