@@ -27,6 +27,10 @@ flush_rows = Histogram(
     "Cursors written by one flush.",
     buckets=(1, 2, 5, 10, 50, 100, 500, 1000, 5000),
 )
+unbalanced = Gauge(
+    "packetboat_subscribe_unbalanced_cursors_count",
+    "Cursors owned by this process whose books do not balance; alert on any.",
+)
 flush_failed = Counter("packetboat_subscribe_flush_failed_total", "Flushes that failed.", ["how"])
 fetch_seconds = Histogram(
     "packetboat_subscribe_fetch_seconds", "One fetch from the store.", buckets=_MS
@@ -43,4 +47,8 @@ undelivered = Gauge(
 )
 bury_failed = Counter(
     "packetboat_subscribe_bury_failed_total", "Batches of dead letters that could not be written."
+)
+filter_failed = Counter(
+    "packetboat_subscribe_filter_failed_total",
+    "Evaluations of filters and skip rules that failed or gave no boolean: no match.",
 )

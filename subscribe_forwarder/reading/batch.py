@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
 
 from store_nodes import record_batch
 from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Buffer, Entry
 from subscribe_forwarder.reading.render import PartitionRenderer, time_json
+from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.state.order import hash_of
 
 CHUNKS = 16
 _MESSAGE_OVERHEAD_BYTES = 600
+_MAX_RUNS = 64
+ORIGIN_ONLY = "only"
+"""In `origin`: the uid, in hex, of the one subscription that a message is for."""
+
+
+class Selection(Protocol):
+    """What a subscription is given of a batch."""
+
+    def verdicts(self, batch: Batch) -> Sequence[Settled | None] | None:
+        """By message: how it is settled without being delivered, or None; None for a batch of
+        which everything is delivered."""
+        ...
+
+
+class Run(NamedTuple):
+    """The messages of a batch from index `low` to `high` are all settled so, or all delivered."""
+
+    low: int
+    high: int
+    how: Settled | None
 
 
 class Batch:
@@ -22,19 +46,25 @@ class Batch:
         "_fragments",
         "_generation",
         "_indices",
+        "_key_hashes",
         "_messages",
         "_publish_time",
         "_raw",
+        "_runs",
         "_stage",
+        "attribute_index",
         "base",
         "chunk_end",
         "cost_bytes",
         "end",
         "expires",
         "log_time_us",
+        "partition",
+        "targeted",
+        "verdicts",
     )
 
-    def __init__(self, entry: Entry, generation: int = 0) -> None:
+    def __init__(self, entry: Entry, generation: int = 0, partition: int = 0) -> None:
         self._raw: Buffer = entry.batch
         self._indices = entry.indices
         self._stage = entry.stage
@@ -47,9 +77,18 @@ class Batch:
         self.cost_bytes = 2 * len(entry.batch) + _MESSAGE_OVERHEAD_BYTES * count
         self.expires = False
         """Whether a message of it has a time to live; known once decoded."""
+        self.targeted = False
+        """Whether a message of it is for one subscription only; known once decoded."""
         self._messages: list[Message] | None = None
+        self._key_hashes: list[int | None] | None = None
+        self._runs: dict[tuple[Selection | None, bytes], tuple[Run, ...] | None] = {}
         self._fragments: list[bytes | None] = []
         self._publish_time = b""
+        self.partition = partition
+        self.attribute_index: dict[str, dict[str, list[int]]] = {}
+        """By name and value of an attribute, the messages that have it; made by filters."""
+        self.verdicts: dict[object, object] = {}
+        """By filter; made and bounded by `selection`."""
 
     def messages(self) -> list[Message]:
         """Decoded once; index 0 is the message at `base`. Raises BadBatch."""
@@ -58,16 +97,65 @@ class Batch:
             if self._indices is not None:
                 messages = [messages[index] for index in self._indices]
             self._messages = messages
-            self.expires = any(message.ttl_ms for message in messages)
+            self.expires = any([message.ttl_ms for message in messages])
+            origins = [message.origin for message in messages if message.origin is not None]
+            self.targeted = any(ORIGIN_ONLY in origin for origin in origins)
             self._fragments = [None] * len(messages)
             self._publish_time = time_json(self.log_time_us)
             self._raw = b""
         return self._messages
 
-    def expired(self, index: int, now_us: int) -> bool:
+    def expires_us(self, index: int) -> int:
+        """When the message's time to live is over; 0 for one without."""
         message = self.messages()[index]
-        born_us = max(self.log_time_us, message.deliver_at_us)
-        return bool(message.ttl_ms) and born_us + message.ttl_ms * 1000 <= now_us
+        if not message.ttl_ms:
+            return 0
+        return max(self.log_time_us, message.deliver_at_us) + message.ttl_ms * 1000
+
+    def expired(self, index: int, now_us: int) -> bool:
+        return 0 < self.expires_us(index) <= now_us
+
+    def key_hashes(self) -> list[int | None]:
+        """By message, of its ordering key; made once."""
+        if self._key_hashes is None:
+            keys = [message.key for message in self.messages()]
+            self._key_hashes = [None if key is None else hash_of(key) for key in keys]
+        return self._key_hashes
+
+    def runs(self, selection: Selection | None, subscription_uid: bytes) -> tuple[Run, ...] | None:
+        """What the subscription is given of it, made once for each selection; None: everything."""
+        if selection is None and not self.targeted:
+            return None
+        key = selection, subscription_uid if self.targeted else b""
+        if key not in self._runs:
+            if len(self._runs) >= _MAX_RUNS:
+                self._runs.clear()
+            self._runs[key] = self._find_runs(selection, subscription_uid)
+        return self._runs[key]
+
+    def _find_runs(
+        self, selection: Selection | None, subscription_uid: bytes
+    ) -> tuple[Run, ...] | None:
+        messages = self.messages()
+        verdicts = None if selection is None else selection.verdicts(self)
+        if self.targeted:
+            mine = subscription_uid.hex()
+            given = verdicts or [None] * len(messages)
+            verdicts = [
+                verdict
+                if message.origin is None or message.origin.get(ORIGIN_ONLY, mine) == mine
+                else Settled.FILTERED
+                for message, verdict in zip(messages, given, strict=True)
+            ]
+        if verdicts is None:
+            return None
+        found: list[Run] = []
+        low = 0
+        for how, same in groupby(verdicts):
+            high = low + sum(1 for _ in same)
+            found.append(Run(low, high, how))
+            low = high
+        return tuple(found)
 
     def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
         """What every delivery of the message shares, rendered once."""

@@ -238,7 +238,7 @@ class Tail:
         left_bytes = self._budget.chunk_bytes
         for entry in fetched.entries:
             if left_bytes > 0:
-                batches.append(Batch(entry, link.generation))
+                batches.append(Batch(entry, link.generation, link.queue.partition))
                 left_bytes -= batches[-1].cost_bytes
         if not batches:
             return False
