@@ -133,6 +133,10 @@ def _data(data: bytes, content_type: str | None) -> tuple[bytes, bytes, bytes]:
     return b'","data_base64":', b'"%b"' % encoded, type_json
 
 
+def is_json(content_type: str) -> bool:
+    return _kind_of(content_type)[0] == _JSON
+
+
 def _kind_of(content_type: str) -> tuple[int, bytes]:
     known = _kinds.get(content_type)
     if known is not None:
