@@ -114,8 +114,8 @@ class ScheduledMessages:
             wanted = message_id.parse(text)
         except BadMessageId as error:
             raise Problem(400, "bad-message-id", "Not a message id", f"{error}.") from error
-        generations = topic.generations(wanted.partition)
-        if wanted.topic_uid != topic.uid or wanted.lane or not generations:
+        generations = topic.generations(wanted.partition, wanted.lane)
+        if wanted.topic_uid != topic.uid or not generations:
             raise not_found("message", text)
         if wanted.form == message_id.FORM_OFFSET:
             await self._refuse_published(topic, wanted)
@@ -128,7 +128,7 @@ class ScheduledMessages:
 
     async def _refuse_published(self, topic: Topic, wanted: MessageId) -> NoReturn:
         """Of a message that never waited: 409, or 404 where there is none of that offset."""
-        last = topic.generations(wanted.partition)[-1]
+        last = topic.generations(wanted.partition, wanted.lane)[-1]
         queue = QueueId(topic.uid, last.number, last.lane, last.generation)
         try:
             end = (await self._store.offsets(last.group, queue)).end

@@ -38,14 +38,19 @@ TENANT = uuid.UUID(int=1).bytes
 LOG_TIME_US = 1_767_225_599_123_456
 
 
-def topic(name: str = "orders", partitions: int = 4, uid: int = 7) -> Topic:
+def topic(name: str = "orders", partitions: int = 4, uid: int = 7, priorities: int = 1) -> Topic:
     now = datetime.now(UTC)
     return Topic(
         tenant_id=TENANT,
         uid=uuid.UUID(int=uid).bytes,
         name=name,
         state=TopicState.ACTIVE,
-        partitions=tuple(Partition(number, group=number) for number in range(partitions)),
+        partitions=tuple(
+            Partition(number, group=number, lane=lane)
+            for number in range(partitions)
+            for lane in range(priorities)
+        ),
+        priorities=priorities,
         retention=Retention(),
         dedup_window_s=600,
         labels={},

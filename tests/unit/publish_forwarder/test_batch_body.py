@@ -78,10 +78,13 @@ def test_all_fields_of_an_item() -> None:
             "key": "k",
             "attributes": {"a": "b"},
             "priority": 3,
+            "ttl_seconds": 1.5,
             "idempotency_key": "i",
         }
     )
-    assert stored == Message(b"x", "text/plain", "k", {"a": "b"}, priority=3, idempotency_key="i")
+    assert stored == Message(
+        b"x", "text/plain", "k", {"a": "b"}, priority=3, ttl_ms=1500, idempotency_key="i"
+    )
 
 
 @pytest.mark.parametrize(
