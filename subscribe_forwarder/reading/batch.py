@@ -61,7 +61,6 @@ class Batch:
         "log_time_us",
         "partition",
         "targeted",
-        "verdicts",
     )
 
     def __init__(self, entry: Entry, generation: int = 0, partition: int = 0) -> None:
@@ -87,8 +86,6 @@ class Batch:
         self.partition = partition
         self.attribute_index: dict[str, dict[str, list[int]]] = {}
         """By name and value of an attribute, the messages that have it; made by filters."""
-        self.verdicts: dict[object, object] = {}
-        """By filter; made and bounded by `selection`."""
 
     def messages(self) -> list[Message]:
         """Decoded once; index 0 is the message at `base`. Raises BadBatch."""

@@ -1,0 +1,5 @@
+"""What of a topic a subscription reads: its filter and its skip rules, judged batch by batch."""
+
+from subscribe_forwarder.selection.selection import Selection, of
+
+__all__ = ["Selection", "of"]

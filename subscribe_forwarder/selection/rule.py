@@ -1,0 +1,60 @@
+"""One expression over the messages of a batch: what an index answers, and the rest evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edge.expressions import Expression, compile_expression
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.selection.attribute_index import holders
+from subscribe_forwarder.selection.variables import Bodies, variables_of
+
+
+class Rule:
+    """Raises BadExpression for a text that is not taken."""
+
+    __slots__ = ("_equalities", "_residual", "_variables", "text")
+
+    def __init__(self, text: str, bodies: Bodies) -> None:
+        whole = compile_expression(text)
+        equalities, residual = whole.conjunction()
+        self.text = text
+        self._equalities = equalities
+        self._residual = _residual(whole, residual) if equalities else whole
+        self._variables = None
+        if self._residual is not None:
+            self._variables = variables_of(self._residual, bodies)
+
+    @property
+    def errors(self) -> int:
+        """Evaluations that failed or gave no boolean."""
+        return 0 if self._residual is None else self._residual.errors
+
+    @property
+    def first_error(self) -> str | None:
+        return None if self._residual is None else self._residual.first_error
+
+    def matches(self, batch: Batch, among: Iterable[int] | None = None) -> list[int]:
+        """The indices, ascending, for which it is true; `among`, ascending too, where given."""
+        found = self._by_index(batch, among)
+        residual, variables = self._residual, self._variables
+        if residual is None or variables is None:
+            return found
+        return [index for index in found if residual.matches(variables(batch, index))]
+
+    def _by_index(self, batch: Batch, among: Iterable[int] | None) -> list[int]:
+        found = list(range(len(batch.messages()))) if among is None else list(among)
+        for equality in self._equalities:
+            held = holders(batch, equality)
+            if len(held) < len(found):
+                kept, other = held, set(found)
+            else:
+                kept, other = found, set(held)
+            found = [index for index in kept if index in other]
+            if not found:
+                break
+        return found
+
+
+def _residual(whole: Expression, text: str | None) -> Expression | None:
+    return None if text is None else compile_expression(text)

@@ -1,0 +1,96 @@
+"""The verdicts of a subscription's filter and skip rules over a batch.
+
+A skip rule is asked about what the filter lets through, so that each message has one reason. The
+unit is a whole stored batch, of at most 1,000 messages; the batch keeps what it is told. A filter
+that is not taken any more filters nothing: a message too many is what a consumer can bear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from edge.expressions import BadExpression
+from metadata.types import Subscription
+from subscribe_forwarder import metrics
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.selection.rule import Rule
+from subscribe_forwarder.selection.variables import Bodies
+from subscribe_forwarder.state.cursor import Settled
+
+Verdicts = Sequence[Settled | None] | None
+_bodies = Bodies()
+_log = structlog.get_logger("packetboat.subscribe")
+
+
+class Selection:
+    """Compared by what it was made of."""
+
+    __slots__ = ("_filter", "_skips", "key")
+
+    def __init__(
+        self, filter_text: str | None, skip_texts: Sequence[str], bodies: Bodies = _bodies
+    ) -> None:
+        """Raises BadExpression."""
+        self.key = (filter_text, tuple(skip_texts))
+        self._filter = None if filter_text is None else Rule(filter_text, bodies)
+        self._skips = [Rule(text, bodies) for text in skip_texts]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Selection) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def errors(self) -> int:
+        return sum(rule.errors for rule in self._rules)
+
+    @property
+    def first_error(self) -> str | None:
+        return next((rule.first_error for rule in self._rules if rule.first_error), None)
+
+    @property
+    def _rules(self) -> list[Rule]:
+        return self._skips if self._filter is None else [self._filter, *self._skips]
+
+    def verdicts(self, batch: Batch) -> Verdicts:
+        """How each message is settled instead of delivered, None for those that are delivered;
+        None alone when all of them are. Raises BadBatch."""
+        failed = self.errors
+        count = len(batch.messages())
+        delivered: list[int] | range = range(count)
+        verdicts: list[Settled | None] = [None] * count
+        if self._filter is not None:
+            delivered = self._filter.matches(batch)
+            if len(delivered) < count:
+                verdicts = [Settled.FILTERED] * count
+                for index in delivered:
+                    verdicts[index] = None
+        skipped = 0
+        for rule in self._skips:
+            for index in rule.matches(batch, delivered):
+                skipped += verdicts[index] is None
+                verdicts[index] = Settled.SKIPPED
+        if self.errors > failed:
+            metrics.filter_failed.inc(self.errors - failed)
+        return None if len(delivered) == count and not skipped else verdicts
+
+
+def of(subscription: Subscription) -> Selection | None:
+    """None where everything is delivered."""
+    if subscription.filter is None and not subscription.skip_rules:
+        return None
+    active = [rule.expression for rule in subscription.skip_rules if rule.removed_at is None]
+    if subscription.filter is None and not active:
+        return None
+    try:
+        return Selection(subscription.filter, active)
+    except BadExpression as error:
+        _log.error(
+            "filter not taken; everything is delivered",
+            subscription=subscription.name,
+            error=str(error),
+        )
+        return None
