@@ -380,6 +380,8 @@ class ChangeKind(enum.Enum):
     TENANT = "tenant"
     TOPIC = "topic"
     SUBSCRIPTION = "subscription"
+    SCHEMA = "schema"
+    SCHEDULE = "schedule"
     RESET = "reset"
 
 
