@@ -14,11 +14,17 @@ redelivered = Counter(
 )
 acked = Counter("packetboat_subscribe_acked_total", "Messages newly acked, durably.")
 expired = Counter("packetboat_subscribe_expired_total", "Messages whose time to live was over.")
+not_delivered = Counter(
+    "packetboat_subscribe_not_delivered_total",
+    "Messages settled by a filter or a skip rule instead of being delivered.",
+    ["how"],
+)
 lease_ended = Counter(
     "packetboat_subscribe_leases_ended_total", "Leases that ended without an ack.", ["how"]
 )
 pulls = Counter("packetboat_subscribe_pulls_total", "Pulls by what came of them.", ["outcome"])
 waiting = Gauge("packetboat_subscribe_waiting_pulls_count", "Long-polls that wait now.")
+streams = Gauge("packetboat_subscribe_streams_count", "Streams that are open now.")
 flush_seconds = Histogram(
     "packetboat_subscribe_flush_seconds", "One flush of cursors to Postgres.", buckets=_MS
 )

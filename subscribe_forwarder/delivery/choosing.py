@@ -1,0 +1,101 @@
+"""Going over new messages one by one: where a filter, a skip rule or the order of keys has a say.
+
+What is settled without being delivered is settled by runs; what has to wait for its key is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from subscribe_forwarder import metrics
+from subscribe_forwarder.reading.batch import Batch, Run
+from subscribe_forwarder.state.cursor import Settled
+
+if TYPE_CHECKING:
+    from subscribe_forwarder.delivery.reader import Reader, Room
+
+_NAMES = {Settled.FILTERED: "filtered", Settled.SKIPPED: "skipped"}
+
+
+def how_settled(runs: Sequence[Run] | None, index: int) -> Settled | None:
+    """What becomes of one message instead of its delivery."""
+    if runs is None:
+        return None
+    low, high = 0, len(runs)
+    while low < high:
+        middle = (low + high) // 2
+        if runs[middle].high <= index:
+            low = middle + 1
+        else:
+            high = middle
+    return runs[low].how
+
+
+def settle(reader: Reader, low: int, high: int, how: Settled) -> None:
+    """New messages that are not delivered."""
+    count = reader.ledger.settle_range(low, high, how)
+    metrics.not_delivered.labels(_NAMES.get(how, how.name.lower())).inc(count)
+
+
+class Choosing:
+    """One pass over new messages of one batch; `known`: they were read before a takeover."""
+
+    def __init__(
+        self, reader: Reader, places: list[tuple[Batch, int]], room: Room, now_us: int
+    ) -> None:
+        self._reader = reader
+        self._places = places
+        self._room = room
+        self._now_us = now_us
+
+    def go_over(self, batch: Batch, offset: int, stop: int, *, known: bool) -> int:
+        """From `offset` up to `stop`, within the batch; where it stopped."""
+        reader, room, base = self._reader, self._room, batch.base
+        began = offset
+        stop = min(stop, offset + room.scan)
+        runs = batch.runs(reader.selection, reader.cursor.key.subscription_uid)
+        for low, high, how in _within(runs, offset - base, stop - base):
+            if how is not None:
+                settle(reader, base + low, base + high, how)
+                offset = base + high
+                continue
+            offset = self._take(batch, low, high, known=known)
+            if offset < base + high:
+                break
+        room.scan -= offset - began
+        return offset
+
+    def _take(self, batch: Batch, index: int, stop: int, *, known: bool) -> int:
+        room, base, keys = self._room, batch.base, self._reader.keys
+        messages = batch.messages()
+        hashes = None if keys is None else batch.key_hashes()
+        while index < stop and not room.full and (known or room.new > 0):
+            size = len(messages[index].data)
+            if size > room.max_bytes and room.taken:
+                room.max_bytes = 0
+                break
+            offset = base + index
+            expires_us = batch.expires_us(index) if batch.expires else 0
+            if 0 < expires_us <= self._now_us:
+                self._reader.expire(offset)
+                index += 1
+                continue
+            room.new -= 1
+            key = None if hashes is None else hashes[index]
+            if keys is None or key is None or keys.admit(offset, key, expires_us):
+                self._places.append((batch, index))
+                room.taken += 1
+                room.max_messages -= 1
+                room.max_bytes -= size
+            index += 1
+        return base + index
+
+
+def _within(runs: Sequence[Run] | None, low: int, high: int) -> Iterator[Run]:
+    if runs is None:
+        yield Run(low, high, None)
+        return
+    for run in runs:
+        if run.high > low and run.low < high:
+            yield Run(max(run.low, low), min(run.high, high), run.how)

@@ -1,0 +1,173 @@
+"""Holds back what must not overtake: the order of keys, applied to what a reader may hand out.
+
+What KeyOrder decides, the ledger is told: a message behind another of its key is held, and offered
+once it is its turn; behind a parked one it is stepped over. What the ledger makes ready by itself
+(the end of a back-off, a released lease) is handed out only in its turn.
+
+After a takeover the open deliveries take their places first. Where a row does not say its key, the
+message is read before anything goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from metadata.deliveries import OpenDelivery, Reason
+from subscribe_forwarder.reading.tail import Tail
+from subscribe_forwarder.state.ledger import Ledger
+from subscribe_forwarder.state.order import KeyOrder, Verdict
+
+_PARKED = (Reason.PARKED, Reason.BEHIND_PARKED)
+_NOT_TO_EXPIRE = (*_PARKED, Reason.EXHAUSTED, Reason.REJECTED)
+_MAX_ASKED = 1_000
+
+
+class ParkedKey(NamedTuple):
+    """A key that waits for an operator: its head, and how many messages are behind it."""
+
+    key_hash: int
+    head: OpenDelivery
+    behind: int
+
+
+class KeyGate:
+    """Of one reader of a subscription in order; made anew with its ledger."""
+
+    def __init__(self, ledger: Ledger, tail: Tail) -> None:
+        self._ledger = ledger
+        self._tail = tail
+        self.order = KeyOrder()
+        self._unknown = [
+            row.offset
+            for row in ledger.exceptions.values()
+            if row.key_hash is None and row.reason is Reason.HOLE
+        ]
+        self._keys: dict[int, int] = {}
+        self._loaded = False
+        self._asked: set[int] = set()  # heads whose time to live must be read
+        self._timeless: set[int] = set()  # heads of which it is not known
+        ledger.key_hash_of = self.order.key_of
+        ledger.on_settled = self._settled
+        ledger.on_parked = self._park
+
+    @property
+    def held(self) -> int:
+        return self.order.held
+
+    def load(self) -> bool:
+        """Puts open deliveries in their places; False while one of them has to be read first."""
+        if self._loaded:
+            return True
+        while self._unknown:
+            offset = self._unknown[-1]
+            if offset >= self._tail.first:
+                batch = self._tail.find(offset)
+                if batch is None:
+                    self._tail.want(offset)
+                    return False
+                key = batch.key_hashes()[offset - batch.base]
+                if key is not None:
+                    self._keys[offset] = key
+            self._unknown.pop()
+        self._loaded = True
+        for offset, row in sorted(self._ledger.exceptions.items()):
+            key = self._keys.get(offset) if row.key_hash is None else row.key_hash
+            if key is None:
+                continue
+            self._timeless.add(offset)
+            if self.order.admit(offset, key) is Verdict.GO and row.reason in _PARKED:
+                self.order.park(key)
+        self._keys.clear()
+        return True
+
+    def missing(self) -> bool:
+        """Whether something has to be read before anything goes out; asks for it."""
+        return not self.load()
+
+    def admit(self, offset: int, key: int, expires_us: int) -> bool:
+        """The next message read; whether it may go out now. Another is held or stepped over."""
+        verdict = self.order.admit(offset, key, expires_us)
+        if verdict is Verdict.GO:
+            return True
+        if verdict is Verdict.BEHIND:
+            self._ledger.step_over((offset,), Reason.BEHIND_PARKED)
+            return False
+        self._ledger.hold(offset)
+        head = self.order.head_of(key)
+        if head in self._timeless and len(self._asked) < _MAX_ASKED:
+            self._timeless.discard(head)
+            self._asked.add(head)
+        return False
+
+    def in_turn(self, offset: int) -> bool:
+        """Whether one that is ready may go out: it has no key, or is the first of it."""
+        return self.order.key_of(offset) is None or self.order.is_head(offset)
+
+    def overdue(self, now_us: int) -> list[int]:
+        """Those that wait at the head of their key and whose time is over, ascending."""
+        if self._asked:
+            self._read_times()
+        overdue = self.order.overdue(now_us)
+        return sorted([offset for offset in overdue if self._may_expire(offset)]) if overdue else []
+
+    def next_expiry_us(self) -> int | None:
+        return self.order.next_expiry_us()
+
+    # Parked keys.
+
+    def parked(self) -> list[ParkedKey]:
+        self.load()
+        rows = self._ledger.exceptions
+        return [
+            ParkedKey(key, rows[head], behind)
+            for key, (head, behind) in self.order.parked_keys().items()
+            if head in rows
+        ]
+
+    def resume(self, key: int) -> bool:
+        """Its head goes out again, once that is durable; False when the key is not parked."""
+        head = self.order.unpark(key)
+        return head is not None and self._ledger.resume(head)
+
+    def skip(self, key: int) -> bool:
+        """Its head is settled as skipped, and the next one goes out; False when it is not parked."""
+        head = self.order.head_of(key)
+        return head is not None and key in self.order.parked and self._ledger.skip(head)
+
+    def _park(self, row: OpenDelivery) -> None:
+        key = self.order.key_of(row.offset)
+        if key is None or not self.order.is_head(row.offset):
+            return
+        rows = self._ledger.exceptions
+        behind = [
+            offset
+            for offset in self.order.park(key)
+            if offset not in rows or rows[offset].reason is not Reason.BEHIND_PARKED
+        ]
+        if behind:
+            self._ledger.step_over(behind, Reason.BEHIND_PARKED)
+
+    def _settled(self, offsets: Sequence[int]) -> None:
+        if self._timeless:
+            self._timeless.difference_update(offsets)
+        for offset in self.order.settled(offsets):
+            if not self._ledger.resume(offset):  # it may be behind one that was parked
+                self._ledger.offer(offset)
+
+    def _may_expire(self, offset: int) -> bool:
+        row = self._ledger.exceptions.get(offset)
+        return self._ledger.is_waiting(offset) and (row is None or row.reason not in _NOT_TO_EXPIRE)
+
+    def _read_times(self) -> None:
+        """Of heads that came with the row: so that they hold nobody up beyond their time."""
+        for offset in tuple(self._asked):
+            if not self.order.is_head(offset) or offset < self._tail.first:
+                self._asked.discard(offset)
+            elif (batch := self._tail.find(offset)) is None:
+                self._tail.want(offset)
+            else:
+                self._asked.discard(offset)
+                expires_us = batch.expires_us(offset - batch.base)
+                if expires_us:
+                    self.order.expires(offset, expires_us)

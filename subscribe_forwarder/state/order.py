@@ -1,0 +1,170 @@
+"""Order within a key: of each, one message at a time may be out, the oldest first.
+
+What must hold: of two unsettled messages of a key, the later is never let go while the earlier is
+there. The first one known of a key is its *head* and may be out; those behind it are held, and as
+the head is settled, in whatever way, the next becomes head. The head stays head over nacks, ends of
+leases and back-off: a redelivery blocks its key and no other.
+
+A key is known by a hash: two keys with the same one wait for each other, and nothing else happens.
+A parked key lets nothing go: its head waits for an operator, and what comes later is put behind it.
+
+A head with a time to live unblocks its key when that is over (`overdue`), also while it is in
+back-off and nobody looks.
+
+Pure: no clock, no I/O. Offsets of a key come in ascending order.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from hashlib import blake2b
+from heapq import heappop, heappush
+
+
+def hash_of(key: str) -> int:
+    """Signed 64 bits, for good: rows of `deliveries` hold it."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class Verdict(enum.Enum):
+    """go: it may go out now; hold: an earlier one of its key is not settled; behind: its key is
+    parked."""
+
+    GO = "go"
+    HOLD = "hold"
+    BEHIND = "behind"
+
+
+class KeyOrder:
+    """The unsettled messages with a key of one subscription in one lane, as far as it has read."""
+
+    def __init__(self) -> None:
+        self._heads: dict[int, int] = {}
+        """By key hash: its oldest unsettled offset."""
+        self._behind: dict[int, OrderedDict[int, None]] = {}
+        """By key hash: the later ones, ascending; a key with none has no entry."""
+        self._key_of: dict[int, int] = {}
+        self._parked: set[int] = set()
+        self._expires_us: dict[int, int] = {}
+        self._expiring: list[tuple[int, int]] = []
+        self._overdue: set[int] = set()
+
+    def __len__(self) -> int:
+        """How many messages it knows."""
+        return len(self._key_of)
+
+    @property
+    def held(self) -> int:
+        """How many of them wait for an earlier one."""
+        return len(self._key_of) - len(self._heads)
+
+    @property
+    def parked(self) -> Set[int]:
+        """The hashes of parked keys."""
+        return self._parked
+
+    def key_of(self, offset: int) -> int | None:
+        return self._key_of.get(offset)
+
+    def head_of(self, key: int) -> int | None:
+        return self._heads.get(key)
+
+    def behind(self, key: int) -> Sequence[int]:
+        return tuple(self._behind.get(key, ()))
+
+    def is_head(self, offset: int) -> bool:
+        key = self._key_of.get(offset)
+        return key is not None and self._heads[key] == offset
+
+    def admit(self, offset: int, key: int, expires_us: int = 0) -> Verdict:
+        """Takes in the next message of a key; `expires_us` 0 means never."""
+        assert offset not in self._key_of
+        self._key_of[offset] = key
+        if expires_us:
+            self._expires_us[offset] = expires_us
+        head = self._heads.setdefault(key, offset)
+        if head == offset:
+            self._at_head(offset)
+            return Verdict.GO
+        self._behind.setdefault(key, OrderedDict())[offset] = None
+        return Verdict.BEHIND if key in self._parked else Verdict.HOLD
+
+    def settled(self, offsets: Iterable[int]) -> list[int]:
+        """The messages that are heads now and were not before. A settled head unparks its key."""
+        freed = []
+        key_of = self._key_of
+        for offset in offsets:
+            key = key_of.pop(offset, None)
+            if key is None:
+                continue
+            if self._expires_us:
+                self._expires_us.pop(offset, None)
+                self._overdue.discard(offset)
+            behind = self._behind.get(key)
+            if self._heads[key] != offset:
+                assert behind is not None
+                del behind[offset]
+            elif behind is None:
+                del self._heads[key]
+                self._parked.discard(key)
+            else:
+                following, _ = behind.popitem(last=False)
+                self._heads[key] = following
+                self._parked.discard(key)
+                self._at_head(following)
+                freed.append(following)
+            if behind is not None and not behind:
+                del self._behind[key]
+        # What was settled in the same call is no head, though it was for a moment.
+        return [offset for offset in freed if offset in key_of]
+
+    def below(self, bound: int) -> list[int]:
+        """The messages it knows below an offset, ascending."""
+        return sorted(offset for offset in self._key_of if offset < bound)
+
+    def park(self, key: int) -> Sequence[int]:
+        """Nothing of the key goes out until `unpark`; those that are behind its head."""
+        if key in self._heads:
+            self._parked.add(key)
+        return self.behind(key)
+
+    def unpark(self, key: int) -> int | None:
+        """The head of the key, which may go out again; None when it was not parked."""
+        if key not in self._parked:
+            return None
+        self._parked.discard(key)
+        return self._heads[key]
+
+    def parked_keys(self) -> Mapping[int, tuple[int, int]]:
+        """By hash: the head, and how many are behind it."""
+        return {key: (self._heads[key], len(self._behind.get(key, ()))) for key in self._parked}
+
+    # Times to live.
+
+    def overdue(self, now_us: int) -> Set[int]:
+        """Heads whose time is over and that are not settled: to be settled unless they are out."""
+        while self._expiring and self._expiring[0][0] <= now_us:
+            _, offset = heappop(self._expiring)
+            if self.is_head(offset):
+                self._overdue.add(offset)
+        return self._overdue
+
+    def next_expiry_us(self) -> int | None:
+        """When the next head's time is over; may be early, never late."""
+        while self._expiring and not self.is_head(self._expiring[0][1]):
+            heappop(self._expiring)
+        return self._expiring[0][0] if self._expiring else None
+
+    def expires(self, offset: int, expires_us: int) -> None:
+        """The time of a message that was not known when it was taken in."""
+        if offset in self._key_of:
+            self._expires_us[offset] = expires_us
+            if self.is_head(offset):
+                self._at_head(offset)
+
+    def _at_head(self, offset: int) -> None:
+        expires_us = self._expires_us.get(offset)
+        if expires_us is not None:
+            heappush(self._expiring, (expires_us, offset))
