@@ -43,17 +43,18 @@ class Rule:
         return [index for index in found if residual.matches(variables(batch, index))]
 
     def _by_index(self, batch: Batch, among: Iterable[int] | None) -> list[int]:
-        found = list(range(len(batch.messages()))) if among is None else list(among)
+        found = None if among is None else list(among)
         for equality in self._equalities:
             held = holders(batch, equality)
+            if found is None:
+                found = held
+                continue
             if len(held) < len(found):
                 kept, other = held, set(found)
             else:
                 kept, other = found, set(held)
             found = [index for index in kept if index in other]
-            if not found:
-                break
-        return found
+        return list(range(len(batch.messages()))) if found is None else found
 
 
 def _residual(whole: Expression, text: str | None) -> Expression | None:
