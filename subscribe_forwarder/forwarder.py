@@ -31,7 +31,7 @@ from metadata.types import (
     Topic,
 )
 from subscribe_forwarder import metrics
-from subscribe_forwarder.delivery.flush import AckFlusher
+from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.owner import Owner
@@ -46,9 +46,11 @@ from subscribe_forwarder.ports import (
     Store,
 )
 from subscribe_forwarder.reading.staged import Nowhere, StagedIds, StagedLocator, Where
+from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.reading.tails import Tails
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane, Lanes
+from subscribe_forwarder.state.ledger import Now, Policy
 
 CLAIM_AT_ONCE = 500
 LOCATE_AT_ONCE = 32
@@ -93,6 +95,7 @@ class SubscribeForwarder:
             self._freeze,
             timeout_s=self.settings.flush_timeout_s,
             lazy_s=self.settings.lazy_flush_s,
+            on_ready=self._on_ready,
         )
         self._owners: dict[PartitionKey, Owner] = {}
         self._hubs: dict[bytes, Hub] = {}
@@ -163,6 +166,10 @@ class SubscribeForwarder:
         """What lease deadlines are counted in."""
         return int(self._clock() * 1000)
 
+    def now(self) -> Now:
+        """By this forwarder's clocks."""
+        return Now(self.now_ms(), wall_us())
+
     def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None:
         """The subscription's reader here, if there is one already."""
         hub = self._hubs.get(subscription_uid)
@@ -184,6 +191,13 @@ class SubscribeForwarder:
     def _may_hand_out(self, reader: Reader) -> bool:
         return not reader.frozen and not self._stopping and self.holds_lease()
 
+    def _on_ready(self, readers: Sequence[Tracked]) -> None:
+        """A flush let go of messages that waited for it."""
+        for uid in {reader.cursor.key.subscription_uid for reader in readers}:
+            hub = self._hubs.get(uid)
+            if hub is not None and hub.waiting:
+                hub.dispatch()
+
     def _progressed(self, reader: Reader) -> None:
         self.flusher.note(reader)
 
@@ -202,6 +216,13 @@ class SubscribeForwarder:
             hub = self._hubs[subscription.uid] = Hub(
                 subscription, self._may_hand_out, self._progressed, self.settings, self._clock
             )
+        policy = Policy.of(
+            subscription,
+            history=topic.ack_history,
+            max_exceptions=self.settings.max_exceptions,
+        )
+        for reader in readers.values():
+            reader.ledger.policy = policy
         hub.readers = readers
         hub.lanes = hub.lanes or (Lanes() if topic.priorities > 1 else None)
         hub.growth.follow(topic, readers)

@@ -22,6 +22,8 @@ class SubscribeSettings:
     fetch_timeout_s: float = 3.0
     max_outstanding: int = 100_000
     """Leased and waiting messages of a subscription; at it, new hand-outs pause."""
+    max_exceptions: int = 100_000
+    """Open deliveries of one cursor (held back, failed, parked); at it, new hand-outs pause."""
     max_waiting_pulls: int = 10_000
     """Long-polls of one subscription that may wait at once; beyond it: 503."""
     flush_timeout_s: float = 5.0

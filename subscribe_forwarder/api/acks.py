@@ -1,8 +1,11 @@
-"""Ack, nack, release and modify_ack_deadline, each by item."""
+"""Ack, nack, reject, release and modify_ack_deadline, each by item.
+
+An ack, a nack and a reject are answered once they are committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +18,8 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
-from edge.problem import TYPE_BASE, unavailable
+from edge.problem import TYPE_BASE, Problem, unavailable
+from metadata.types import Delivery
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.items import (
@@ -31,6 +35,7 @@ from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.state.ledger import Now
 
 _encode = msgspec.json.encode
 
@@ -47,9 +52,12 @@ class Acks:
         hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
+        exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE
         new = 0
         touched = [readers[place] for place in named.places]
         for reader, places in zip(touched, named.places.values(), strict=True):
+            if exactly_once:
+                places = self._held(reader, places, named.failures)
             new += reader.acked(sorted([place.offset for place in places]))
         if hub.waiting:
             hub.dispatch()  # fewer outstanding messages, or ranges, may end a pause
@@ -58,66 +66,86 @@ class Acks:
         await respond(send, 200, _results("acked", ids, named.failures))
 
     async def nack(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handed out again after the delay; the attempt counts."""
+        """Handed out again after the delay, or the policy's; the attempt counts, durably."""
         body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         request = requests.decode(body, requests.NACK)
-        due_ms = self._forwarder.now_ms() + int(request.delay_seconds * 1000)
-        due = due_ms if request.delay_seconds else None
+        delay_s = request.delay_seconds
+        delay_ms = None if delay_s is None else int(delay_s * 1000)
 
-        def nack(reader: Reader, place: Place) -> bool:
-            return reader.ledger.fail(place.offset, due)
+        def nack(reader: Reader, place: Place, now: Now) -> bool:
+            return reader.ledger.fail(place.offset, now, delay_ms, request.reason)
 
-        await self._each(scope, send, request.ids(), nack, "nack")
+        await self._each(scope, send, request.ids(), nack, "nack", durably=True)
+
+    async def reject(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """To the dead letters, durably."""
+        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
+        request = requests.decode(body, requests.REJECT)
+
+        def reject(reader: Reader, place: Place, now: Now) -> bool:
+            return reader.ledger.reject(place.offset, now, request.reason)
+
+        hub = await self._forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        if hub.subscription.dead_letter_topic is None:
+            raise Problem(
+                409,
+                "no-dead-letter-topic",
+                "No dead-letter topic",
+                "The subscription has no dead_letter_topic that rejected messages could go to.",
+            )
+        await self._each(scope, send, request.ids(), reject, "reject", durably=True)
 
     async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handed out again at once; no attempt counts."""
         body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         ids = requests.decode(body, requests.RELEASE).ids()
 
-        def release(reader: Reader, place: Place) -> bool:
+        def release(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.give_back(place.offset)
 
         await self._each(scope, send, ids, release, "released")
 
     async def modify(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The lease ends that many seconds from now; 0 is a nack."""
+        """The lease ends that many seconds from now; 0 is a nack without a delay."""
         body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         request = requests.decode(body, requests.MODIFY)
-        deadline_ms = self._forwarder.now_ms() + int(request.deadline_seconds * 1000)
+        seconds = request.deadline_seconds
 
-        def modify(reader: Reader, place: Place) -> bool:
-            if not request.deadline_seconds:
-                return reader.ledger.fail(place.offset, None)
-            return reader.ledger.extend(place.offset, deadline_ms)
+        def modify(reader: Reader, place: Place, now: Now) -> bool:
+            if not seconds:
+                return reader.ledger.fail(place.offset, now, 0, None)
+            return reader.ledger.extend(place.offset, now.ms + int(seconds * 1000))
 
-        ended = None if request.deadline_seconds else "nack"
-        await self._each(scope, send, request.ids(), modify, ended)
+        ended = None if seconds else "nack"
+        await self._each(scope, send, request.ids(), modify, ended, durably=not seconds)
 
     async def _each(
         self,
         scope: Scope,
         send: Send,
         ids: Ids,
-        act: Callable[[Reader, Place], bool],
+        act: Callable[[Reader, Place, Now], bool],
         ended: str | None,
+        *,
+        durably: bool = False,
     ) -> None:
-        """Acts on each item whose lease is the present one."""
+        """Acts on each item whose lease is the present one. What is done durably, and whatever is
+        done to an exactly-once lease, is committed before the answer."""
         forwarder = self._forwarder
         hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
         forwarder.require_lease()
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
         named.failures.extend(Failure(item, lease_expired()) for item in named.gone)
-        now_ms = forwarder.now_ms()
+        now = forwarder.now()
+        touched = [readers[lane] for lane in named.places]
+        _require_owned(touched)
         done = 0
-        for lane, places in named.places.items():
-            reader = readers[lane]
-            if reader.frozen:
-                raise unavailable("subscription", "A partition is being taken over; ask again.")
-            reader.ledger.expire(now_ms)
+        for reader, places in zip(touched, named.places.values(), strict=True):
+            reader.ledger.expire(now)
             for place in places:
                 problem = lease_of(reader, place)
-                if problem is None and not act(reader, place):
+                if problem is None and not act(reader, place, now):
                     problem = lease_expired()
                 if problem is None:
                     done += 1
@@ -125,8 +153,29 @@ class Acks:
                     named.failures.append(Failure(place.item, problem))
         if ended is not None:
             metrics.lease_ended.labels(ended).inc(done)
+        if durably or hub.subscription.delivery is Delivery.EXACTLY_ONCE:
+            await forwarder.flusher.commit(touched)
         hub.dispatch()
         await respond(send, 200, _results("done", ids, named.failures))
+
+    def _held(
+        self, reader: Reader, places: Sequence[Place], failures: list[Failure]
+    ) -> list[Place]:
+        """Of acks of an exactly-once subscription, those under the lease that holds the message.
+
+        Repeats of an ack are no failure, and nothing to do.
+        """
+        _require_owned([reader])
+        self._forwarder.require_lease()
+        reader.ledger.expire(self._forwarder.now())
+        held = []
+        for place in places:
+            lease = place.offset, place.epoch, place.attempt
+            if reader.ledger.holds(*lease):
+                held.append(place)
+            elif not reader.ledger.acked_under(*lease):
+                failures.append(Failure(place.item, lease_expired()))
+        return held
 
     async def _named(self, hub: Hub, readers: Mapping[Lane, Reader], ids: Ids) -> Named:
         forwarder = self._forwarder
@@ -137,6 +186,11 @@ class Acks:
             forwarder.ack_key,
             lambda wanted: forwarder.locate(hub.subscription, wanted),
         )
+
+
+def _require_owned(readers: Iterable[Reader]) -> None:
+    if any(reader.frozen for reader in readers):
+        raise unavailable("subscription", "A partition is being taken over; ask again.")
 
 
 def _results(count_name: str, ids: Ids, failures: list[Failure]) -> bytes:

@@ -1,9 +1,9 @@
 """What the id lists of ack, nack, release and modify_ack_deadline name, and why some name nothing.
 
-Rules of DESIGN §7 for at-least-once delivery. An ack id with the subscription's uid and present
+Rules of DESIGN §7. At least once: an ack id with the subscription's uid and present
 generation is good whatever its epoch, attempt or deadline; a message id is good for what has been
 read in the present generation, whichever form it has. Nack, release and modify need the present
-lease on top.
+lease on top. Exactly once: everything needs the ack id of the present lease (acks.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem
-from metadata.types import Subscription
+from metadata.types import Delivery, Epoch, Subscription
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
 from subscribe_forwarder.delivery.reader import Reader
@@ -44,12 +44,12 @@ class Failure(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One item of a lane. From an ack id, `attempt` and `epoch_n` name the lease meant."""
+    """One item of a lane. From an ack id, `attempt` and `epoch` name the lease meant."""
 
     item: int
     offset: int
     attempt: int = 0
-    epoch_n: int = 0
+    epoch: Epoch = Epoch(0, 0)
 
 
 class Named(NamedTuple):
@@ -74,20 +74,24 @@ async def resolve(
     """
     if ids.field == "ack_id":
         return _by_ack_ids(ids.texts, subscription, readers, key)
+    if subscription.delivery is Delivery.EXACTLY_ONCE:
+        return Named({}, [Failure(item, _ack_id_required()) for item in range(len(ids.texts))], [])
     return await _by_message_ids(ids.texts, subscription, readers, locate)
 
 
 def lease_of(reader: Reader, place: Place) -> Problem | None:
     """Why the place is not of the present lease of its message, if it is not."""
-    grant = reader.ledger.grant_of(place.offset)
+    ledger = reader.ledger
+    grant = ledger.grant_of(place.offset)
     if grant is None:
         return lease_expired()
-    if place.attempt and (
-        grant.epoch_n != place.epoch_n
-        or min(reader.ledger.attempt(place.offset), ack_id.MAX_ATTEMPT) != place.attempt
-    ):
-        return lease_expired()
-    return None
+    if not place.attempt:
+        return None
+    if ledger.policy.exactly_once:
+        present = ledger.holds(place.offset, place.epoch, place.attempt)
+    else:
+        present = (grant.epoch_n, ledger.turn(place.offset)) == (place.epoch.n, place.attempt)
+    return None if present else lease_expired()
 
 
 def lease_expired() -> Problem:
@@ -117,7 +121,7 @@ def _by_ack_ids(
         if problem is not None:
             failures.append(Failure(index, problem))
             continue
-        place = Place(index, offset, attempt, head.epoch.n)
+        place = Place(index, offset, attempt, head.epoch)
         places.setdefault(Lane(head.partition, head.lane), []).append(place)
     return Named(places, failures, [])
 
@@ -182,6 +186,15 @@ def _place(
         named.failures.append(Failure(index, _not_delivered()))
     else:
         named.places.setdefault(lane, []).append(Place(index, offset))
+
+
+def _ack_id_required() -> Problem:
+    return Problem(
+        409,
+        "ack-id-required",
+        "Ack id required",
+        "Of an exactly-once subscription, only the ack id of the present lease will do.",
+    )
 
 
 def bad_message_id(detail: str) -> Problem:

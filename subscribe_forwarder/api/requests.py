@@ -32,6 +32,7 @@ _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<field>[^`]*)`")
 Id = Annotated[str, msgspec.Meta(max_length=1024)]
 IdList = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_ITEMS)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_DEADLINE_S)]
+Reason = Annotated[str, msgspec.Meta(max_length=1024)]
 T = TypeVar("T")
 
 
@@ -78,8 +79,12 @@ class ReleaseBody(_IdsBody, forbid_unknown_fields=True):
 
 
 class NackBody(_IdsBody, forbid_unknown_fields=True):
-    delay_seconds: Seconds = 0.0
-    reason: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+    delay_seconds: Seconds | None = None
+    reason: Reason | None = None
+
+
+class RejectBody(_IdsBody, forbid_unknown_fields=True):
+    reason: Reason | None = None
 
 
 class ModifyBody(_IdsBody, forbid_unknown_fields=True, kw_only=True):
@@ -132,6 +137,7 @@ class Query:
 
 ACK = msgspec.json.Decoder(AckBody)
 NACK = msgspec.json.Decoder(NackBody)
+REJECT = msgspec.json.Decoder(RejectBody)
 RELEASE = msgspec.json.Decoder(ReleaseBody)
 MODIFY = msgspec.json.Decoder(ModifyBody)
 _PULL = msgspec.json.Decoder(PullBody)

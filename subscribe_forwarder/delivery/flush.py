@@ -8,23 +8,33 @@ Progress nobody waits for (what was handed out, what expired) rides along, or go
 A row that was not written has lost its epoch or its generation. A flush whose COMMIT never answered
 may have happened, or may still happen. Both freeze their partitions: nothing is handed out and no
 ack answered there until the owner has claimed them again, which fences whatever is under way.
+
+A cursor that Postgres refuses to hold is frozen alone, and the others go through without it. Books
+that do not balance are an alert, not an end: they are written, counted and logged (books.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
 
 from edge.problem import Problem
-from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
+from metadata.errors import (
+    MetadataError,
+    MetadataUnavailable,
+    OutcomeUnknown,
+    StatementRefused,
+)
 from metadata.types import CursorKey, CursorUpdate, PartitionKey
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.ports import Cursors
 from subscribe_forwarder.state.cursor import Cursor
+from subscribe_forwarder.state.ledger import Ledger
 
 RETRY_S = 0.25
 MAX_RETRY_S = 2.0
@@ -44,14 +54,16 @@ def ack_unavailable(detail: str) -> Problem:
 
 
 class Tracked(Protocol):
-    """A holder of a cursor: the cursor may be replaced when the partition is claimed again."""
+    """A holder of a ledger, which may be replaced when the partition is claimed again."""
 
+    @property
+    def ledger(self) -> Ledger: ...
     @property
     def cursor(self) -> Cursor: ...
     @property
     def partition(self) -> PartitionKey: ...
-    @property
-    def frozen(self) -> bool: ...
+
+    frozen: bool
 
 
 class _Round:
@@ -74,11 +86,15 @@ class AckFlusher:
         *,
         timeout_s: float,
         lazy_s: float,
+        on_ready: Callable[[Sequence[Tracked]], None] | None = None,
     ) -> None:
+        self.books = Books()
         self._cursors = cursors
         self._freeze = freeze
         self._timeout_s = timeout_s
         self._lazy_s = lazy_s
+        self._on_ready = on_ready
+        """Told of those that may hand out, since a flush, what they could not before."""
         self._next: _Round | None = None
         self._changed: dict[CursorKey, Tracked] = {}
         self._wake = asyncio.Event()
@@ -92,24 +108,40 @@ class AckFlusher:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def note(self, tracked: Tracked) -> None:
-        """It changed and nobody waits: to be written soon."""
+        """It changed and nobody waits: to be written soon, or at once where a message waits for
+        that to go out again."""
         self._changed[tracked.cursor.key] = tracked
-        if self._lazy is None:
+        if tracked.ledger.urgent:
+            self._wake.set()
+        elif self._lazy is None:
             loop = asyncio.get_running_loop()
             self._lazy = loop.call_later(self._lazy_s, self._lazy_is_due)
 
     def forget(self, tracked: Tracked) -> None:
         """Its partition or subscription is no longer ours."""
         self._changed.pop(tracked.cursor.key, None)
+        self.books.forget(tracked.cursor.key)
 
     async def commit(self, all_tracked: Iterable[Tracked]) -> None:
-        """Returns once what these cursors hold now is committed; raises a 503 Problem.
+        """Returns once what these ledgers hold now is committed; raises a 503 Problem.
 
         Cancelling the caller cancels nothing of the flush.
         """
-        dirty = [tracked for tracked in all_tracked if tracked.cursor.dirty]
-        if not dirty:
-            return
+        wanted = [
+            (tracked, tracked.cursor, tracked.cursor.version)
+            for tracked in all_tracked
+            if tracked.cursor.dirty
+        ]
+        while wanted:
+            failed = await asyncio.shield(self._join([tracked for tracked, _, _ in wanted]))
+            # The holder may have a new cursor by now: only what these very cursors wrote counts.
+            wanted = [one for one in wanted if one[1].flushed_version < one[2]]
+            for tracked, cursor, _ in wanted:
+                if cursor.key in failed or tracked.cursor is not cursor:
+                    raise ack_unavailable(failed.get(cursor.key, "The partition changed hands."))
+
+    def _join(self, dirty: Sequence[Tracked]) -> asyncio.Future[dict[CursorKey, str]]:
+        """The flush to come, with these in it."""
         if self._closed:
             raise ack_unavailable("This forwarder has stopped.")
         if any(tracked.frozen for tracked in dirty):
@@ -117,16 +149,10 @@ class AckFlusher:
         round_ = self._next
         if round_ is None:
             round_ = self._next = _Round()
-        wanted = []
         for tracked in dirty:
             round_.waited_for[tracked.cursor.key] = tracked
-            wanted.append((tracked.cursor, tracked.cursor.version))
         self._wake.set()
-        failed = await asyncio.shield(round_.done)
-        for cursor, version in wanted:
-            # The holder may have a new cursor by now: only what these very cursors wrote counts.
-            if cursor.flushed_version < version:
-                raise ack_unavailable(failed.get(cursor.key, "The partition changed hands."))
+        return round_.done
 
     async def close(self, deadline_s: float) -> None:
         """Writes what is left, for at most that long, and ends the loop."""
@@ -160,7 +186,9 @@ class AckFlusher:
         finally:
             self._closed = True
             if self._next is not None:
-                self._next.done.set_result({})
+                self._next.done.set_result(
+                    dict.fromkeys(self._next.waited_for, "This forwarder has stopped.")
+                )
 
     async def _round(self) -> dict[CursorKey, str]:
         """One flush of all that changed; wakes everyone who waited for it."""
@@ -168,23 +196,28 @@ class AckFlusher:
         self._next = None
         work = (self._changed | round_.waited_for).values()
         self._changed = {}
-        failed: dict[CursorKey, str] = {}
+        failed = {
+            tracked.cursor.key: "The ownership of the partition is being checked."
+            for tracked in work
+            if tracked.frozen
+        }
         try:
-            failed = await self._flush(
+            failed |= await self._flush(
                 [tracked for tracked in work if not tracked.frozen and tracked.cursor.dirty]
             )
+        except BaseException:
+            failed |= {tracked.cursor.key: "The flush ended." for tracked in work}
+            raise
         finally:
             round_.done.set_result(failed)
         return failed
 
     async def _flush(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
         """Writes them; why each of those that failed did."""
-        failed: dict[CursorKey, str] = {}
         if not work:
-            return failed
-        cursors = [tracked.cursor for tracked in work]
-        updates = [cursor.update() for cursor in cursors]
-        versions = [cursor.version for cursor in cursors]
+            return {}
+        ledgers = [tracked.ledger for tracked in work]
+        updates = [ledger.update() for ledger in ledgers]
         started_s = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -194,28 +227,66 @@ class AckFlusher:
         except (OutcomeUnknown, TimeoutError):
             metrics.flush_failed.labels("unknown").inc()
             self._freeze({tracked.partition for tracked in work})
-            return {key: "Its commit was not answered." for key in _keys(updates)}
+            return {update.key: "Its commit was not answered." for update in updates}
+        except StatementRefused as error:
+            return await self._refused(work, error)
         except MetadataError as error:
             _log.error("ack flush failed", error=repr(error))
             return self._again(work, "error")
         self._retry_s = 0.0
         metrics.flush_seconds.observe(time.perf_counter() - started_s)
         metrics.flush_rows.observe(len(work))
+        return self._written(work, ledgers, updates, written)
+
+    def _written(
+        self,
+        work: Sequence[Tracked],
+        ledgers: Sequence[Ledger],
+        updates: Sequence[CursorUpdate],
+        written: Mapping[CursorKey, int],
+    ) -> dict[CursorKey, str]:
+        """Tells the ledgers of the commit; freezes those whose row is somebody else's by now."""
+        failed: dict[CursorKey, str] = {}
+        ready: list[Tracked] = []
         lost: set[PartitionKey] = set()
-        for tracked, cursor, update, version in zip(work, cursors, updates, versions, strict=True):
-            if update.key in written:
-                cursor.flushed_version = max(cursor.flushed_version, version)
+        for tracked, ledger, update in zip(work, ledgers, updates, strict=True):
+            difference = written.get(update.key)
+            if difference is not None:
+                self.books.flushed(update.key, difference)
+                if ledger.wrote(update):
+                    ready.append(tracked)
+                if ledger.urgent and tracked.ledger is ledger:
+                    self.note(tracked)  # more than one flush carries
                 continue
             failed[update.key] = "The partition changed hands."
-            if tracked.frozen or tracked.cursor is not cursor:
+            if tracked.frozen or tracked.ledger is not ledger:
                 continue
-            if cursor.epoch == update.epoch:
+            if ledger.cursor.epoch == update.epoch:
                 lost.add(tracked.partition)
             else:
                 self.note(tracked)  # claimed again meanwhile: the next flush has the new epoch
         if lost:
             metrics.flush_failed.labels("lost_epoch").inc()
             self._freeze(lost)
+        if ready and self._on_ready is not None:
+            self._on_ready(ready)
+        return failed
+
+    async def _refused(
+        self, work: Sequence[Tracked], error: StatementRefused
+    ) -> dict[CursorKey, str]:
+        """One row breaks a rule of the table: finds it by flushing each alone, and freezes it."""
+        if len(work) == 1:
+            metrics.flush_failed.labels("refused").inc()
+            key = work[0].cursor.key
+            _log.error("cursor refused", key=_names(key), error=repr(error))
+            self.books.refused(key)
+            work[0].frozen = True  # this one only, until its partition is claimed again
+            return {key: "The metadata store refuses the row."}
+        failed: dict[CursorKey, str] = {}
+        for tracked in work:
+            if tracked.cursor.dirty and not tracked.frozen:
+                failed |= await self._flush([tracked])
         return failed
 
     def _again(self, work: Sequence[Tracked], how: str) -> dict[CursorKey, str]:
@@ -229,5 +300,5 @@ class AckFlusher:
         return {t.cursor.key: "The metadata store does not answer." for t in work}
 
 
-def _keys(updates: Sequence[CursorUpdate]) -> list[CursorKey]:
-    return [update.key for update in updates]
+def _names(key: CursorKey) -> str:
+    return f"{key.subscription_uid.hex()}/{key.partition}/{key.lane}"

@@ -21,7 +21,6 @@ from subscribe_forwarder.delivery.growth import Growth
 from subscribe_forwarder.delivery.line import Delivery, Waiter, Want
 from subscribe_forwarder.delivery.reader import (
     PAUSED_OUTSTANDING,
-    PAUSED_RANGES,
     Reader,
     Room,
     Taken,
@@ -29,6 +28,7 @@ from subscribe_forwarder.delivery.reader import (
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane, Lanes
+from subscribe_forwarder.state.ledger import Now
 from subscribe_forwarder.state.rate import RateLimits
 
 _RETRY_AFTER_S = 1.0
@@ -79,8 +79,9 @@ class Hub:
         """Why nothing new is handed out, if so."""
         if self.outstanding >= self.max_outstanding:
             return PAUSED_OUTSTANDING
-        if any(reader.cursor.paused for reader in self.readers.values()):
-            return PAUSED_RANGES
+        for reader in self.readers.values():
+            if (reason := reader.ledger.paused_reason()) is not None:
+                return reason
         limits = self._limits_now()
         if limits.any and not limits.room(_ANY_NUMBER, self._clock()):
             return PAUSED_RATE
@@ -213,10 +214,9 @@ class Hub:
         new = self.max_outstanding - self.outstanding
         room = Room(want.max_messages, want.max_bytes, max(0, new))
         now_s = self._clock()
-        now_ms = int(now_s * 1000)
+        now = Now(int(now_s * 1000), wall_us())
         from_s = max(now_s, want.lease_from_s)
         deadline_ms = int((from_s + self.subscription.ack_deadline_s) * 1000)
-        now_us = wall_us()
         self._turn += 1
         taken: list[Taken] = []
 
@@ -225,7 +225,7 @@ class Hub:
                 reader = readers[(self._turn + index) % len(readers)]
                 if reader.idle or not self._may_hand_out(reader):
                     continue
-                part = reader.take(room, now_ms, now_us, deadline_ms)
+                part = reader.take(room, now, deadline_ms)
                 if part is not None:
                     taken.append(part)
                 if reader.cursor.dirty:

@@ -83,7 +83,7 @@ class Owner:
                 del self._readers[key]
                 dropped(reader)
                 continue
-            if unbroken and reader.cursor.covers(row):
+            if unbroken and reader.ledger.resync(row, claim.epoch):
                 reader.refence(claim.epoch)
             else:
                 reader.reset(row, claim.epoch)

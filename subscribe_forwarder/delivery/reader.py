@@ -1,28 +1,38 @@
 """One subscription in one lane: what it may hand out next, and to whom it did.
 
 `scan` is where new messages go on; below it every offset is settled, leased or waiting to be
-handed out again. A reader starts with `scan` at the floor, so what was leased when the last owner
-died is simply handed out again, whatever its number.
+handed out, again or in its turn. A reader starts with `scan` at the floor, so what was leased when
+the last owner died is simply handed out again, whatever its number: what lies below `read_to` is
+not new, and no limit on what is new holds it back.
+
+One pass looks at no more than `room.MAX_SCAN` messages: whoever finds `Room.more` set goes on in the
+loop's next turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from metadata.deliveries import OpenDelivery
 from metadata.types import CursorState, Epoch, PartitionKey
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
-from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.delivery.choosing import Choosing, how_settled
+from subscribe_forwarder.delivery.key_gate import KeyGate, ParkedKey
+from subscribe_forwarder.delivery.room import Room
+from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
+from subscribe_forwarder.reading.batch import Batch, Selection
 from subscribe_forwarder.reading.render import delivery
 from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.state.cursor import Cursor, Settled
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.leases import Grant
-from subscribe_forwarder.state.ledger import Ledger
+from subscribe_forwarder.state.ledger import Ledger, Now
 
-PAUSED_RANGES = "too_many_ranges"
 PAUSED_OUTSTANDING = "too_many_outstanding"
+PAUSED_KEYS = "blocked_by_keys"
 
 
 class Taken(NamedTuple):
@@ -38,29 +48,14 @@ class Taken(NamedTuple):
         renderer = self.reader.tail.renderer
         failures = ledger.has_failures
         rendered = []
+        attempt = turn = 1
         for batch, index in self.places:
             offset = batch.base + index
-            attempt = ledger.attempt(offset) if failures else 1
-            ack_id = minter.mint(offset, attempt)
+            if failures:
+                attempt, turn = ledger.attempt(offset), ledger.turn(offset)
+            ack_id = minter.mint(offset, turn)
             rendered.append(delivery(batch.fragment(index, renderer), ack_id, attempt))
         return rendered
-
-
-class Room:
-    """What is left of a pull's limits while it goes over the partitions."""
-
-    __slots__ = ("max_bytes", "max_messages", "new", "taken")
-
-    def __init__(self, max_messages: int, max_bytes: int, new: int) -> None:
-        self.max_messages = max_messages
-        self.max_bytes = max_bytes
-        self.new = new
-        """How many messages the subscription may hand out for the first time."""
-        self.taken = 0
-
-    @property
-    def full(self) -> bool:
-        return self.max_messages <= 0 or self.max_bytes <= 0
 
 
 class Reader:
@@ -73,7 +68,10 @@ class Reader:
         tail: Tail,
         partition: PartitionKey,
         ack_key: bytes,
+        terms: Terms = DEFAULT_TERMS,
+        on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
     ) -> None:
+        """`on_doomed` is told of deliveries to be dead-lettered."""
         self.tail = tail
         self.partition = partition
         self.frozen = False
@@ -81,13 +79,24 @@ class Reader:
         self.limit: int | None = None
         """New messages from here on wait for those of other partitions (growth.py)."""
         self._ack_key = ack_key
+        self._on_doomed = on_doomed
+        self.terms = terms
         self.reset(state, epoch)
 
     def reset(self, state: CursorState, epoch: Epoch) -> None:
         """Forgets what is in memory and goes on from a row."""
-        self.ledger = Ledger(state, epoch)
+        self.ledger = Ledger(state, epoch, self.terms.policy)
+        self.keys = KeyGate(self.ledger, self.tail) if self.terms.policy.ordered else None
+        """Of a subscription in order."""
+        if self._on_doomed is not None:
+            self.ledger.on_doomed = self._doomed
         self.scan = self.cursor.floor
         self.refence(epoch)
+
+    def follow(self, terms: Terms) -> None:
+        """Goes on under other terms; whether it is in order does not change."""
+        self.terms = terms
+        self.ledger.policy = terms.policy
 
     def refence(self, epoch: Epoch) -> None:
         """Goes on under a new epoch with what is in memory."""
@@ -113,14 +122,27 @@ class Reader:
         return self.cursor.pending() + unread
 
     @property
+    def selection(self) -> Selection | None:
+        return self.terms.selection
+
+    @property
     def end(self) -> int | None:
         """One past the last offset that may be handed out now; None while that is not known."""
         end = self.tail.end
-        return end if self.limit is None or end is None or end < self.limit else self.limit
+        if end is None:
+            return None
+        if self.limit is not None and end > self.limit:
+            end = self.limit
+        if self.terms.only_again or self.ledger.paused_reason() is not None:
+            end = min(end, max(self.cursor.read_to, self.scan))
+        return end
 
     def done_to(self, end: int) -> bool:
-        """Whether what comes after `end` in other partitions may go out (growth.py)."""
-        return self.scan >= end
+        """Whether what comes after `end` in other partitions may go out (growth.py): all below it
+        is read, and in order, settled."""
+        if self.keys is None or self.scan < end:
+            return self.scan >= end
+        return self.cursor.floor >= end and all(offset >= end for offset in self.ledger.exceptions)
 
     @property
     def idle(self) -> bool:
@@ -140,22 +162,24 @@ class Reader:
         end = self.end
         return end is None or self.scan < end
 
-    def take(self, room: Room, now_ms: int, now_us: int, deadline_ms: int) -> Taken | None:
+    def take(self, room: Room, now: Now, deadline_ms: int) -> Taken | None:
         """Leases what is ready and in the cache, first what was out before, then new messages.
 
         What is ready and not in the cache is asked for; `starved` tells.
         """
-        ended = self.ledger.expire(now_ms)
+        now_us = now.us
+        ended = self.ledger.expire(now)
         if ended:
             metrics.lease_ended.labels("deadline").inc(ended)
         self.lift()
         places: list[tuple[Batch, int]] = []
         again = 0
         try:
+            if self.keys is not None and not self._in_order(self.keys, now_us):
+                return None
             self._take_again(places, room, now_us)
             again = len(places)
-            if not self.cursor.paused:
-                self._take_new(places, room, now_us)
+            self._take_new(places, room, now_us)
         except BadBatch as error:
             self.tail.unreadable(error)
         if not places:
@@ -163,18 +187,18 @@ class Reader:
         if again:
             metrics.redelivered.inc(again)
         offsets = [batch.base + index for batch, index in places]
-        grant = self.ledger.lease(offsets, deadline_ms)
+        grant = self.ledger.lease(offsets, now, deadline_ms)
         return Taken(self, grant, places, self.minter)
 
     def starved(self) -> bool:
         """Whether messages may be ready that the cache does not hold; asks the tail for them."""
-        starved = False
+        starved = self.keys is not None and self.keys.missing()
         again = self.ledger.peek_ready()
         if again is not None and not self.tail.has(again):
             self.tail.want(again)
             starved = True
-        if self.may_have_new and not self.cursor.paused:
-            end = self.end
+        end = self.end
+        if end is None or self.scan < end:
             offset, gap_end = self.cursor.gap_at(self.scan, self.scan + 1 if end is None else end)
             if offset < gap_end and not self.tail.has(offset):
                 self.tail.want(offset)
@@ -185,44 +209,108 @@ class Reader:
         """Settles them (ascending) as acked; how many were not before."""
         return self.ledger.settle(offsets, Settled.ACKED)
 
+    def next_due_ms(self, now: Now) -> int | None:
+        """When something may be ready that is not now; may be early, never late."""
+        due_ms = self.ledger.next_due_ms()
+        expiry_us = None if self.keys is None else self.keys.next_expiry_us()
+        if expiry_us is None:
+            return due_ms
+        expiry_ms = now.ms + max(0, expiry_us - now.us + 999) // 1000
+        return expiry_ms if due_ms is None else min(due_ms, expiry_ms)
+
+    # Parked keys of a subscription in order. What they do is durable with the next flush.
+
+    def parked(self) -> list[ParkedKey]:
+        return [] if self.keys is None else self.keys.parked()
+
+    def resume_key(self, key_hash: int) -> bool:
+        """Its head goes out again, its attempts counted anew; False when it is not parked."""
+        return self.keys is not None and self.keys.resume(key_hash)
+
+    def skip_head(self, key_hash: int) -> bool:
+        """Its head is settled as skipped, the next goes out; False when it is not parked."""
+        return self.keys is not None and self.keys.skip(key_hash)
+
+    def _doomed(self, delivery: OpenDelivery) -> None:
+        if self._on_doomed is not None:
+            self._on_doomed(self, delivery)
+
+    def _in_order(self, keys: KeyGate, now_us: int) -> bool:
+        """Whether what may go out is known."""
+        if not keys.load():
+            return False
+        for offset in keys.overdue(now_us):
+            self.expire(offset)
+        return True
+
     def _take_again(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
-        ledger = self.ledger
+        ledger, keys, selection = self.ledger, self.keys, self.selection
         while not room.full and (offset := ledger.peek_ready()) is not None:
+            if keys is not None and not keys.in_turn(offset):
+                ledger.take_ready()
+                ledger.hold(offset)
+                continue
             batch = self.tail.find(offset)
             if batch is None:
                 if offset >= self.tail.first:
                     self.tail.want(offset)
                     return
                 ledger.take_ready()
-                self._expire(offset)
+                self.expire(offset)
                 continue
             index = offset - batch.base
             messages = batch.messages()
+            if selection is not None and self._settled_instead(batch, index):
+                continue
             size = len(messages[index].data)
             if size > room.max_bytes and room.taken:
                 room.max_bytes = 0
                 return
             ledger.take_ready()
             if batch.expires and batch.expired(index, now_us):
-                self._expire(offset)
+                self.expire(offset)
                 continue
             places.append((batch, index))
             room.taken += 1
             room.max_messages -= 1
             room.max_bytes -= size
 
+    def _settled_instead(self, batch: Batch, index: int) -> bool:
+        """Settles what is ready, and is not delivered any more since the subscription changed."""
+        how = how_settled(batch.runs(self.selection, self.cursor.key.subscription_uid), index)
+        if how is None:
+            return False
+        offset = self.ledger.take_ready()
+        count = self.ledger.settle((offset,), how)
+        metrics.not_delivered.labels(how.name.lower()).inc(count)
+        return True
+
     def _take_new(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
         end = self.end
-        while end is not None and not room.full and room.new > 0:
+        known_to = self.cursor.read_to
+        while end is not None and not room.full:
             offset, gap_end = self.cursor.gap_at(self.scan, end)
             if offset >= end:
                 self.scan = max(self.scan, offset)
+                break
+            if offset < known_to:
+                gap_end = min(gap_end, known_to)
+            elif room.new <= 0:
+                break
+            if room.scan <= 0:
+                room.more = True
                 break
             batch = self.tail.find(offset)
             if batch is None:
                 self.tail.want(offset)
                 break
-            upto = self._take_run(places, room, batch, offset, gap_end, now_us)
+            known = offset < known_to
+            if self._plain(batch):
+                upto = self._take_run(places, room, batch, offset, gap_end, now_us, known)
+            else:
+                stop = min(batch.end, gap_end)
+                choosing = Choosing(self, places, room, now_us)
+                upto = choosing.go_over(batch, offset, stop, known=known)
             self.scan = upto
             self.ledger.classify(upto)
             if batch.chunk_end < end and not self.tail.has(batch.chunk_end):
@@ -236,19 +324,20 @@ class Reader:
         offset: int,
         gap_end: int,
         now_us: int,
+        known: bool,
     ) -> int:
         """New messages of one batch, from `offset` on; where it stopped."""
         messages = batch.messages()
         base = batch.base
         stop = min(batch.end, gap_end)
-        left = min(room.max_messages, room.new)
+        left = room.max_messages if known else min(room.max_messages, room.new)
         left_bytes = room.max_bytes
         expires = batch.expires
         before = len(places)
         while offset < stop and left > 0 and left_bytes > 0:
             index = offset - base
             if expires and batch.expired(index, now_us):
-                self._expire(offset)
+                self.expire(offset)
                 offset += 1
                 continue
             size = len(messages[index].data)
@@ -266,7 +355,17 @@ class Reader:
         room.max_bytes = left_bytes
         return offset
 
-    def _expire(self, offset: int) -> None:
+    def _plain(self, batch: Batch) -> bool:
+        """Whether all of it is delivered, in any order."""
+        if self.keys is not None:
+            return False
+        batch.messages()
+        if self.selection is None and not batch.targeted:
+            return True
+        return batch.runs(self.selection, self.cursor.key.subscription_uid) is None
+
+    def expire(self, offset: int) -> None:
+        """Its time to live is over, or it is no longer stored."""
         metrics.expired.inc(self.ledger.settle((offset,), Settled.EXPIRED))
 
     def lift(self) -> None:

@@ -1,12 +1,14 @@
 """The ack state of one (subscription, partition), and the books that must balance.
 
-What holds after every call, and is asserted before every flush (P9):
+What holds after every call (P9):
 
-    read_to − start = acked + filtered + skipped + expired + dead_lettered + pending
+    read_to − start = acked + filtered + skipped + expired + dead_lettered + exceptions + pending
 
-`floor`: every offset below it is settled. `read_to`: every offset below it is classified, which is
-settled or pending. The settled offsets from `floor` on are kept as ranges, which never touch the
-floor. A counter grows only by offsets that were not settled before; nothing is ever unsettled.
+`floor`: every offset below it is passed, which is settled or stepped over. `read_to`: every offset
+below it is classified, which is passed or pending. The passed offsets from `floor` on are kept as
+ranges, which never touch the floor. What is stepped over is an open delivery (exceptions.py), in no
+counter until it is closed. A counter grows only by offsets that were pending or stepped over;
+nothing is ever unsettled.
 
 Pure: no clock, no I/O. `version` grows with each change, so that a flush knows what it wrote.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from metadata.deliveries import Outcome, SettledRange
 from metadata.types import Counters, CursorKey, CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.state.ranges import RangeSet
 
@@ -33,8 +36,12 @@ class Settled(enum.IntEnum):
     DEAD_LETTERED = 4
 
 
+OUTCOMES: tuple[Outcome, ...] = ("acked", "filtered", "skipped", "expired", "dead_lettered")
+"""By `Settled`."""
+
+
 class CursorDamaged(Exception):
-    """The row's books do not balance: it was not written by this code, or not kept by the disk."""
+    """The row is out of order: it was not written by this code, or not kept by the disk."""
 
 
 class Cursor:
@@ -44,9 +51,11 @@ class Cursor:
         "_counts",
         "_ranges",
         "epoch",
+        "exceptions",
         "floor",
         "flushed_version",
         "generation",
+        "history",
         "key",
         "read_to",
         "start",
@@ -69,10 +78,14 @@ class Cursor:
             counters.expired,
             counters.dead_lettered,
         ]
+        self.exceptions = state.exceptions
+        """How many offsets are stepped over."""
+        self.history: list[SettledRange] | None = None
+        """Gets what is settled from now on, when it is kept."""
         self.version = 0
         self.flushed_version = 0
-        if not self.balanced():
-            raise CursorDamaged(f"cursor {state.key} does not balance: {state}")
+        if not self._ordered():
+            raise CursorDamaged(f"cursor {state.key} is out of order: {state}")
 
     @property
     def dirty(self) -> bool:
@@ -88,7 +101,7 @@ class Cursor:
         return len(self._ranges)
 
     def pending(self) -> int:
-        """Offsets in [floor, read_to) that are not settled."""
+        """Offsets in [floor, read_to) that are not passed."""
         return self.read_to - self.floor - self._ranges.size
 
     def counters(self) -> Counters:
@@ -96,21 +109,30 @@ class Cursor:
 
     def balanced(self) -> bool:
         """P9, and what the ranges promise."""
+        counted = sum(self._counts) + self.exceptions + self.pending()
+        return self._ordered() and self.read_to - self.start == counted
+
+    def _ordered(self) -> bool:
         ranges = self._ranges
         inside = not len(ranges) or (ranges.first > self.floor and ranges.end <= self.read_to)
-        settled = sum(self._counts)
         return (
             self.start <= self.floor <= self.read_to
             and inside
-            and self.read_to - self.start == settled + self.pending()
             and min(self._counts) >= 0
+            and self.exceptions >= 0
         )
 
-    def is_settled(self, offset: int) -> bool:
+    @property
+    def passed_end(self) -> int:
+        """One past the last passed offset; what is unsettled below it is a hole."""
+        return self._ranges.end if len(self._ranges) else self.floor
+
+    def is_passed(self, offset: int) -> bool:
+        """Settled or stepped over."""
         return offset < self.floor or offset in self._ranges
 
     def gap_at(self, offset: int, end: int) -> tuple[int, int]:
-        """The first unsettled run [low, high) at or after `offset` and below `end`."""
+        """The first run [low, high) at or after `offset` and below `end` that is not passed."""
         return self._ranges.gap_at(max(offset, self.floor), end)
 
     def classify(self, upto: int) -> None:
@@ -120,17 +142,13 @@ class Cursor:
             self.version += 1
 
     def settle(self, low: int, high: int, how: Settled) -> int:
-        """Settles [low, high), also beyond `read_to`; how many of them were not settled before."""
+        """Settles [low, high), also beyond `read_to`; how many of them were not passed before."""
         low = max(low, self.floor)
         if low >= high:
             return 0
-        if low == self.floor and not len(self._ranges):
-            new = high - low
-            self.floor = high
-        else:
-            new = self._ranges.add(low, high)
-            if low == self.floor:
-                self.floor = self._ranges.drop_first_if_at(self.floor)
+        if self.history is not None:
+            self._remember(low, high, how)
+        new = self._pass(low, high)
         if high > self.read_to:
             self.read_to = high
         elif not new:
@@ -139,8 +157,51 @@ class Cursor:
         self.version += 1
         return new
 
+    def step_over(self, offset: int) -> None:
+        """It was pending and is an open delivery from now on."""
+        assert self._pass(offset, offset + 1) == 1
+        self.read_to = max(self.read_to, offset + 1)
+        self.exceptions += 1
+        self.version += 1
+
+    def close(self, offset: int, how: Settled) -> None:
+        """One that was stepped over is settled."""
+        self.exceptions -= 1
+        self._counts[how] += 1
+        self.version += 1
+        if self.history is not None:
+            self.history.append(SettledRange(offset, offset + 1, OUTCOMES[how]))
+
+    def touch(self) -> None:
+        """What is beside it changed, and is to be flushed with it."""
+        self.version += 1
+
+    def _pass(self, low: int, high: int) -> int:
+        if low == self.floor and not len(self._ranges):
+            new = high - low
+            self.floor = high
+        else:
+            new = self._ranges.add(low, high)
+            if low == self.floor:
+                self.floor = self._ranges.drop_first_if_at(self.floor)
+        return new
+
+    def _remember(self, low: int, high: int, how: Settled) -> None:
+        history = self.history
+        assert history is not None
+        outcome = OUTCOMES[how]
+        while low < high:
+            low, end = self.gap_at(low, high)
+            if low >= high:
+                return
+            if history and history[-1].high == low and history[-1].outcome == outcome:
+                history[-1] = SettledRange(history[-1].low, end, outcome)
+            else:
+                history.append(SettledRange(low, end, outcome))
+            low = end
+
     def settle_all(self, offsets: Sequence[int], how: Settled) -> int:
-        """`offsets` ascending, repeats allowed; how many were not settled before."""
+        """`offsets` ascending, repeats allowed; how many were not passed before."""
         new = 0
         low = high = -1
         for offset in offsets:
@@ -156,7 +217,6 @@ class Cursor:
 
     def update(self) -> CursorUpdate:
         """The whole row as it is now; the caller remembers `version` beside it."""
-        assert self.balanced(), f"cursor {self.key} does not balance"
         return CursorUpdate(
             key=self.key,
             epoch=self.epoch,
@@ -165,6 +225,7 @@ class Cursor:
             read_to=self.read_to,
             acked=self._ranges.ranges(),
             counters=self.counters(),
+            exceptions=self.exceptions,
         )
 
     def covers(self, row: CursorState) -> bool:

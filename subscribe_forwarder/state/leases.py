@@ -1,8 +1,10 @@
-"""Delivered and not yet acked messages of one (subscription, partition): who waits for what.
+"""Delivered and not yet settled messages of one (subscription, partition): who waits for what.
 
-An offset that was handed out is *leased* until its deadline, then *waiting* to be handed out again,
-until it is settled. One grant is what one pull took: its deadline is one heap entry, so nothing is
-paid per message but one dict entry. Pure: times are milliseconds of the caller's monotonic clock.
+An offset that was handed out is *leased* until its deadline, then *waiting* until it is leased
+again or settled. What waits is ready, delayed until a time, held until somebody offers it, or
+unwritten: its failure is not durable yet. One grant is what one pull took: its deadline is one heap
+entry, so nothing is paid per message but one dict entry. Pure: times are milliseconds of the
+caller's monotonic clock.
 """
 
 from __future__ import annotations
@@ -11,34 +13,40 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 _SLACK = 1024
+_READY = -1
+_HELD = -2
+_UNWRITTEN = -3
 
 
 class Grant:
     """Messages leased together; `live` counts those that still are."""
 
-    __slots__ = ("deadline_ms", "epoch_n", "live", "offsets")
+    __slots__ = ("count", "deadline_ms", "epoch_n", "holder", "leased_us", "live", "offsets")
 
-    def __init__(self, offsets: list[int], deadline_ms: int, epoch_n: int) -> None:
+    def __init__(
+        self, offsets: list[int], deadline_ms: int, epoch_n: int, leased_us: int = 0
+    ) -> None:
         self.offsets = offsets
         self.deadline_ms = deadline_ms
         self.epoch_n = epoch_n
-        self.live = len(offsets)
+        self.leased_us = leased_us
+        """When they were handed out, by the wall clock."""
+        self.count = self.live = len(offsets)
 
     def __lt__(self, other: Grant) -> bool:
         return self.deadline_ms < other.deadline_ms
 
 
 class LeaseTable:
-    """In memory only: a restart re-delivers what was leased, and may repeat an attempt count."""
+    """Where every offset is that was read and is not settled."""
 
     def __init__(self) -> None:
         self._leased: dict[int, Grant] = {}
         self._deadlines: list[Grant] = []
         self._granted = 0  # offsets in `_deadlines`, also those no longer leased
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, int] = {}  # offset → when it is due, or one of the states
         self._ready: list[int] = []
         self._delayed: list[tuple[int, int]] = []
-        self._failures: dict[int, int] = {}  # attempts that ended without an ack
 
     @property
     def leased(self) -> int:
@@ -53,23 +61,22 @@ class LeaseTable:
         """Leased and waiting: what this table holds in memory."""
         return len(self._leased) + len(self._waiting)
 
-    def attempt(self, offset: int) -> int:
-        """The number of this offset's present attempt, or of its next one; from 1."""
-        return self._failures.get(offset, 0) + 1
-
-    @property
-    def has_failures(self) -> bool:
-        return bool(self._failures)
-
     def grant_of(self, offset: int) -> Grant | None:
         return self._leased.get(offset)
 
     def is_waiting(self, offset: int) -> bool:
         return offset in self._waiting
 
-    def lease(self, offsets: list[int], deadline_ms: int, epoch_n: int = 0) -> Grant:
-        """Offsets that are neither leased nor waiting (`next_ready` takes them from waiting)."""
-        grant = Grant(offsets, deadline_ms, epoch_n)
+    def is_unwritten(self, offset: int) -> bool:
+        return self._waiting.get(offset) == _UNWRITTEN
+
+    # Leases.
+
+    def lease(
+        self, offsets: list[int], deadline_ms: int, epoch_n: int = 0, leased_us: int = 0
+    ) -> Grant:
+        """Offsets that are neither leased nor waiting (`take_ready` takes them from waiting)."""
+        grant = Grant(offsets, deadline_ms, epoch_n, leased_us)
         for offset in offsets:
             assert offset not in self._leased
             self._leased[offset] = grant
@@ -83,54 +90,25 @@ class LeaseTable:
         if old is None:
             return False
         old.live -= 1
-        self.lease([offset], deadline_ms, old.epoch_n)
+        extended = self.lease([offset], deadline_ms, old.epoch_n, old.leased_us)
+        extended.holder = old.holder
         self._compact()
         return True
 
-    def settle(self, offsets: Sequence[int]) -> None:
-        """They are acked, expired or dead-lettered: nothing of them stays."""
-        leased, waiting, failures = self._leased, self._waiting, self._failures
-        for offset in offsets:
-            grant = leased.pop(offset, None)
-            if grant is not None:
-                grant.live -= 1
-            elif waiting:
-                waiting.discard(offset)
-        if failures:
-            for offset in offsets:
-                failures.pop(offset, None)
+    def end(self, offset: int) -> Grant | None:
+        """Its lease, which is over now; the offset is unwritten."""
+        grant = self._leased.pop(offset, None)
+        if grant is None:
+            return None
+        grant.live -= 1
+        self._waiting[offset] = _UNWRITTEN
         self._compact()
+        return grant
 
-    def settle_below(self, bound: int) -> None:
-        """Settles whatever of it is below `bound`."""
-        self.settle([o for o in (*self._leased, *self._waiting) if o < bound])
-
-    def fail(self, offset: int, due_ms: int | None) -> bool:
-        """A nack: the attempt counts; handed out again at `due_ms`, or at once when None."""
-        if not self._give_back(offset, due_ms):
-            return False
-        self._failures[offset] = self._failures.get(offset, 0) + 1
-        self._compact()
-        return True
-
-    def give_back(self, offset: int) -> bool:
-        """Ready to be handed out again at once; no attempt counts. False when not leased."""
-        return self._give_back(offset, None)
-
-    def release(self, grant: Grant) -> int:
-        """The response never left: its messages wait again and no attempt counts."""
-        count = 0
-        for offset in grant.offsets:
-            if self._leased.get(offset) is grant:
-                self._give_back(offset, None)
-                count += 1
-        self._compact()
-        return count
-
-    def expire(self, now_ms: int) -> int:
-        """Ends the leases whose deadline has come, and the delays that are over; how many leases
-        ended."""
-        expired = 0
+    def due(self, now_ms: int) -> list[tuple[int, Grant]]:
+        """Ends the leases whose deadline has come: their offsets are unwritten. Makes ready whose
+        delay is over."""
+        ended: list[tuple[int, Grant]] = []
         while self._deadlines and (
             self._deadlines[0].deadline_ms <= now_ms or not self._deadlines[0].live
         ):
@@ -140,19 +118,68 @@ class LeaseTable:
                 continue
             for offset in grant.offsets:
                 if self._leased.get(offset) is grant:
-                    self._give_back(offset, None)
-                    self._failures[offset] = self._failures.get(offset, 0) + 1
-                    expired += 1
+                    del self._leased[offset]
+                    grant.live -= 1
+                    self._waiting[offset] = _UNWRITTEN
+                    ended.append((offset, grant))
         while self._delayed and self._delayed[0][0] <= now_ms:
-            _, offset = heappop(self._delayed)
-            if offset in self._waiting:
-                heappush(self._ready, offset)
-        return expired
+            due_ms, offset = heappop(self._delayed)
+            if self._waiting.get(offset) == due_ms:
+                self.make_ready(offset)
+        return ended
+
+    def settle(self, offsets: Sequence[int]) -> None:
+        """They are acked, expired or dead-lettered: nothing of them stays."""
+        leased, waiting = self._leased, self._waiting
+        for offset in offsets:
+            grant = leased.pop(offset, None)
+            if grant is not None:
+                grant.live -= 1
+            elif waiting:
+                waiting.pop(offset, None)
+        self._compact()
+
+    def below(self, bound: int) -> list[int]:
+        """What of it is below `bound`, ascending."""
+        return sorted([o for o in (*self._leased, *self._waiting) if o < bound])
+
+    # Waiting.
+
+    def give_back(self, offset: int) -> bool:
+        """Ready to be handed out again at once. False when not leased."""
+        grant = self._leased.pop(offset, None)
+        if grant is None:
+            return False
+        grant.live -= 1
+        self.make_ready(offset)
+        return True
+
+    def make_ready(self, offset: int) -> None:
+        self._waiting[offset] = _READY
+        heappush(self._ready, offset)
+
+    def delay(self, offset: int, due_ms: int) -> None:
+        self._waiting[offset] = max(0, due_ms)
+        heappush(self._delayed, (max(0, due_ms), offset))
+        self._compact()
+
+    def hold(self, offset: int) -> None:
+        self._waiting[offset] = _HELD
+
+    def hold_unwritten(self, offset: int) -> None:
+        self._waiting[offset] = _UNWRITTEN
+
+    def offer(self, offset: int) -> bool:
+        """A held one is ready; False when it is not held."""
+        if self._waiting.get(offset) != _HELD:
+            return False
+        self.make_ready(offset)
+        return True
 
     def peek_ready(self) -> int | None:
-        """The lowest offset to be handed out again, after `expire`."""
+        """The lowest offset to be handed out again, after `due`."""
         while self._ready:
-            if self._ready[0] in self._waiting:
+            if self._waiting.get(self._ready[0]) == _READY:
                 return self._ready[0]
             heappop(self._ready)
         return None
@@ -160,7 +187,7 @@ class LeaseTable:
     def take_ready(self) -> int:
         """Takes what `peek_ready` just named out of the waiting ones."""
         offset = heappop(self._ready)
-        self._waiting.remove(offset)
+        del self._waiting[offset]
         return offset
 
     def next_due_ms(self) -> int | None:
@@ -171,18 +198,6 @@ class LeaseTable:
         if self._delayed and (due is None or self._delayed[0][0] < due):
             due = self._delayed[0][0]
         return due
-
-    def _give_back(self, offset: int, due_ms: int | None) -> bool:
-        grant = self._leased.pop(offset, None)
-        if grant is None:
-            return False
-        grant.live -= 1
-        self._waiting.add(offset)
-        if due_ms is None:
-            heappush(self._ready, offset)
-        else:
-            heappush(self._delayed, (due_ms, offset))
-        return True
 
     def _compact(self) -> None:
         """Heaps hold what is gone until its time comes; never more of it than what is there."""
@@ -195,7 +210,7 @@ class LeaseTable:
             heapify(kept)
             self._deadlines = kept
         if len(self._ready) + len(self._delayed) > 2 * len(self._waiting) + _SLACK:
-            self._ready = [o for o in self._ready if o in self._waiting]
-            heapify(self._ready)
-            self._delayed = [pair for pair in self._delayed if pair[1] in self._waiting]
+            waiting = self._waiting
+            self._ready = sorted({o for o in self._ready if waiting.get(o) == _READY})
+            self._delayed = [pair for pair in self._delayed if waiting.get(pair[1]) == pair[0]]
             heapify(self._delayed)

@@ -288,6 +288,11 @@ class FakeStore:
         found = self._queue(queue)
         return QueueOffsets(queue.pack(), found.first, found.end, sealed=found.sealed)
 
+    async def offset_at(self, group: int, queue: QueueId, time_us: int) -> int:
+        found = self._queue(queue)
+        entries = (entry for entry in found.entries if entry.log_time_us >= time_us)
+        return max(found.first, min((entry.base_offset for entry in entries), default=found.end))
+
     def watch(self, group: int, on_change: Callable[[Sequence[QueueOffsets]], None]) -> FakeWatch:
         self.watches.append(FakeWatch(self, on_change))
         return self.watches[-1]
@@ -308,6 +313,30 @@ def _batch(
         for body in bodies
     ]
     return messages, record_batch.encode(messages, LOG_TIME_US)
+
+
+def stored(row: CursorState, update: CursorUpdate) -> CursorState:
+    """The row, and what is beside it, after the update."""
+    open_ = {one.offset: one for one in row.stepped_over if one.offset not in update.closed}
+    open_ |= {one.offset: one for one in update.stepped_over}
+    leases = {one.number: one for one in row.leases if one.number not in update.ended_leases}
+    leases |= {one.number: one for one in update.leases}
+    return replace(
+        row,
+        floor=update.floor,
+        read_to=update.read_to,
+        acked=update.acked,
+        counters=update.counters,
+        exceptions=update.exceptions,
+        stepped_over=tuple(open_[offset] for offset in sorted(open_)),
+        leases=tuple(leases[number] for number in sorted(leases)),
+    )
+
+
+def unbalanced_by(row: CursorState) -> int:
+    """What the books of a row lack; its rows beside it are counted apart."""
+    counted = row.counters.total() + len(row.stepped_over) + row.pending()
+    return row.read_to - row.start - counted or len(row.stepped_over) - row.exceptions
 
 
 class Location(NamedTuple):
@@ -401,7 +430,7 @@ class FakeMetadata:
 
     # Cursors.
 
-    async def flush(self, updates: Sequence[CursorUpdate]) -> set[CursorKey]:
+    async def flush(self, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
         self.flushes.append(list(updates))
         if self.flush_gate is not None:
             await self.flush_gate.wait()
@@ -410,7 +439,7 @@ class FakeMetadata:
         failure = self.flush_failure or self.failure
         if failure is not None and not self.flush_happens:
             raise failure
-        written = set()
+        written: dict[CursorKey, int] = {}
         for update in updates:
             row = self.rows.get(update.key)
             if row is None or row.generation != update.generation:
@@ -418,14 +447,8 @@ class FakeMetadata:
             owned = PartitionKey(TENANT, row.topic_uid, update.key.partition)
             if update.epoch.n != self.epochs[owned]:
                 continue
-            self.rows[update.key] = replace(
-                row,
-                floor=update.floor,
-                read_to=update.read_to,
-                acked=update.acked,
-                counters=update.counters,
-            )
-            written.add(update.key)
+            self.rows[update.key] = stored(row, update)
+            written[update.key] = unbalanced_by(self.rows[update.key])
         if failure is not None:
             raise failure
         return written

@@ -1,0 +1,62 @@
+"""Which cursors' books do not balance (P9), as the last look at each said.
+
+A gauge for the alert, and one log line when a cursor goes wrong. Nothing is stopped: its messages
+go on, and what the counters lack is for an operator to find out.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from metadata.types import CursorKey
+from subscribe_forwarder import metrics
+
+_log = structlog.get_logger("packetboat.subscribe")
+
+
+class Books:
+    """Of the cursors this process owns."""
+
+    def __init__(self) -> None:
+        self._wrong: dict[CursorKey, int | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._wrong)
+
+    def flushed(self, key: CursorKey, difference: int) -> None:
+        """What the statement said that wrote the row. Once wrong, only a recount makes it right:
+        the statement sees how the rows changed, not how many there are."""
+        if difference:
+            self._tell(key, difference)
+
+    def counted(self, key: CursorKey, difference: int) -> None:
+        """What a recount of everything Postgres holds of it said."""
+        if difference:
+            self._tell(key, difference)
+        else:
+            self.forget(key)
+
+    def refused(self, key: CursorKey) -> None:
+        """Postgres does not take its row; it is frozen."""
+        self._wrong[key] = None
+        self._show()
+
+    def forget(self, key: CursorKey) -> None:
+        if key in self._wrong:
+            del self._wrong[key]
+            self._show()
+
+    def _tell(self, key: CursorKey, difference: int) -> None:
+        if self._wrong.get(key, 0) != difference:
+            self._wrong[key] = difference
+            self._show()
+            _log.error(
+                "books do not balance",
+                subscription=key.subscription_uid.hex(),
+                partition=key.partition,
+                lane=key.lane,
+                difference=difference,
+            )
+
+    def _show(self) -> None:
+        metrics.unbalanced.set(len(self._wrong))

@@ -1,0 +1,123 @@
+"""The open deliveries of one cursor: what it stepped over, and what of it Postgres has not got yet.
+
+A row is *new* until the flush that first carries it: only then does the cursor step over its
+offset, so rows and the cursor's count of them change in one commit, and a message settled before
+that never had a row. Only rows that changed since the last committed flush travel. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from metadata.deliveries import OpenDelivery
+
+
+class Exceptions:
+    """Rows by offset."""
+
+    __slots__ = ("_new", "_rows", "_saved", "_unsaved")
+
+    def __init__(self, saved: Iterable[OpenDelivery] = ()) -> None:
+        self._rows = {row.offset: row for row in saved}
+        self._new: dict[int, None] = {}
+        self._unsaved: dict[int, OpenDelivery | None] = {}  # None: its row has to go
+        self._saved = set(self._rows)  # rows that Postgres may have
+
+    def __len__(self) -> int:
+        """Also those that are new."""
+        return len(self._rows)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._rows
+
+    def __iter__(self) -> Iterator[OpenDelivery]:
+        return iter(self._rows.values())
+
+    @property
+    def rows(self) -> dict[int, OpenDelivery]:
+        """Read it only."""
+        return self._rows
+
+    @property
+    def new(self) -> int:
+        """How many the cursor has not stepped over yet."""
+        return len(self._new)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether a row waits to be put."""
+        return bool(self._new) or any(row is not None for row in self._unsaved.values())
+
+    def attempts(self, offset: int) -> int:
+        """Of this offset, those that ended without an ack."""
+        row = self._rows.get(offset)
+        return 0 if row is None else row.attempts
+
+    def put(self, row: OpenDelivery) -> None:
+        """A new one, or one that changed."""
+        if row.offset not in self._rows:
+            self._new[row.offset] = None
+        elif row.offset not in self._new:
+            self._unsaved[row.offset] = row
+        self._rows[row.offset] = row
+
+    def stepped_over(self, offset: int) -> bool:
+        return offset in self._rows and offset not in self._new
+
+    def close(self, offset: int) -> bool:
+        """It is settled; whether the cursor had stepped over it."""
+        if self._rows.pop(offset, None) is None:
+            return False
+        if offset in self._new:
+            del self._new[offset]
+            return False
+        if offset in self._saved:
+            self._unsaved[offset] = None
+        else:
+            del self._unsaved[offset]
+        return True
+
+    def step(self, offset: int) -> None:
+        """The cursor steps over a new one: its row travels from now on."""
+        del self._new[offset]
+        self._unsaved[offset] = self._rows[offset]
+
+    def first_new(self, limit: int) -> list[int]:
+        return [offset for offset, _ in zip(self._new, range(limit), strict=False)]
+
+    def changes(self) -> tuple[tuple[OpenDelivery, ...], tuple[int, ...]]:
+        """Rows to put, and offsets whose row has to go, since the last committed flush."""
+        rows = tuple([row for row in self._unsaved.values() if row is not None])
+        closed = tuple([offset for offset, row in self._unsaved.items() if row is None])
+        self._saved.update([row.offset for row in rows])
+        return rows, closed
+
+    def wrote(self, rows: Iterable[OpenDelivery], closed: Iterable[int]) -> list[OpenDelivery]:
+        """These changes are committed; which of the rows are as they are in memory."""
+        durable = []
+        for row in rows:
+            if self._unsaved.get(row.offset) is row:
+                del self._unsaved[row.offset]
+                durable.append(row)
+        for offset in closed:
+            if offset in self._unsaved:
+                del self._unsaved[offset]
+            self._saved.discard(offset)
+        return durable
+
+    def resync(self, stored: Iterable[OpenDelivery]) -> list[OpenDelivery]:
+        """What is to travel is from now on what differs from what is stored; which rows that were
+        to travel turn out to be stored as they are in memory."""
+        before = self._unsaved
+        there = {row.offset: row for row in stored}
+        self._saved = set(there)
+        self._unsaved = dict.fromkeys(offset for offset in there if offset not in self._rows)
+        durable = []
+        for offset, row in self._rows.items():
+            if offset in self._new:
+                continue
+            if there.get(offset) != row:
+                self._unsaved[offset] = row
+            elif offset in before:
+                durable.append(row)
+        return durable

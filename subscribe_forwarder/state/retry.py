@@ -1,0 +1,65 @@
+"""When a failed message may go out again, and when it may not: the retry policy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from metadata.types import Delivery, OnExhausted, Subscription
+
+MAX_EXCEPTIONS = 100_000
+
+
+class Now(NamedTuple):
+    """One moment by two clocks."""
+
+    ms: int
+    """Monotonic: what deadlines are counted in."""
+    us: int
+    """Wall clock, since 1970 UTC: what is written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a ledger has to know of its subscription."""
+
+    min_backoff_ms: int = 1_000
+    max_backoff_ms: int = 600_000
+    max_attempts: int | None = None
+    park: bool = False
+    """An exhausted message is parked instead of dead-lettered."""
+    exactly_once: bool = False
+    ordered: bool = False
+    history: bool = False
+    """It is kept when each message was settled."""
+    max_exceptions: int = MAX_EXCEPTIONS
+    """From this many open deliveries of one cursor on, nothing new is handed out."""
+
+    @classmethod
+    def of(
+        cls,
+        subscription: Subscription,
+        *,
+        history: bool = False,
+        max_exceptions: int = MAX_EXCEPTIONS,
+    ) -> Policy:
+        retry = subscription.retry
+        return cls(
+            min_backoff_ms=int(retry.min_backoff_s * 1000),
+            max_backoff_ms=int(retry.max_backoff_s * 1000),
+            max_attempts=retry.max_attempts,
+            park=subscription.on_exhausted is OnExhausted.PARK,
+            exactly_once=subscription.delivery is Delivery.EXACTLY_ONCE,
+            ordered=subscription.ordered,
+            history=history,
+            max_exceptions=max_exceptions,
+        )
+
+    def exhausted(self, attempts: int) -> bool:
+        return self.max_attempts is not None and attempts >= self.max_attempts
+
+    def backoff_ms(self, attempts: int, random: Callable[[], float]) -> int:
+        """After `attempts` failed ones: anything from 0 to min·2^(attempts − 1), at most max."""
+        doubled = self.min_backoff_ms << min(attempts - 1, 40)
+        return int(min(self.max_backoff_ms, doubled) * random())
