@@ -41,6 +41,7 @@ from publish_forwarder.ports import Forwarded, StoreClient, TopicSource
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
+from publish_forwarder.schema_check import SchemaCheck, SchemaSource
 from publish_forwarder.settings import PublishSettings
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
@@ -60,12 +61,14 @@ class PublishForwarder:
         settings: PublishSettings | None = None,
         *,
         forwarded: Forwarded | None = None,
+        schemas: SchemaSource | None = None,
         registry: CollectorRegistry | None = REGISTRY,
     ) -> None:
         self.settings = settings or PublishSettings()
         self.budget = Budget(self.settings)
         self.metrics = PublishMetrics(self.budget, lambda: len(self._routes))
         self.scheduled = ScheduledMessages(catalog, store, forwarded)
+        self.schemas = SchemaCheck(schemas)
         self._catalog = catalog
         self._store = store
         self._registry = registry

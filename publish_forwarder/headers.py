@@ -18,6 +18,7 @@ from publish_forwarder import delays
 from publish_forwarder.delays import Delay
 from publish_forwarder.idempotency import Producer
 from publish_forwarder.refusals import refuse
+from publish_forwarder.schema_check import VERSION_ATTRIBUTE
 from publish_forwarder.ttl import ttl_ms_of_text
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -254,6 +255,10 @@ def _read_attributes(metadata: Metadata, value: bytes) -> None:
         _add_attribute(metadata.message, attribute, attribute_value, name)
 
 
+def _read_schema_version(metadata: Metadata, value: bytes) -> None:
+    _set_attribute(metadata.message, VERSION_ATTRIBUTE, value, b"Packetboat-Schema-Version")
+
+
 def _read_ours(message: Message, name: bytes, value: bytes) -> None:
     if name.startswith(_ATTRIBUTE) and len(name) > len(_ATTRIBUTE):
         _set_attribute(message, name[len(_ATTRIBUTE) :].decode("latin-1"), value, name)
@@ -291,6 +296,7 @@ _READERS: dict[bytes, Callable[[Metadata, bytes], None]] = {
     b"packetboat-delay": _read_delay,
     b"packetboat-deliver-at": _read_deliver_at,
     b"packetboat-ttl": _read_ttl,
+    b"packetboat-schema-version": _read_schema_version,
     b"idempotency-key": _read_idempotency_key,
     b"traceparent": _read_traceparent,
 }

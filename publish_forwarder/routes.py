@@ -46,6 +46,9 @@ class _Handlers:
         message = metadata.message
         message.data = await read_body(receive, share, MAX_MESSAGE_BYTES, metadata.content_length)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
+        if routes.topic.schema is not None:
+            await forwarder.schemas.refuse(routes.topic, message)
+            routes = await forwarder.routes_of(tenant_id, routes.topic.name)
         parcel = forwarder.publish_nowait(
             routes, share, message, metadata.durability, metadata.delay
         )
@@ -67,6 +70,9 @@ class _Handlers:
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
         batch = decode(body, metadata)
         entries, delays = batch
+        if routes.topic.schema is not None:
+            entries = await forwarder.schemas.checked(routes.topic, entries)
+            routes = await forwarder.routes_of(tenant_id, routes.topic.name)
         messages = [entry for entry in entries if isinstance(entry, Message)]
         if len(messages) < len(entries) and delays:
             at = [index for index, entry in enumerate(entries) if isinstance(entry, Message)]

@@ -1,0 +1,231 @@
+"""Schemas and their versions. A version is never changed; numbers grow by one, from 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Row, Select, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
+from metadata.database import Database
+from metadata.errors import Conflict, NotFound
+from metadata.models import SchemaRow, SchemaVersionRow, TopicRow
+from metadata.paging import name_after, page_of
+from metadata.types import ChangeKind, Page
+
+_Found = Row[SchemaRow, SchemaVersionRow]
+NO_UID = bytes(16)
+"""Schemas are known by their names alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema with its latest version, `number` and `definition`. `version` is its ETag."""
+
+    tenant_id: bytes
+    name: str
+    type: str
+    compatibility: str
+    number: int
+    definition: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One definition."""
+
+    number: int
+    definition: str
+    created_at: datetime
+
+
+class SchemaRepository:
+    """Names are unique per tenant."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self, tenant_id: bytes, name: str, *, type_: str, compatibility: str, definition: str
+    ) -> Schema:
+        """With version 1. Conflict when the name is taken."""
+
+        async def work(session: AsyncSession) -> Schema:
+            version = await changes.next_version(session)
+            if await session.get(SchemaRow, (tenant_id, name)) is not None:
+                raise Conflict("schema", name, "exists already")
+            session.add(
+                SchemaRow(
+                    tenant_id=tenant_id,
+                    name=name,
+                    type=type_,
+                    compatibility=compatibility,
+                    version=version,
+                )
+            )
+            await session.flush()
+            return await _add_version(session, version, tenant_id, name, 1, definition)
+
+        return await self._database.write(work)
+
+    async def add_version(
+        self, tenant_id: bytes, name: str, definition: str, *, after: int
+    ) -> Schema:
+        """The version after number `after`, with which it was compared. NotFound; Conflict when
+        that is not the latest any more."""
+
+        async def work(session: AsyncSession) -> Schema:
+            version = await changes.next_version(session)
+            latest = await _require(session, tenant_id, name)
+            if latest.number != after:
+                raise Conflict("schema", name, f"is at number {latest.number}", latest)
+            return await _add_version(session, version, tenant_id, name, after + 1, definition)
+
+        return await self._database.write(work)
+
+    async def set_compatibility(
+        self, tenant_id: bytes, name: str, compatibility: str, *, if_version: int | None = None
+    ) -> Schema:
+        """NotFound; Conflict when `if_version` is another."""
+
+        async def work(session: AsyncSession) -> Schema:
+            version = await changes.next_version(session)
+            found = await _require(session, tenant_id, name)
+            _check_version(found, if_version)
+            row = await session.get_one(SchemaRow, (tenant_id, name))
+            row.compatibility = compatibility
+            return await _touch(session, version, row)
+
+        return await self._database.write(work)
+
+    async def get(self, tenant_id: bytes, name: str) -> Schema:
+        """NotFound."""
+        return await self._database.read(lambda session: _require(session, tenant_id, name))
+
+    async def page(
+        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[Schema]:
+        """By name; BadPageToken."""
+        statement = (
+            _with_latest(tenant_id)
+            .where(SchemaRow.name > name_after(page_token))
+            .order_by(SchemaRow.name)
+            .limit(page_size + 1)
+        )
+
+        async def work(session: AsyncSession) -> Page[Schema]:
+            return page_of(
+                [_schema(found) for found in await session.execute(statement)], page_size
+            )
+
+        return await self._database.read(work)
+
+    async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion:
+        """NotFound."""
+
+        async def work(session: AsyncSession) -> SchemaVersion:
+            row = await session.get(SchemaVersionRow, (tenant_id, name, number))
+            if row is None:
+                raise NotFound("schema", f"{name}/versions/{number}")
+            return SchemaVersion(row.number, row.definition, row.created_at)
+
+        return await self._database.read(work)
+
+    async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
+        """With all its versions. NotFound; Conflict when `if_version` is another, or (`existing` is
+        its name) when a topic uses it."""
+
+        async def work(session: AsyncSession) -> None:
+            version = await changes.next_version(session)
+            _check_version(await _require(session, tenant_id, name), if_version)
+            user = await session.scalar(
+                select(TopicRow.name)
+                .where(TopicRow.tenant_id == tenant_id, TopicRow.schema_name == name)
+                .limit(1)
+            )
+            if user is not None:
+                raise Conflict("schema", name, f"is used by the topic {user!r}", user)
+            await session.execute(
+                delete(SchemaRow).where(SchemaRow.tenant_id == tenant_id, SchemaRow.name == name)
+            )
+            await _record(session, version, tenant_id, name)
+
+        await self._database.write(work)
+
+
+def _with_latest(tenant_id: bytes) -> Select[SchemaRow, SchemaVersionRow]:
+    latest = (
+        select(func.max(SchemaVersionRow.number))
+        .where(
+            SchemaVersionRow.tenant_id == SchemaRow.tenant_id,
+            SchemaVersionRow.name == SchemaRow.name,
+        )
+        .correlate(SchemaRow)
+        .scalar_subquery()
+    )
+    return (
+        select(SchemaRow, SchemaVersionRow)
+        .join(
+            SchemaVersionRow,
+            (SchemaVersionRow.tenant_id == SchemaRow.tenant_id)
+            & (SchemaVersionRow.name == SchemaRow.name)
+            & (SchemaVersionRow.number == latest),
+        )
+        .where(SchemaRow.tenant_id == tenant_id)
+    )
+
+
+async def _require(session: AsyncSession, tenant_id: bytes, name: str) -> Schema:
+    found = await session.execute(_with_latest(tenant_id).where(SchemaRow.name == name))
+    row = found.one_or_none()
+    if row is None:
+        raise NotFound("schema", name)
+    return _schema(row)
+
+
+def _check_version(found: Schema, if_version: int | None) -> None:
+    if if_version is not None and found.version != if_version:
+        raise Conflict("schema", found.name, f"is at version {found.version}")
+
+
+async def _add_version(
+    session: AsyncSession, version: int, tenant_id: bytes, name: str, number: int, definition: str
+) -> Schema:
+    session.add(
+        SchemaVersionRow(tenant_id=tenant_id, name=name, number=number, definition=definition)
+    )
+    return await _touch(session, version, await session.get_one(SchemaRow, (tenant_id, name)))
+
+
+async def _touch(session: AsyncSession, version: int, row: SchemaRow) -> Schema:
+    """A new version of the schema, told to the feed."""
+    row.version = version
+    row.updated_at = func.now()
+    await _record(session, version, row.tenant_id, row.name)
+    await session.flush()
+    await session.refresh(row)
+    return await _require(session, row.tenant_id, row.name)
+
+
+async def _record(session: AsyncSession, version: int, tenant_id: bytes, name: str) -> None:
+    await changes.record(session, version, ChangeKind.SCHEMA, tenant_id, NO_UID, name)
+
+
+def _schema(found: _Found) -> Schema:
+    row, latest = found
+    return Schema(
+        tenant_id=row.tenant_id,
+        name=row.name,
+        type=row.type,
+        compatibility=row.compatibility,
+        number=latest.number,
+        definition=latest.definition,
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

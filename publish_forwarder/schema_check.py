@@ -1,0 +1,132 @@
+"""Holds messages to the schema of their topic, before anything is accepted.
+
+A body has to fit the latest version, or the one that the publisher names: with the header
+`Packetboat-Schema-Version`, or the attribute `packetboat-schema-version` that it stands for, which
+stays with the message and tells consumers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+from edge.problem import FieldError, Problem, unavailable
+from metadata.errors import MetadataError, NotFound
+from metadata.schemas import Schema, SchemaVersion
+from metadata.types import Topic
+from publish_forwarder.outcomes import preceding_item_failed
+from publish_forwarder.schemas.definition import Definition, compile_definition
+from publish_forwarder.schemas.limits import BadDefinition
+from store_nodes.record_batch import Message
+
+VERSION_ATTRIBUTE = "packetboat-schema-version"
+MAX_COMPILED = 1000
+MAX_VERSION_DIGITS = 9
+
+
+class SchemaSource(Protocol):
+    """The part of `metadata.schema_catalog.SchemaCatalog` that it uses."""
+
+    def cached(self, tenant_id: bytes, name: str) -> Schema | None: ...
+    async def get(self, tenant_id: bytes, name: str) -> Schema: ...
+    async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion: ...
+
+
+class SchemaCheck:
+    """One per process. Nothing is awaited where schema and version are cached."""
+
+    def __init__(self, source: SchemaSource | None) -> None:
+        self._source = source
+        self._compiled: OrderedDict[tuple[str, str], Definition] = OrderedDict()
+
+    async def refuse(self, topic: Topic, message: Message) -> None:
+        """Raises a 422 Problem naming what is wrong, 503 where the schema can't be read now."""
+        definition = await self._definition(topic, message)
+        errors = definition.check(message.data, message.content_type)
+        if errors:
+            raise violation(topic.schema or "", errors)
+
+    async def checked(
+        self, topic: Topic, entries: Sequence[Message | Problem]
+    ) -> list[Message | Problem]:
+        """A batch, with a Problem for each message that does not fit, and for those of its key that
+        come after: going on would break their order."""
+        broken: set[str] = set()
+        result: list[Message | Problem] = []
+        for entry in entries:
+            if isinstance(entry, Problem):
+                result.append(entry)
+                continue
+            if broken and entry.key in broken:
+                result.append(preceding_item_failed())
+                continue
+            try:
+                await self.refuse(topic, entry)
+            except Problem as problem:
+                if problem.status != 422:
+                    raise
+                if entry.key is not None:
+                    broken.add(entry.key)
+                result.append(problem)
+            else:
+                result.append(entry)
+        return result
+
+    async def _definition(self, topic: Topic, message: Message) -> Definition:
+        source = self._source
+        assert topic.schema is not None
+        assert source is not None, "no source of schemas was configured"
+        schema = source.cached(topic.tenant_id, topic.schema)
+        try:
+            if schema is None:
+                schema = await source.get(topic.tenant_id, topic.schema)
+            text = schema.definition
+            wanted = (message.attributes or {}).get(VERSION_ATTRIBUTE)
+            if wanted is not None and wanted != str(schema.number):
+                text = await _named(source, schema, wanted)
+        except MetadataError as error:
+            detail = f"The schema {topic.schema!r} cannot be read now. Nothing was stored."
+            raise unavailable("metadata", detail) from error
+        return self._compile(schema.type, text)
+
+    def _compile(self, kind: str, text: str) -> Definition:
+        key = (kind, text)
+        definition = self._compiled.get(key)
+        if definition is None:
+            try:
+                definition = compile_definition(kind, text)
+            except BadDefinition as error:  # stored by another release, with other rules
+                detail = f"The topic's schema is not understood here: {error}."
+                raise unavailable("schema", detail) from error
+            self._compiled[key] = definition
+            while len(self._compiled) > MAX_COMPILED:
+                self._compiled.popitem(last=False)
+        else:
+            self._compiled.move_to_end(key)
+        return definition
+
+
+def violation(schema: str, errors: Sequence[FieldError]) -> Problem:
+    return Problem(
+        422,
+        "schema-violation",
+        "The body does not fit the schema",
+        f"The body does not fit the schema {schema!r} of its topic. The message is not stored.",
+        errors=errors,
+        extra={"outcome": "not_done"},
+    )
+
+
+async def _named(source: SchemaSource, schema: Schema, wanted: str) -> str:
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
+    if not 0 < number <= schema.number or len(wanted) > MAX_VERSION_DIGITS:
+        detail = f"the schema {schema.name!r} has versions 1 to {schema.number}"
+        raise violation(schema.name, [FieldError(f"attributes.{VERSION_ATTRIBUTE}", detail)])
+    try:
+        found = await source.version(schema.tenant_id, schema.name, number)
+    except NotFound:  # deleted and made again while we looked
+        detail = f"the schema {schema.name!r} has no version {number}"
+        error = FieldError(f"attributes.{VERSION_ATTRIBUTE}", detail)
+        raise violation(schema.name, [error]) from None
+    return found.definition
