@@ -116,7 +116,8 @@ class PinRow(Base):
 
 
 class AckHistoryRow(Base):
-    """ack_history: when offsets [low, high) were settled, and how, where a topic keeps that."""
+    """ack_history: when offsets [low, high) were settled, and how, where a topic keeps that. Those
+    of one generation of a cursor do not overlap."""
 
     __tablename__ = "ack_history"
     __table_args__ = (
@@ -130,7 +131,16 @@ class AckHistoryRow(Base):
             "outcome IN ('acked', 'filtered', 'skipped', 'expired', 'dead_lettered')",
             name="ack_history_outcome",
         ),
-        Index("ack_history_offsets", "tenant_id", "topic_uid", "partition", "lane", "high"),
+        Index(
+            "ack_history_offsets",
+            "tenant_id",
+            "topic_uid",
+            "partition",
+            "lane",
+            "subscription_uid",
+            "generation",
+            "high",
+        ),
     )
 
     tenant_id: Mapped[KeyId]
@@ -138,6 +148,7 @@ class AckHistoryRow(Base):
     partition: Mapped[int] = mapped_column(Integer, primary_key=True)
     lane: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
     subscription_uid: Mapped[KeyId]
+    generation: Mapped[int] = mapped_column(Integer)
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     low: Mapped[Big]
     high: Mapped[Big]

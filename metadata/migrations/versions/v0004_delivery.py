@@ -245,6 +245,7 @@ _STATEMENTS = (
         partition integer NOT NULL,
         lane smallint NOT NULL,
         subscription_uid uuid NOT NULL,
+        generation integer NOT NULL,
         id bigint GENERATED ALWAYS AS IDENTITY,
         low bigint NOT NULL,
         high bigint NOT NULL,
@@ -258,7 +259,7 @@ _STATEMENTS = (
     """,
     """
     CREATE INDEX ack_history_offsets
-        ON ack_history (tenant_id, topic_uid, partition, lane, high)
+        ON ack_history (tenant_id, topic_uid, partition, lane, subscription_uid, generation, high)
     """,
 )
 
