@@ -8,6 +8,8 @@ from __future__ import annotations
 from edge.asgi import Route
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.pulls import Pulls
+from subscribe_forwarder.api.replay import ReplayRoutes
+from subscribe_forwarder.api.stream import Streams
 from subscribe_forwarder.api.views import Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
@@ -15,15 +17,22 @@ from subscribe_forwarder.forwarder import SubscribeForwarder
 def routes(forwarder: SubscribeForwarder) -> list[Route]:
     """What the gateway mounts."""
     pulls, acks, views = Pulls(forwarder), Acks(forwarder), Views(forwarder)
+    streams = Streams(forwarder)
     return [
         Route("GET", "/subscriptions/{name}/messages", pulls.get, "consume"),
         Route("GET", "/topics/{topic}/subscriptions/{name}/messages", pulls.get, "consume"),
+        Route("GET", "/subscriptions/{name}/messages:stream", streams.get, "consume"),
+        Route(
+            "GET", "/topics/{topic}/subscriptions/{name}/messages:stream", streams.get, "consume"
+        ),
         Route("POST", "/subscriptions/{name}:pull", pulls.post, "consume"),
         Route("POST", "/subscriptions/{name}/ack", acks.ack, "consume"),
         Route("POST", "/subscriptions/{name}/nack", acks.nack, "consume"),
+        Route("POST", "/subscriptions/{name}/reject", acks.reject, "consume"),
         Route("POST", "/subscriptions/{name}/release", acks.release, "consume"),
         Route("POST", "/subscriptions/{name}/modify_ack_deadline", acks.modify, "consume"),
         Route("GET", "/subscriptions/{name}/backlog", views.backlog, "read"),
         Route("GET", "/topics/{topic}/messages/{id}", views.message, "read"),
         Route("GET", "/topics/{topic}/messages/{id}/ack", views.ack_states, "read"),
+        *ReplayRoutes(forwarder).routes(),
     ]

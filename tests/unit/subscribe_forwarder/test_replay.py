@@ -1,0 +1,311 @@
+"""Replay reads over a store in memory: what is answered, waited for, and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pyarrow
+import pytest
+
+from edge.asgi import ClientGone
+from edge.problem import Problem
+from metadata.types import Partition, SealedPartition
+from store_nodes.errors import Unavailable
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message
+from subscribe_forwarder.api.replay import ARROW, NDJSON, ReplayRoutes
+from subscribe_forwarder.reading import replay
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    LOG_TIME_US,
+    TENANT,
+    TOPIC_UID,
+    Answer,
+    FakeMetadata,
+    FakeQueue,
+    FakeStore,
+    topic,
+)
+
+
+class Site:
+    """A topic of one partition, and the routes."""
+
+    def __init__(self) -> None:
+        self.store = FakeStore()
+        self.store.queues[QueueId(TOPIC_UID, 0)] = FakeQueue()
+        self.catalog = FakeMetadata(topic())
+        self.routes = ReplayRoutes(self)
+        self.parts: list[bytes] = []
+
+    def move(self) -> None:
+        """The partition goes on in another queue."""
+        sealed_at = self.store.seal()
+        was = self.catalog.topics[TOPIC_UID]
+        sealed = SealedPartition(0, 0, 0, 0, 0, sealed_at, LOG_TIME_US, 1)
+        following = Partition(0, 1, generation=1, base=sealed_at)
+        self.catalog.topics[TOPIC_UID] = replace(was, sealed=(sealed,), partitions=(following,))
+
+    async def ask(
+        self,
+        query: str = "",
+        what: str = "messages",
+        accept: bytes = b"application/json",
+        gone_after_s: float = 3600.0,
+        **params: str,
+    ) -> Answer:
+        answer, asked = Answer(0, {}, b""), False
+        self.parts = []
+
+        async def receive() -> dict[str, Any]:
+            nonlocal asked
+            if not asked:
+                asked = True
+                return {"type": "http.request", "body": b"", "more_body": False}
+            await asyncio.sleep(gone_after_s)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Mapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                answer.status, answer.headers = message["status"], dict(message["headers"])
+            else:
+                answer.body += message["body"]
+                self.parts.append(message["body"])
+
+        scope: dict[str, Any] = {
+            "packetboat.tenant": TENANT,
+            "path_params": {"topic": "orders", "partition": "0"} | params,
+            "query_string": query.encode(),
+            "headers": [(b"accept", accept)],
+        }
+        try:
+            await getattr(self.routes, what)(scope, receive, send)
+        except Problem as problem:
+            return Answer(problem.status, {}, problem.to_json())
+        return answer
+
+    async def read(self, query: str = "") -> dict[str, Any]:
+        answer = await self.ask(query)
+        assert answer.status == 200, answer.body
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def data(found: Mapping[str, Any]) -> list[str]:
+    return [message["data"] for message in found["messages"]]
+
+
+async def test_messages_from_an_offset_as_a_pull_shows_them(site: Site) -> None:
+    site.store.publish(b"a", b"b", b"c", key="k", attributes={"kind": "x"})
+    found = await site.read("offset=1")
+    assert data(found) == ["b", "c"]
+    assert (found["next_offset"], found["first_offset"], found["end_offset"]) == (3, 0, 3)
+    first = found["messages"][0]
+    assert first.keys() == {
+        *("message_id", "data", "content_type", "key", "attributes", "publisher_id"),
+        *("priority", "scheduled_for", "publish_time", "partition", "offset"),
+    }
+    assert (first["offset"], first["key"], first["attributes"]) == (1, "k", {"kind": "x"})
+
+
+async def test_limits_end_an_answer_and_the_next_goes_on_from_it(site: Site) -> None:
+    site.store.publish(*[b"%d" % number * 10 for number in range(5)])
+    seen, offset = [], 0
+    for query in ("max_messages=2", "max_bytes=20", "max_bytes=1", ""):
+        found = await site.read(f"offset={offset}&{query}")
+        seen.append(len(found["messages"]))
+        offset = found["next_offset"]
+    assert seen == [2, 2, 1, 0]
+    assert offset == 5
+
+
+async def test_an_answer_goes_over_many_batches_and_fetches(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "FETCH_BYTES", 100)
+    for number in range(50):
+        site.store.publish(b"%d" % number, b"x" * 60)
+    found = await site.read("max_messages=1000")
+    assert [message["offset"] for message in found["messages"]] == list(range(100))
+    assert len(site.store.fetches) > 10
+
+
+async def test_neither_offset_nor_time_is_from_the_first(site: Site) -> None:
+    site.store.publish(b"a")
+    site.store.publish(b"b")
+    site.store.truncate(1)
+    assert data(await site.read()) == ["b"]
+
+
+async def test_below_the_first_offset_is_gone(site: Site) -> None:
+    site.store.publish(b"a")
+    site.store.publish(b"b")
+    site.store.truncate(1)
+    answer = await site.ask("offset=0")
+    assert answer.status == 410
+    body = answer.json()
+    assert body["type"].endswith("/offset-truncated")
+    assert body["first_offset"] == 1
+    assert (await site.ask("offset=0", accept=NDJSON)).status == 410
+
+
+async def test_a_time(site: Site) -> None:
+    for body in (b"a", b"b", b"c"):
+        site.store.publish(body)  # each 1 µs after the one before
+    at = "2025-12-31T23:59:59.123457Z"
+    assert data(await site.read(f"time={at}")) == ["b", "c"]
+    answer = await site.ask(f"time={at}", "offsets")
+    assert answer.json() == {"first": 0, "end": 3, "at": 1}
+    late = await site.ask("time=2999-01-01T00:00:00Z", "offsets")
+    assert late.json() == {"first": 0, "end": 3, "at": 3}
+    assert (await site.ask("", "offsets")).status == 400
+
+
+async def test_a_moved_partition_is_one_sequence(site: Site) -> None:
+    site.store.publish(b"a", b"b")
+    site.move()
+    site.store.publish(b"c", generation=1)
+    found = await site.read()
+    assert data(found) == ["a", "b", "c"]
+    assert [message["offset"] for message in found["messages"]] == [0, 1, 2]
+    del site.store.queues[QueueId(TOPIC_UID, 0)]
+    assert (await site.ask("offset=1")).json()["first_offset"] == 2
+    assert data(await site.read()) == ["c"]
+
+
+async def test_a_wait_ends_with_the_first_message(site: Site) -> None:
+    async with asyncio.timeout(10):
+        waiting = asyncio.create_task(site.read("offset=0&wait_seconds=60"))
+        await asyncio.sleep(0.05)
+        site.store.publish(b"a")
+        assert data(await waiting) == ["a"]
+
+
+async def test_a_wait_for_an_offset_beyond_the_end(site: Site) -> None:
+    site.store.publish(b"a")
+    found = await site.read("offset=7")
+    assert (found["messages"], found["next_offset"], found["end_offset"]) == ([], 7, 1)
+    async with asyncio.timeout(10):
+        waiting = asyncio.create_task(site.read("offset=2&wait_seconds=60"))
+        await asyncio.sleep(0.05)
+        site.store.publish(b"b", b"c")
+        assert data(await waiting) == ["c"]
+
+
+async def test_a_wait_goes_on_over_a_move(site: Site) -> None:
+    site.store.publish(b"a")
+    async with asyncio.timeout(10):
+        waiting = asyncio.create_task(site.read("offset=1&wait_seconds=60"))
+        await asyncio.sleep(0.05)
+        site.move()
+        site.store.publish(b"b", generation=1)
+        assert data(await waiting) == ["b"]
+
+
+async def test_who_goes_away_leaves_its_place(site: Site) -> None:
+    with pytest.raises(ClientGone):
+        await site.ask("wait_seconds=60", gone_after_s=0.02)
+    assert site.routes._places()._running == 0
+
+
+async def test_places_are_few(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_REPLAYS", 1)
+    waiting = asyncio.create_task(site.ask("wait_seconds=60"))
+    await asyncio.sleep(0.02)
+    refused = await site.ask()
+    assert (refused.status, refused.json()["type"].rpartition("/")[2]) == (503, "too-many-replays")
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (await site.ask()).status == 200
+
+
+async def test_a_filter_and_how_far_it_looked(site: Site) -> None:
+    for kind in ("x", "y", "x", "z"):
+        site.store.publish(kind.encode(), attributes={"kind": kind})
+    found = await site.read("filter=attributes.kind%20==%20'x'")
+    assert (data(found), found["next_offset"]) == (["x", "x"], 4)
+    found = await site.read("filter=attributes.kind%20==%20'x'&max_messages=1")
+    assert (data(found), found["next_offset"]) == (["x"], 1)
+    answer = await site.ask("filter=attributes.kind%20==")
+    assert (answer.status, answer.json()["errors"][0]["field"]) == (400, "filter")
+
+
+async def test_ndjson_has_a_message_a_line_and_follows(site: Site) -> None:
+    site.store.publish(b"a", b"b")
+    answer = await site.ask(accept=NDJSON)
+    assert answer.headers[b"content-type"] == NDJSON
+    assert [msgspec.json.decode(line)["data"] for line in answer.body.splitlines()] == ["a", "b"]
+    async with asyncio.timeout(10):
+        following = asyncio.create_task(site.ask("wait_seconds=60&max_messages=3", accept=NDJSON))
+        await asyncio.sleep(0.05)
+        assert len(site.parts) == 1, "what was there is sent at once"
+        site.store.publish(b"c", b"d")
+        lines = (await following).body.splitlines()
+    assert [msgspec.json.decode(line)["data"] for line in lines] == ["a", "b", "c"]
+
+
+async def test_arrow_has_typed_columns(site: Site) -> None:
+    site.store.publish(b"{}", key="k", attributes={"a": "1", "b": "2"}, priority=3)
+    site.store.publish(Message(b"\xff\x00"))
+    answer = await site.ask(accept=ARROW)
+    table = pyarrow.ipc.open_stream(answer.body).read_all()
+    assert table.schema.field("publish_time").type == pyarrow.timestamp("us", "UTC")
+    first, second = table.to_pylist()
+    shown = (await site.read())["messages"]
+    assert [first["message_id"], second["message_id"]] == [m["message_id"] for m in shown]
+    assert (first["offset"], first["key"], first["priority"]) == (0, "k", 3)
+    assert first["attributes"] == [("a", "1"), ("b", "2")]
+    assert (second["data"], second["content_type"], second["attributes"]) == (b"\xff\x00", None, [])
+    empty = await site.ask("offset=2", accept=ARROW)
+    assert pyarrow.ipc.open_stream(empty.body).read_all().num_rows == 0
+
+
+async def test_staged_messages_keep_their_ids_in_arrow(site: Site) -> None:
+    site.store.stage(b"a", b"b")
+    site.store.release(1)
+    shown = (await site.read())["messages"]
+    table = pyarrow.ipc.open_stream((await site.ask(accept=ARROW)).body).read_all()
+    assert table.column("message_id").to_pylist() == [m["message_id"] for m in shown]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("offset=-1", "offset=x", "time=yesterday", "time=2026-01-01", "max_messages=0"),
+        *("max_bytes=0", "wait_seconds=61", "lane=1", "offset=1&time=2026-01-01T00:00:00Z"),
+    ],
+)
+async def test_what_does_not_fit_is_named(site: Site, query: str) -> None:
+    answer = await site.ask(query)
+    assert answer.status == 400
+    assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize("partition", ["1", "x", "99999"])
+async def test_no_such_partition(site: Site, partition: str) -> None:
+    assert (await site.ask(partition=partition)).status == 404
+
+
+async def test_a_store_that_does_not_answer_is_said_before_anything(site: Site) -> None:
+    site.store.failure = Unavailable("no leader")
+    with pytest.raises(Unavailable):
+        await site.ask(accept=NDJSON)
+
+
+def test_json_does_not_load_the_arrow_library() -> None:
+    """It takes 60 MB and a good part of a second."""
+    code = (
+        "import sys, subscribe_forwarder.api.routes, gateway.wiring;"
+        " assert 'pyarrow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
