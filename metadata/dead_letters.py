@@ -53,6 +53,11 @@ WITH discarded AS (
 )
 SELECT count(*) FROM discarded
 """
+# Of the details those that the undertaker wrote (outbox/dead_letter.py).
+_WAITING = """
+SELECT count(*), min(detail) FILTER (WHERE detail LIKE 'no dead letter yet: %') FROM deliveries
+WHERE tenant_id = $1 AND subscription_uid = $2 AND reason IN ('exhausted', 'rejected')
+"""
 _PRUNE = """
 DELETE FROM dead_letters WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM dead_letters
@@ -66,6 +71,13 @@ class Place(NamedTuple):
 
     dead_at: datetime
     uid: bytes
+
+
+class Waiting(NamedTuple):
+    """Exhausted and rejected messages that have no dead letter yet; the detail of one of them."""
+
+    messages: int
+    detail: str | None
 
 
 START = Place(datetime(1970, 1, 1, tzinfo=UTC), bytes(16))
@@ -149,6 +161,12 @@ class DeadLetterRepository:
         async def work(connection: Connection) -> int:
             count: int = await connection.fetchval(_COUNT, tenant_id, subscription_uid)
             return count
+
+        return await self._database.statement(work, writes=False)
+
+    async def waiting(self, tenant_id: bytes, subscription_uid: bytes) -> Waiting:
+        async def work(connection: Connection) -> Waiting:
+            return Waiting(*await connection.fetchrow(_WAITING, tenant_id, subscription_uid))
 
         return await self._database.statement(work, writes=False)
 

@@ -1,0 +1,40 @@
+"""Which dead letters a filter is true for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edge.expressions import Expression, compile_expression
+from metadata.dead_letters import StoredLetter
+
+VARIABLES = (
+    "reason",
+    "detail",
+    "attempts",
+    "key",
+    "attributes",
+    "content_type",
+    "size_bytes",
+    "publish_time",
+    "dead_at",
+    "partition",
+    "offset",
+)
+Filter = Callable[[StoredLetter], bool]
+
+
+def compile_filter(text: str) -> Filter:
+    """Raises `edge.expressions.BadExpression`."""
+    expression = compile_expression(text, VARIABLES)
+    return lambda letter: _matches(expression, letter)
+
+
+def _matches(expression: Expression, letter: StoredLetter) -> bool:
+    return expression.matches({name: _value(letter, name) for name in expression.variables})
+
+
+def _value(letter: StoredLetter, name: str) -> object:
+    if name == "attributes":
+        return dict(letter.attributes)
+    value: object = getattr(letter, name)
+    return value

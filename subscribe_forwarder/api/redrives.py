@@ -1,0 +1,176 @@
+"""Redrives: asked for, looked at, cancelled; the scheduler does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.problem import FieldError, Problem, invalid, not_found
+from metadata.dead_letters import DeadLetterRepository, Place, StoredLetter
+from metadata.errors import Conflict, NotFound
+from metadata.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
+from metadata.types import Subscription
+from subscribe_forwarder.api.dead_letters import NO_STORE
+from subscribe_forwarder.api.dead_letters import view as letter_view
+from subscribe_forwarder.api.letter_bodies import (
+    MAX_BODY_BYTES,
+    TO_SUBSCRIPTION,
+    page_of,
+    redrive_of,
+    uid_in_path,
+)
+from subscribe_forwarder.api.letter_search import Search, place_of, token_of
+from subscribe_forwarder.ports import Catalog
+
+SAMPLE = 5
+_encode = msgspec.json.encode
+
+
+class Matched:
+    """What a redrive would take, as far as it was counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.examined = 0
+        self.complete = True
+        self.sample: list[StoredLetter] = []
+
+
+class Redrives:
+    def __init__(
+        self, catalog: Catalog, letters: DeadLetterRepository, redrives: RedriveRepository
+    ) -> None:
+        self._catalog = catalog
+        self._letters = letters
+        self._redrives = redrives
+
+    def routes(self) -> list[Route]:
+        all_of = "/subscriptions/{name}/redrives"
+        return [
+            Route("POST", "/subscriptions/{name}/dead_letters:redrive", self.create, "manage"),
+            Route("GET", all_of, self.page, "read"),
+            Route("GET", all_of + "/{redrive}", self.get, "read"),
+            Route("POST", all_of + "/{redrive}:cancel", self.cancel, "manage"),
+        ]
+
+    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """202; or of a dry run 200 and what it would take."""
+        body = redrive_of(await read_body(scope, receive, MAX_BODY_BYTES))
+        spec, wanted = body.spec(), body.chosen()
+        subscription = await self._subscription(scope)
+        await self._check_destination(subscription, spec)
+        key = subscription.tenant_id, subscription.uid
+        if body.dry_run or wanted is not None:
+            matched = Matched()
+            if spec.uids is not None:
+                await self._match_uids(matched, key, spec.uids)
+            else:
+                async for found in Search(self._letters, *key).pages(wanted):
+                    matched.count += len(found.letters)
+                    matched.examined += found.examined
+                    matched.complete = found.next_place is None
+                    matched.sample += found.letters[: SAMPLE - len(matched.sample)]
+            if body.dry_run:
+                await respond(send, 200, _encode(dry_run_view(matched)), headers=NO_STORE)
+                return
+            total = matched.count
+        else:
+            total = await self._letters.open_count(*key)
+        try:
+            redrive = await self._redrives.create(*key, spec, total)
+        except Conflict as error:
+            raise Problem(
+                409,
+                "too-many-redrives",
+                "Too many redrives",
+                f"{MAX_UNFINISHED} redrives of this subscription are not finished; wait for one, or"
+                " cancel it.",
+            ) from error
+        location = f"/subscriptions/{subscription.name}/redrives/{redrive.uid.hex()}"
+        await respond(
+            send, 202, _encode(view(redrive)), headers=[(b"location", location.encode("ascii"))]
+        )
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Newest first."""
+        query = page_of(scope)
+        subscription = await self._subscription(scope)
+        before = place_of(query.page_token)
+        found = await self._redrives.page(
+            subscription.tenant_id, subscription.uid, before=before, limit=query.page_size + 1
+        )
+        shown = found[: query.page_size]
+        last = Place(shown[-1].created_at, shown[-1].uid) if len(found) > len(shown) else None
+        listing = {
+            "redrives": [view(redrive) for redrive in shown],
+            "next_page_token": token_of(last),
+        }
+        await respond(send, 200, _encode(listing), headers=NO_STORE)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        uid = uid_in_path("redrive", path_param(scope, "redrive"))
+        subscription = await self._subscription(scope)
+        try:
+            redrive = await self._redrives.get(subscription.tenant_id, subscription.uid, uid)
+        except NotFound:
+            raise not_found("redrive", uid.hex()) from None
+        await respond(send, 200, _encode(view(redrive)), headers=NO_STORE)
+
+    async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What was redriven before stays so; of one that has ended nothing changes."""
+        uid = uid_in_path("redrive", path_param(scope, "redrive"))
+        subscription = await self._subscription(scope)
+        try:
+            redrive = await self._redrives.cancel(subscription.tenant_id, subscription.uid, uid)
+        except NotFound:
+            raise not_found("redrive", uid.hex()) from None
+        await respond(send, 200, _encode(view(redrive)), headers=NO_STORE)
+
+    async def _match_uids(
+        self, matched: Matched, key: tuple[bytes, bytes], uids: list[bytes] | Any
+    ) -> None:
+        found = await self._letters.several(*key, uids)
+        chosen = [letter for letter in found if letter.state == "open"]
+        matched.count, matched.examined = len(chosen), len(found)
+        matched.sample = chosen[:SAMPLE]
+
+    async def _check_destination(self, subscription: Subscription, spec: RedriveSpec) -> None:
+        if spec.destination is None:
+            return
+        try:
+            await self._catalog.topic(subscription.tenant_id, spec.destination)
+        except NotFound:
+            detail = f"there is no topic {spec.destination!r}"
+            raise invalid("The body does not fit.", [FieldError("to", detail)]) from None
+
+    async def _subscription(self, scope: Scope) -> Subscription:
+        return await self._catalog.subscription(tenant_of(scope), path_param(scope, "name"))
+
+
+def view(redrive: Redrive) -> Mapping[str, Any]:
+    """A redrive as the API shows it."""
+    return {
+        "redrive_id": redrive.uid.hex(),
+        "state": redrive.state,
+        "detail": redrive.detail,
+        "filter": redrive.filter,
+        "to": redrive.destination or TO_SUBSCRIPTION,
+        "rate": redrive.rate,
+        "total": redrive.total,
+        "redriven": redrive.redriven,
+        "failed": redrive.failed,
+        "created_at": redrive.created_at,
+        "updated_at": redrive.updated_at,
+    }
+
+
+def dry_run_view(matched: Matched) -> Mapping[str, Any]:
+    return {
+        "matched": matched.count,
+        "examined": matched.examined,
+        "complete": matched.complete,
+        "sample": [letter_view(letter) for letter in matched.sample],
+    }
