@@ -21,6 +21,7 @@ from contextlib import suppress
 
 from edge.message_id import MessageId
 from edge.problem import Problem, not_found, unavailable
+from metadata.deliveries import OpenDelivery
 from metadata.errors import MetadataError, NotFound
 from metadata.types import (
     Change,
@@ -28,14 +29,16 @@ from metadata.types import (
     Claim,
     PartitionKey,
     Subscription,
+    SubscriptionState,
     Topic,
 )
-from subscribe_forwarder import metrics
+from subscribe_forwarder import metrics, selection
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.terms import Terms
 from subscribe_forwarder.ports import (
     Assignments,
     Catalog,
@@ -102,6 +105,8 @@ class SubscribeForwarder:
         self._claiming = asyncio.Lock()
         self._reclaim: set[PartitionKey] = set()
         self._stopping = False
+        self.undertaker: Callable[[Reader, OpenDelivery], None] | None = None
+        """Told of deliveries to be dead-lettered; without one they stay open."""
         feed.add_listener(self._on_changes)
 
     # Life.
@@ -153,8 +158,51 @@ class SubscribeForwarder:
         hub = self._hubs.get(subscription.uid)
         if hub is None or hub.incomplete:
             hub = await self._open_hub(subscription)
-        hub.subscription = subscription
+        elif hub.subscription is not subscription:
+            hub = await self._take_in(hub, subscription)
         return hub
+
+    async def reload(self, subscription: Subscription) -> None:
+        """Forgets what is in memory of it and goes on from its committed rows: it was moved.
+
+        When this returns, nothing is handed out any more from where it was. Raises a 503 Problem,
+        MetadataError; then the next use loads them.
+        """
+        hub = self._hubs.get(subscription.uid)
+        for key in [key for key in self._owners if key.topic_uid == subscription.topic_uid]:
+            owner = self._owners[key]
+            for reader in owner.drop_readers(subscription.uid):
+                self._dropped(reader)
+        if hub is not None:
+            await self._open_hub(subscription)
+            hub.dispatch()
+
+    async def _take_in(self, hub: Hub, subscription: Subscription) -> Hub:
+        """The subscription as it is now; an older view than the one known changes nothing."""
+        known = hub.subscription
+        if subscription.version < known.version:
+            return hub
+        if subscription.generation != known.generation:
+            await self.reload(subscription)
+            return self._hubs.get(subscription.uid, hub)
+        hub.follow(subscription, self._terms(hub, subscription, hub.terms.policy.history))
+        return hub
+
+    def _terms(self, hub: Hub | None, subscription: Subscription, history: bool) -> Terms:
+        """Its filter is made ready anew only where it changed."""
+        policy = Policy.of(
+            subscription, history=history, max_exceptions=self.settings.max_exceptions
+        )
+        known = None if hub is None else hub.subscription
+        if (
+            hub is not None
+            and known is not None
+            and (known.filter, known.skip_rules) == (subscription.filter, subscription.skip_rules)
+        ):
+            chosen = hub.terms.selection
+        else:
+            chosen = selection.of(subscription)
+        return Terms(policy, chosen, subscription.state is SubscriptionState.DRAINING)
 
     def require_lease(self) -> None:
         if not self.holds_lease():
@@ -198,43 +246,45 @@ class SubscribeForwarder:
             if hub is not None and hub.waiting:
                 hub.dispatch()
 
+    def _on_doomed(self, reader: Reader, delivery: OpenDelivery) -> None:
+        if self.undertaker is not None:
+            self.undertaker(reader, delivery)
+
     def _progressed(self, reader: Reader) -> None:
         self.flusher.note(reader)
 
     async def _open_hub(self, subscription: Subscription) -> Hub:
         topic = await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
         self.require_lease()
+        terms = self._terms(self._hubs.get(subscription.uid), subscription, topic.ack_history)
         readers: dict[Lane, Reader] = {}
         while len(readers) < len(topic.partitions):
             for one in topic.partitions:
                 key = PartitionKey(topic.tenant_id, topic.uid, one.number)
                 place = Lane(one.number, one.lane)
-                readers[place] = await self._reader(key, one.lane, subscription)
+                readers[place] = await self._reader(key, one.lane, subscription, terms)
             topic = self._tails.latest(topic)  # it may have grown meanwhile
         hub = self._hubs.get(subscription.uid)
         if hub is None:
             hub = self._hubs[subscription.uid] = Hub(
                 subscription, self._may_hand_out, self._progressed, self.settings, self._clock
             )
-        policy = Policy.of(
-            subscription,
-            history=topic.ack_history,
-            max_exceptions=self.settings.max_exceptions,
-        )
-        for reader in readers.values():
-            reader.ledger.policy = policy
         hub.readers = readers
-        hub.lanes = hub.lanes or (Lanes() if topic.priorities > 1 else None)
+        if hub.collector.lanes is None and topic.priorities > 1:
+            hub.collector.lanes = Lanes()
+        hub.follow(subscription, terms)
         hub.growth.follow(topic, readers)
         hub.incomplete = False
         return hub
 
-    async def _reader(self, key: PartitionKey, lane: int, subscription: Subscription) -> Reader:
+    async def _reader(
+        self, key: PartitionKey, lane: int, subscription: Subscription, terms: Terms
+    ) -> Reader:
         owner = await self._owner(key)
-        reader = owner.reader(subscription.uid, lane)
+        reader = owner.reader(subscription.uid, lane, terms)
         if reader is None:
             owner.add_rows(await self.cursors.load([key]))
-            reader = owner.reader(subscription.uid, lane)
+            reader = owner.reader(subscription.uid, lane, terms)
         if reader is None:
             raise not_found("subscription", subscription.name)
         return reader
@@ -288,7 +338,7 @@ class SubscribeForwarder:
             if (tail := self._tails.open(claim.key, topic, lane)) is not None
         }
         if tails:
-            self._owners[claim.key] = Owner(claim, tails, self.ack_key)
+            self._owners[claim.key] = Owner(claim, tails, self.ack_key, self._on_doomed)
 
     async def _drop_owner(self, key: PartitionKey) -> None:
         owner = self._owners.pop(key, None)
@@ -379,8 +429,11 @@ class SubscribeForwarder:
             return
         known = hub.subscription
         try:
-            hub.subscription = await self.catalog.subscription(known.tenant_id, known.name)
-            if hub.subscription.uid == uid:
+            subscription = await self.catalog.subscription(known.tenant_id, known.name)
+            if subscription.uid == uid:
+                if subscription is not known:
+                    with suppress(MetadataError, Problem):
+                        await self._take_in(hub, subscription)
                 return
         except NotFound:
             pass
@@ -415,6 +468,9 @@ class SubscribeForwarder:
         hubs = [hub for hub in self._hubs.values() if hub.subscription.topic_uid == topic.uid]
         for hub in hubs:
             hub.growth.follow(topic, hub.readers)
+            if hub.terms.policy.history != topic.ack_history:
+                terms = self._terms(hub, hub.subscription, topic.ack_history)
+                hub.follow(hub.subscription, terms)
         numbers = range(topic.partition_count)
         keys = [PartitionKey(topic.tenant_id, topic.uid, number) for number in numbers]
         for key in keys:

@@ -13,7 +13,8 @@ from subscribe_forwarder.reading.batch import Batch, Run
 from subscribe_forwarder.state.cursor import Settled
 
 if TYPE_CHECKING:
-    from subscribe_forwarder.delivery.reader import Reader, Room
+    from subscribe_forwarder.delivery.reader import Reader
+    from subscribe_forwarder.delivery.room import Room
 
 _NAMES = {Settled.FILTERED: "filtered", Settled.SKIPPED: "skipped"}
 

@@ -5,7 +5,8 @@ before is in the generations sealed by the growth, what came after in those that
 nothing of a key overtakes what is older, a subscription reads on in partition q beyond the growth
 only when it has read the sealed generation of each p that could hold keys of q to its end: those
 that equal q modulo the greatest common divisor of n and m. Read means handed out once, like within
-a partition; acked does not matter, for neither does it there.
+a partition; acked does not matter, for neither does it there. Where a subscription is in order it
+does: then it waits until all of them are settled.
 """
 
 from __future__ import annotations

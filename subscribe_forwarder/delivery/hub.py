@@ -12,22 +12,24 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from edge.problem import Problem, unavailable
-from metadata.types import Subscription
+from metadata.types import Subscription, SubscriptionState
+from subscribe_forwarder.delivery.collector import Collector
 from subscribe_forwarder.delivery.growth import Growth
 from subscribe_forwarder.delivery.line import Delivery, Waiter, Want
 from subscribe_forwarder.delivery.reader import (
+    PAUSED_KEYS,
     PAUSED_OUTSTANDING,
     Reader,
-    Room,
-    Taken,
 )
+from subscribe_forwarder.delivery.room import Room
+from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.state.lanes import Lane, Lanes
+from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.ledger import Now
 from subscribe_forwarder.state.rate import RateLimits
 
@@ -49,21 +51,21 @@ class Hub:
     ) -> None:
         self.subscription = subscription
         self.readers: dict[Lane, Reader] = {}
-        self.lanes: Lanes | None = None
-        """None where there is one priority."""
         self.growth = Growth()
         self.incomplete = True
         """A partition is missing: look for its reader before the next use."""
         self.closed: Problem | None = None
+        self.collector = Collector(may_hand_out, progressed)
+        self.terms = DEFAULT_TERMS
         self._may_hand_out = may_hand_out
-        self._progressed = progressed
         self._settings = settings
         self._clock = clock
         self.limits = RateLimits()
         self._limits_of: Subscription | None = None
         self._waiting: deque[Waiter] = deque()
         self._blocked: list[Waiter] = []
-        self._turn = 0
+        self._more = False
+        """The last pass took nothing and did not get to the end."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -77,8 +79,13 @@ class Hub:
 
     def paused_reason(self) -> str | None:
         """Why nothing new is handed out, if so."""
-        if self.outstanding >= self.max_outstanding:
-            return PAUSED_OUTSTANDING
+        state = self.subscription.state
+        if state is not SubscriptionState.ACTIVE:
+            return str(state.value)
+        outstanding = self.outstanding
+        if outstanding >= self.max_outstanding:
+            held = sum(reader.held for reader in self.readers.values())
+            return PAUSED_KEYS if 2 * held >= outstanding else PAUSED_OUTSTANDING
         for reader in self.readers.values():
             if (reason := reader.ledger.paused_reason()) is not None:
                 return reason
@@ -91,6 +98,15 @@ class Hub:
     def max_outstanding(self) -> int:
         """Leased and waiting messages at which new hand-outs pause."""
         return self.subscription.max_outstanding or self._settings.max_outstanding
+
+    def follow(self, subscription: Subscription, terms: Terms) -> None:
+        """The subscription as it is now, of the generation that its readers are of."""
+        self.subscription = subscription
+        self.terms = terms
+        for reader in self.readers.values():
+            reader.follow(terms)
+        if self.waiting:
+            self.dispatch()
 
     def pull_now(self, want: Want) -> Delivery | None:
         """What is ready and in the cache, unless others wait in line."""
@@ -204,6 +220,8 @@ class Hub:
         return self.limits
 
     def _collect(self, want: Want) -> Delivery | None:
+        if self.subscription.state is SubscriptionState.PAUSED:
+            return None
         self.growth.lift(self.readers)
         delivery = self._collect_once(want)
         while delivery is None and self.growth.lift(self.readers):
@@ -217,67 +235,32 @@ class Hub:
         now = Now(int(now_s * 1000), wall_us())
         from_s = max(now_s, want.lease_from_s)
         deadline_ms = int((from_s + self.subscription.ack_deadline_s) * 1000)
-        self._turn += 1
-        taken: list[Taken] = []
-
-        def take_of(readers: Sequence[Reader]) -> None:
-            for index in range(len(readers)):
-                reader = readers[(self._turn + index) % len(readers)]
-                if reader.idle or not self._may_hand_out(reader):
-                    continue
-                part = reader.take(room, now, deadline_ms)
-                if part is not None:
-                    taken.append(part)
-                if reader.cursor.dirty:
-                    self._progressed(reader)
-                if room.full:
-                    break
-
-        if self.lanes is None:
-            take_of(list(self.readers.values()))
-        else:
-            self._collect_lanes(self.lanes, room, take_of)
-            taken.sort(key=lambda part: -part.reader.place.lane)
+        taken = self.collector.collect(self.readers, room, now, deadline_ms)
+        self._more = room.more and not taken
         return Delivery(taken) if taken else None
-
-    def _collect_lanes(
-        self, lanes: Lanes, room: Room, take_of: Callable[[Sequence[Reader]], None]
-    ) -> None:
-        """Goes over the priorities in the order that their turns give."""
-        by_lane: dict[int, list[Reader]] = {}
-        for place, reader in self.readers.items():
-            by_lane.setdefault(place.lane, []).append(reader)
-        ready = [
-            lane for lane, readers in by_lane.items() if any(reader.has_ready for reader in readers)
-        ]
-        counts = dict.fromkeys(by_lane, 0)
-        for lane, most in lanes.plan(ready, room.max_messages):
-            left = room.max_messages
-            room.max_messages = min(most, left)
-            rest = left - room.max_messages
-            take_of(by_lane[lane])
-            counts[lane] += left - rest - room.max_messages
-            room.max_messages += rest
-            if room.full:
-                break
-        lanes.delivered(counts, ready)
 
     def _idle(self) -> None:
         """Nothing is ready: asks for what may be, answers who won't wait, and sets the clock."""
+        self._stop_timer()
+        if self._more:
+            self._more = False
+            self._timer = asyncio.get_running_loop().call_later(0, self.dispatch)
+            return
         starved = False
         due_ms: int | None = None
-        for reader in self.readers.values():
+        now = Now(int(self._clock() * 1000), wall_us())
+        paused = self.subscription.state is SubscriptionState.PAUSED
+        for reader in () if paused else self.readers.values():
             if reader.idle or not self._may_hand_out(reader):
                 continue
             starved |= reader.starved() and reader.tail.failure is None
-            reader_due = reader.ledger.next_due_ms()
+            reader_due = reader.next_due_ms(now)
             if reader_due is not None and (due_ms is None or reader_due < due_ms):
                 due_ms = reader_due
         if not starved:
             for waiter in [one for one in self._waiting if one.only_now]:
                 self._waiting.remove(waiter)
                 waiter.end(None)
-        self._stop_timer()
         if self.waiting:
             self._set_timer(due_ms)
 

@@ -131,7 +131,7 @@ class KeyGate:
         return head is not None and self._ledger.resume(head)
 
     def skip(self, key: int) -> bool:
-        """Its head is settled as skipped, and the next one goes out; False when it is not parked."""
+        """Its head is settled as skipped, the next goes out; False when it is not parked."""
         head = self.order.head_of(key)
         return head is not None and key in self.order.parked and self._ledger.skip(head)
 

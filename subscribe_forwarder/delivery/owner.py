@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from metadata.deliveries import OpenDelivery
 from metadata.types import Claim, CursorState, Epoch, PartitionKey
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
 from subscribe_forwarder.reading.tail import Tail
 
 _ReaderKey = tuple[bytes, int]
@@ -20,12 +22,19 @@ _ReaderKey = tuple[bytes, int]
 class Owner:
     """Made by a claim; `frozen` from the moment its ownership is in doubt until the next one."""
 
-    def __init__(self, claim: Claim, tails: Mapping[int, Tail], ack_key: bytes) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        tails: Mapping[int, Tail],
+        ack_key: bytes,
+        on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
+    ) -> None:
         self.key: PartitionKey = claim.key
         self.tails = tails
         """By lane."""
         self.frozen = False
         self._ack_key = ack_key
+        self._on_doomed = on_doomed
         self._epoch = claim.epoch
         self._rows = _by_reader(claim.cursors)
         self._readers: dict[_ReaderKey, Reader] = {}
@@ -37,7 +46,9 @@ class Owner:
     def readers(self) -> Iterable[Reader]:
         return self._readers.values()
 
-    def reader(self, subscription_uid: bytes, lane: int = 0) -> Reader | None:
+    def reader(
+        self, subscription_uid: bytes, lane: int = 0, terms: Terms = DEFAULT_TERMS
+    ) -> Reader | None:
         """The subscription's reader, made when first asked for; None without a cursor row."""
         key = (subscription_uid, lane)
         reader = self._readers.get(key)
@@ -46,7 +57,7 @@ class Owner:
             tail = self.tails.get(lane)
             if row is None or tail is None:
                 return None
-            reader = Reader(row, self._epoch, tail, self.key, self._ack_key)
+            reader = Reader(row, self._epoch, tail, self.key, self._ack_key, terms, self._on_doomed)
             reader.frozen = self.frozen
             self._readers[key] = reader
         return reader
@@ -57,11 +68,16 @@ class Owner:
             if row.key.partition == self.key.partition and key not in self._readers:
                 self._rows[key] = row
 
-    def drop_readers(self, subscription_uid: bytes) -> None:
-        """Of one subscription; also its rows, which may be older than what is committed."""
+    def drop_readers(self, subscription_uid: bytes) -> list[Reader]:
+        """Of one subscription; also its rows, which may be older than what is committed. Those
+        that there were."""
+        dropped = []
         for lane in self.tails:
             self._rows.pop((subscription_uid, lane), None)
-            self._readers.pop((subscription_uid, lane), None)
+            reader = self._readers.pop((subscription_uid, lane), None)
+            if reader is not None:
+                dropped.append(reader)
+        return dropped
 
     def freeze(self) -> None:
         """No hand-outs and no answered acks until `adopt`."""

@@ -5,8 +5,8 @@ handed out, again or in its turn. A reader starts with `scan` at the floor, so w
 the last owner died is simply handed out again, whatever its number: what lies below `read_to` is
 not new, and no limit on what is new holds it back.
 
-One pass looks at no more than `room.MAX_SCAN` messages: whoever finds `Room.more` set goes on in the
-loop's next turn.
+One pass looks at no more than `room.MAX_SCAN` messages: whoever finds `Room.more` set goes on in
+the loop's next turn.
 """
 
 from __future__ import annotations
@@ -151,10 +151,17 @@ class Reader:
         at_end = end is not None and self.scan >= end and self.scan >= self.tail.first
         return at_end and not self.ledger.outstanding
 
-    @property
-    def has_ready(self) -> bool:
+    def has_ready(self, now: Now) -> bool:
         """Whether something may go out now."""
-        return self.may_have_new or self.ledger.peek_ready() is not None
+        if self.may_have_new or self.ledger.peek_ready() is not None:
+            return True
+        due_ms = self.next_due_ms(now)
+        return due_ms is not None and due_ms <= now.ms
+
+    @property
+    def held(self) -> int:
+        """Messages that wait for an earlier one of their key."""
+        return 0 if self.keys is None else self.keys.held
 
     @property
     def may_have_new(self) -> bool:

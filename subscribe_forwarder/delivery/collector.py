@@ -1,0 +1,70 @@
+"""One pass over the readers of a subscription, to fill a pull."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from subscribe_forwarder.delivery.reader import Reader, Taken
+from subscribe_forwarder.delivery.room import Room
+from subscribe_forwarder.state.lanes import Lane, Lanes
+from subscribe_forwarder.state.ledger import Now
+
+
+class Collector:
+    """Partitions take turns; priorities go by their shares (state/lanes.py)."""
+
+    def __init__(
+        self, may_hand_out: Callable[[Reader], bool], progressed: Callable[[Reader], None]
+    ) -> None:
+        self.lanes: Lanes | None = None
+        """None where there is one priority."""
+        self._may_hand_out = may_hand_out
+        self._progressed = progressed
+        self._turn = 0
+
+    def collect(
+        self, readers: Mapping[Lane, Reader], room: Room, now: Now, deadline_ms: int
+    ) -> list[Taken]:
+        """Leases what there is room for, the higher priorities first."""
+        self._turn += 1
+        taken: list[Taken] = []
+        if self.lanes is None:
+            self._take(list(readers.values()), room, now, deadline_ms, taken)
+            return taken
+        by_lane: dict[int, list[Reader]] = {}
+        for place, reader in readers.items():
+            by_lane.setdefault(place.lane, []).append(reader)
+        ready = [lane for lane, some in by_lane.items() if any(one.has_ready(now) for one in some)]
+        counts = dict.fromkeys(ready, 0)
+        for lane, most in self.lanes.plan(ready, room.max_messages):
+            before = room.max_messages
+            room.max_messages = share = min(most, before)
+            self._take(by_lane[lane], room, now, deadline_ms, taken)
+            used = share - room.max_messages
+            counts[lane] += used
+            room.max_messages = before - used
+            if room.full:
+                break
+        self.lanes.delivered(counts, ready)
+        taken.sort(key=lambda part: -part.reader.place.lane)
+        return taken
+
+    def _take(
+        self,
+        readers: Sequence[Reader],
+        room: Room,
+        now: Now,
+        deadline_ms: int,
+        taken: list[Taken],
+    ) -> None:
+        for index in range(len(readers)):
+            reader = readers[(self._turn + index) % len(readers)]
+            if reader.idle or not self._may_hand_out(reader):
+                continue
+            part = reader.take(room, now, deadline_ms)
+            if part is not None:
+                taken.append(part)
+            if reader.cursor.dirty:
+                self._progressed(reader)
+            if room.full:
+                break

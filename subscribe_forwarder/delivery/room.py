@@ -1,0 +1,26 @@
+"""What is left of a pull's limits."""
+
+from __future__ import annotations
+
+MAX_SCAN = 4_096
+"""Messages that one pass over the readers looks at one by one: a filter may take none of them."""
+
+
+class Room:
+    """What is left of a pull's limits while it goes over the partitions."""
+
+    __slots__ = ("max_bytes", "max_messages", "more", "new", "scan", "taken")
+
+    def __init__(self, max_messages: int, max_bytes: int, new: int) -> None:
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.new = new
+        """How many messages the subscription may hand out for the first time."""
+        self.taken = 0
+        self.scan = MAX_SCAN
+        self.more = False
+        """The pass ended at `MAX_SCAN`: there may be something further on."""
+
+    @property
+    def full(self) -> bool:
+        return self.max_messages <= 0 or self.max_bytes <= 0
