@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Row, Select, delete, select
+from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -14,6 +16,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.models import AssignmentRow, CursorRow, PartitionRow, SubscriptionRow, TopicRow
 from metadata.paging import name_after, page_of
+from metadata.skip_rules import active_of
 from metadata.types import (
     ChangeKind,
     Delivery,
@@ -69,6 +72,44 @@ class SubscriptionRepository:
 
         return await self._database.write(work)
 
+    async def update(
+        self,
+        tenant_id: bytes,
+        name: str,
+        change: Callable[[Subscription], SubscriptionSpec],
+        *,
+        if_version: int | None = None,
+    ) -> Subscription:
+        """The subscription as `change` wants it: name, type, delivery, order and start stay as they
+        are. Without a difference there is no new version. `change` may be called again, and what it
+        raises leaves the subscription as it was.
+
+        NotFound; Conflict when `if_version` is another.
+        """
+
+        async def work(session: AsyncSession) -> Subscription:
+            version = await changes.next_version(session)
+            found = await _named(session, tenant_id, name)
+            if found is None:
+                raise NotFound("subscription", name)
+            row = found[0]
+            present = (await _with_rules(session, tenant_id, [_subscription(found)]))[0]
+            if if_version is not None and row.version != if_version:
+                raise Conflict("subscription", name, f"is at version {row.version}", present)
+            columns = _columns(change(present))
+            if all(getattr(row, column) == value for column, value in columns.items()):
+                return present
+            for column, value in columns.items():
+                setattr(row, column, value)
+            row.version, row.updated_at = version, func.now()
+            await _record(session, version, row)
+            await session.flush()
+            await session.refresh(row)
+            changed = _subscription_of(row, present.topic_name)
+            return replace(changed, skip_rules=present.skip_rules)
+
+        return await self._database.write(work)
+
     async def get(self, tenant_id: bytes, name: str) -> Subscription:
         """NotFound."""
 
@@ -76,7 +117,7 @@ class SubscriptionRepository:
             found = await _named(session, tenant_id, name)
             if found is None:
                 raise NotFound("subscription", name)
-            return _subscription(found)
+            return (await _with_rules(session, tenant_id, [_subscription(found)]))[0]
 
         return await self._database.read(work)
 
@@ -89,7 +130,8 @@ class SubscriptionRepository:
         )
 
         async def work(session: AsyncSession) -> tuple[Subscription, ...]:
-            return tuple(_subscription(found) for found in await session.execute(statement))
+            found = [_subscription(item) for item in await session.execute(statement)]
+            return tuple(await _with_rules(session, tenant_id, found))
 
         return await self._database.read(work)
 
@@ -112,8 +154,8 @@ class SubscriptionRepository:
             statement = statement.where(SubscriptionRow.topic_uid == topic_uid)
 
         async def work(session: AsyncSession) -> Page[Subscription]:
-            found = await session.execute(statement)
-            return page_of([_subscription(item) for item in found], page_size)
+            found = [_subscription(item) for item in await session.execute(statement)]
+            return page_of(await _with_rules(session, tenant_id, found), page_size)
 
         return await self._database.read(work)
 
@@ -186,21 +228,37 @@ def _new_row(
         type=spec.type.value,
         delivery=spec.delivery.value,
         ordered=spec.ordered,
-        ack_deadline_s=spec.ack_deadline_s,
-        retry_min_backoff_s=spec.retry.min_backoff_s,
-        retry_max_backoff_s=spec.retry.max_backoff_s,
-        retry_max_attempts=spec.retry.max_attempts,
-        dead_letter_topic=spec.dead_letter_topic,
-        on_exhausted=spec.on_exhausted.value,
-        filter=spec.filter,
-        rate_limit=spec.rate_limit,
-        consumer_rate_limit=spec.consumer_rate_limit,
-        max_outstanding=spec.max_outstanding,
         start=spec.start if isinstance(spec.start, str) else dict(spec.start),
-        labels=dict(spec.labels),
         generation=0,
         version=version,
+        **_columns(spec),
     )
+
+
+def _columns(spec: SubscriptionSpec) -> dict[str, Any]:
+    """What may change."""
+    return {
+        "ack_deadline_s": spec.ack_deadline_s,
+        "retry_min_backoff_s": spec.retry.min_backoff_s,
+        "retry_max_backoff_s": spec.retry.max_backoff_s,
+        "retry_max_attempts": spec.retry.max_attempts,
+        "dead_letter_topic": spec.dead_letter_topic,
+        "on_exhausted": spec.on_exhausted.value,
+        "filter": spec.filter,
+        "rate_limit": spec.rate_limit,
+        "consumer_rate_limit": spec.consumer_rate_limit,
+        "max_outstanding": spec.max_outstanding,
+        "labels": dict(spec.labels),
+    }
+
+
+async def _with_rules(
+    session: AsyncSession, tenant_id: bytes, subscriptions: Iterable[Subscription]
+) -> list[Subscription]:
+    """They themselves, with their skip rules."""
+    found = list(subscriptions)
+    rules = await active_of(session, tenant_id, [one.uid for one in found]) if found else {}
+    return [replace(one, skip_rules=rules[one.uid]) if one.uid in rules else one for one in found]
 
 
 async def _new_cursors(

@@ -92,6 +92,8 @@ def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES
     """Raises BadExpression, which says where."""
     if len(text) > MAX_CHARS:
         raise BadExpression(*_place(text, MAX_CHARS), f"over {MAX_CHARS} characters")
+    if "\0" in text:
+        raise BadExpression(*_place(text, text.index("\0")), "a NUL character; write it as \\x00")
     return Expression(text, variables)
 
 
@@ -106,6 +108,8 @@ def _compiled(text: str) -> cel.Program:
         detail = _EXPECTING.sub("", found[3])
         if "Recursion limit" in detail:
             detail = "nested too deeply"
+        elif "ExprContext" in detail:
+            detail = "not complete"
         raise BadExpression(int(found[1]), int(found[2]), detail) from error
 
 

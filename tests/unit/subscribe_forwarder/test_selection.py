@@ -142,7 +142,7 @@ expressions = st.recursive(
         st.builds("{} || {}".format, inner, inner),
         st.builds("({})".format, inner),
         st.builds("!({})".format, inner),
-        st.builds("({}) ? {} : {}".format, inner, inner, inner),
+        st.builds("(({}) ? ({}) : ({}))".format, inner, inner, inner),
     ),
     max_leaves=6,
 )
