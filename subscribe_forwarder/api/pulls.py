@@ -19,11 +19,13 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
+from metadata import types
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.requests import PullRequest
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, PullWaiter, Want
+from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.reading.render import pull_body
 
@@ -68,7 +70,8 @@ class Pulls:
             await respond(send, 200, _EMPTY, headers=NO_STORE)
             return
         try:
-            body = pull_body(delivery.render())
+            guarantee = hub.subscription.delivery
+            body = pull_body(await to_send(delivery, guarantee, forwarder.flusher))
             forwarder.require_lease()
             await respond(send, 200, body, headers=NO_STORE)
         except BaseException:
@@ -78,7 +81,7 @@ class Pulls:
             raise
         metrics.pulls.labels("messages").inc()
         metrics.delivered.inc(delivery.count)
-        if gathers:
+        if gathers and guarantee is types.Delivery.AT_LEAST_ONCE:
             deadline_s = hub.subscription.ack_deadline_s
             delivery.start_leases(forwarder.now_ms() + int(deadline_s * 1000))
 
@@ -93,7 +96,7 @@ class Pulls:
             fetch_s = self._forwarder.settings.fetch_timeout_s
             return await wait(hub, PullWaiter(want, 1, only_now=True), fetch_s)
         waiter = PullWaiter(want, request.min_messages, only_now=False)
-        gone = asyncio.get_running_loop().create_task(_disconnected(receive))
+        gone = asyncio.get_running_loop().create_task(disconnected(receive))
         try:
             return await wait(hub, waiter, request.wait_s, gone)
         finally:
@@ -142,6 +145,7 @@ def _left(hub: Hub, waiter: PullWaiter) -> asyncio.Future[Delivery]:
     return waiter.future
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone; the request was read before."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -9,14 +9,15 @@ from edge.asgi import Route
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.pulls import Pulls
 from subscribe_forwarder.api.replay import ReplayRoutes
+from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
 from subscribe_forwarder.api.views import Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 
-def routes(forwarder: SubscribeForwarder) -> list[Route]:
+def routes(forwarder: SubscribeForwarder, fates: Fates) -> list[Route]:
     """What the gateway mounts."""
-    pulls, acks, views = Pulls(forwarder), Acks(forwarder), Views(forwarder)
+    pulls, acks, views = Pulls(forwarder), Acks(forwarder), Views(forwarder, fates)
     streams = Streams(forwarder)
     return [
         Route("GET", "/subscriptions/{name}/messages", pulls.get, "consume"),

@@ -64,6 +64,8 @@ class Hub:
         self._limits_of: Subscription | None = None
         self._waiting: deque[Waiter] = deque()
         self._blocked: list[Waiter] = []
+        self.streams: set[Waiter] = set()
+        """Those that are open, in line or not."""
         self._more = False
         """The last pass took nothing and did not get to the end."""
         self._timer: asyncio.TimerHandle | None = None
@@ -168,7 +170,7 @@ class Hub:
         `gone`."""
         self.closed = problem
         self._stop_timer()
-        waiting = [*self._waiting, *self._blocked]
+        waiting = {*self._waiting, *self._blocked, *self.streams}
         self._waiting.clear()
         self._blocked.clear()
         for waiter in waiting:

@@ -102,6 +102,11 @@ def delivery(fragment: bytes, ack_id: bytes, attempt: int) -> bytes:
     return b'{%b,"ack_id":"%b","attempt":%d}' % (fragment, ack_id, attempt)
 
 
+def delivery_without_ack_id(fragment: bytes, attempt: int) -> bytes:
+    """One message that is acked already."""
+    return b'{%b,"ack_id":null,"attempt":%d}' % (fragment, attempt)
+
+
 def pull_body(deliveries: Sequence[bytes]) -> bytes:
     return b'{"messages":[%b]}' % b",".join(deliveries)
 

@@ -1,0 +1,71 @@
+"""The lines of a stream: NDJSON, or Server-Sent Events.
+
+NDJSON: an object a line, with one member that says what it is: `message`, `heartbeat` or `end`.
+SSE: the same objects as `data` of events of that name. A message is the object that a pull answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+NDJSON_TYPE = b"application/x-ndjson"
+SSE_TYPE = b"text/event-stream"
+_encode = msgspec.json.encode
+_ESCAPED = {
+    b"\r": b" ",
+    b"\n": b" ",
+    b"\xc2\x85": b"\\u0085",
+    b"\xe2\x80\xa8": b"\\u2028",
+    b"\xe2\x80\xa9": b"\\u2029",
+}
+
+
+class LineFormat(NamedTuple):
+    """How things are written one after the other."""
+
+    content_type: bytes
+    before: bytes
+    between: bytes
+    after: bytes
+    other: bytes
+    """What is no message: its name, and its JSON."""
+
+    def messages(self, rendered: Sequence[bytes]) -> bytes:
+        """`rendered` as `Delivery.render` gives it; at least one."""
+        return b"".join((self.before, self.between.join(on_one_line(rendered)), self.after))
+
+    def named(self, name: bytes, members: Mapping[str, object]) -> bytes:
+        return self.other % (name, _encode(members))
+
+
+NDJSON = LineFormat(NDJSON_TYPE, b'{"message":', b'}\n{"message":', b"}\n", b'{"%b":%b}\n')
+SSE = LineFormat(SSE_TYPE, b"data: ", b"\n\ndata: ", b"\n\n", b"event: %b\ndata: %b\n\n")
+
+
+def format_of(accept: bytes | None) -> LineFormat:
+    """SSE for whoever asks for it and not for NDJSON before."""
+    if accept is None or SSE_TYPE not in accept:
+        return NDJSON
+    ndjson_at = accept.find(NDJSON_TYPE)
+    return SSE if ndjson_at < 0 or accept.find(SSE_TYPE) < ndjson_at else NDJSON
+
+
+def on_one_line(rendered: Sequence[bytes]) -> Sequence[bytes]:
+    """Without what some reader takes for the end of a line.
+
+    A body that is JSON is sent as it was published: a raw line break in it is white space between
+    its parts, and other ends of lines are characters of its strings.
+    """
+    joined = b"".join(rendered)
+    found = [end for end in _ESCAPED if end in joined]
+    if not found:
+        return rendered
+    lines = []
+    for line in rendered:
+        for end in found:
+            line = line.replace(end, _ESCAPED[end])
+        lines.append(line)
+    return lines

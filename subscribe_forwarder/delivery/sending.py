@@ -1,0 +1,52 @@
+"""From leased messages to bytes that may leave.
+
+What must hold before they leave: of an exactly-once subscription, the leases are committed; of an
+at-most-once subscription, the acks are. At-least-once needs neither: what leaves twice is allowed.
+"""
+
+from __future__ import annotations
+
+from metadata import types
+from subscribe_forwarder.delivery.flush import AckFlusher
+from subscribe_forwarder.delivery.line import Delivery
+from subscribe_forwarder.delivery.reader import Taken
+from subscribe_forwarder.reading.render import delivery_without_ack_id
+
+
+async def to_send(
+    delivery: Delivery, guarantee: types.Delivery, flusher: AckFlusher
+) -> list[bytes]:
+    """The messages of a response, for `delivery` to be sent or released after that.
+
+    Raises the 503 Problem of a commit that failed; at-most-once messages are lost by then. Of these
+    it may give fewer than were taken, even none: a lease may have ended.
+    """
+    if guarantee is types.Delivery.AT_LEAST_ONCE:
+        return delivery.render()
+    at_most_once = guarantee is types.Delivery.AT_MOST_ONCE
+    messages = _spend(delivery) if at_most_once else delivery.render()
+    await flusher.commit([part.reader for part in delivery.taken])
+    return messages
+
+
+def _spend(delivery: Delivery) -> list[bytes]:
+    messages: list[bytes] = []
+    spent: list[Taken] = []
+    for part in delivery.taken:
+        rendered = _without_ack_ids(part)
+        if part.reader.ledger.spend(part.grant):
+            messages += rendered
+            spent.append(part)
+        else:
+            part.reader.ledger.release(part.grant)
+    delivery.taken = spent
+    delivery.count = len(messages)
+    return messages
+
+
+def _without_ack_ids(part: Taken) -> list[bytes]:
+    renderer, ledger = part.reader.tail.renderer, part.reader.ledger
+    return [
+        delivery_without_ack_id(batch.fragment(index, renderer), ledger.attempt(batch.base + index))
+        for batch, index in part.places
+    ]
