@@ -9,7 +9,8 @@ A crash between them repeats the step before, and 2 finds what it stored the las
 can't be done the delivery stays open and its detail says why; nothing is given up.
 
 Bounded: `MAX_PENDING` deliveries wait here; of readers with more, the rest is looked for in their
-ledgers once there is room. Each subscription is tried alone, `MAX_AT_ONCE` side by side.
+ledgers once there is room; so is what a reader had whose ownership was in doubt meanwhile. Each
+subscription is tried alone, `MAX_AT_ONCE` side by side.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,6 +50,7 @@ MAX_AT_ONCE = 8
 BATCH = 500
 MIN_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0
+LOOK_EVERY_S = 0.5
 _NAME = struct.Struct(">16sIIBQ")
 _log = structlog.get_logger("packetboat.subscribe")
 
@@ -149,7 +152,9 @@ class Undertaker:
         self._clock = clock
         self._graves: dict[tuple[bytes, bytes], _Grave] = {}
         self._count = 0
-        self._overflow: dict[int, Reader] = {}
+        self._later: weakref.WeakSet[Reader] = weakref.WeakSet()
+        """Readers with more than was taken in."""
+        self._looking: asyncio.Task[None] | None = None
         self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
         self._closed = False
 
@@ -162,7 +167,7 @@ class Undertaker:
         if self._closed:
             return
         if self._count >= MAX_PENDING:
-            self._overflow[id(reader)] = reader
+            self._look_later(reader)
             return
         key = reader.cursor.key
         subscription = (key.tenant_id, key.subscription_uid)
@@ -182,8 +187,23 @@ class Undertaker:
             work = self._work(subscription, grave)
             grave.task = asyncio.get_running_loop().create_task(work)
 
+    def _look_later(self, reader: Reader) -> None:
+        self._later.add(reader)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        """Whatever of these readers is exhausted or rejected, once there is room and they go on."""
+        while self._later and not self._closed:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for reader in list(self._later):
+                if not reader.frozen and self._count <= MAX_PENDING // 2:
+                    self._later.discard(reader)
+                    self.look(reader)
+        self._looking = None
+
     def look(self, reader: Reader) -> None:
-        """Whatever of it is exhausted or rejected: after its ownership was in doubt."""
+        """Takes in whatever of it is exhausted or rejected."""
         for dead in list(reader.ledger.exceptions.values()):
             if dead.reason in (Reason.EXHAUSTED, Reason.REJECTED):
                 self.bury(reader, dead)
@@ -192,11 +212,13 @@ class Undertaker:
         """What is not done is done by the next owner."""
         self._closed = True
         tasks = [grave.task for grave in self._graves.values() if grave.task is not None]
+        if self._looking is not None:
+            tasks.append(self._looking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._graves.clear()
-        self._overflow.clear()
+        self._later.clear()
         self._count = 0
 
     async def _work(self, key: tuple[bytes, bytes], grave: _Grave) -> None:
@@ -337,14 +359,12 @@ class Undertaker:
 
     def _drop(self, grave: _Grave, places: Iterable[_Place]) -> None:
         for place in places:
-            if grave.pending.pop(place, None) is not None:
+            pending = grave.pending.pop(place, None)
+            if pending is not None:
                 self._count -= 1
+                if pending.reader.frozen:
+                    self._look_later(pending.reader)
         metrics.undelivered.set(self._count)
-        if self._overflow and self._count <= MAX_PENDING // 2:
-            readers, self._overflow = self._overflow, {}
-            for reader in readers.values():
-                if not reader.frozen:
-                    self.look(reader)
 
 
 def _batch(due: Mapping[_Place, _Pending]) -> dict[_Place, _Pending]:

@@ -58,7 +58,7 @@ class FakeCursor:
     generation: int = 1
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeReader:
     ledger: FakeLedger = field(default_factory=FakeLedger)
     cursor: FakeCursor = field(default_factory=FakeCursor)
@@ -123,6 +123,7 @@ class World:
 async def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(module, "MIN_BACKOFF_S", 0.001)
     monkeypatch.setattr(module, "MAX_BACKOFF_S", 0.02)
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.002)
     return World()
 
 
@@ -240,6 +241,22 @@ async def test_a_reader_that_changed_hands_is_not_touched(world: World) -> None:
     assert not before.buried
     world.failure = lambda items: None
     world.undertaker.look(world.reader)
+    await world.until(lambda: bool(world.reader.ledger.buried))
+    assert len(world.appended) == 1
+
+
+async def test_what_a_reader_in_doubt_had_is_done_when_it_goes_on(world: World) -> None:
+    world.store.publish(b"a")
+
+    def freeze(items: Sequence[Item]) -> None:
+        world.reader.frozen = True
+
+    world.failure = freeze
+    world.dies(0)
+    await world.until(lambda: world.undertaker.pending == 0)
+    assert not world.reader.ledger.buried
+    world.failure = lambda items: None
+    world.reader.frozen = False
     await world.until(lambda: bool(world.reader.ledger.buried))
     assert len(world.appended) == 1
 
