@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import Range as PostgresRange
@@ -83,12 +84,20 @@ def place(target: Target, trimmed_to: int, kept: Sequence[int] = ()) -> Placed:
     return Placed(min((floor, *holes)), floor, read_to, acked, holes)
 
 
+class Position(NamedTuple):
+    """Where a cursor is: its floor, and how many offsets there are from there on that are settled,
+    less those below it that are not."""
+
+    floor: int
+    settled: int
+
+
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A seek that is committed: the generation it began, and where each cursor is now."""
+    """The generation that a seek began, and where each cursor is in it."""
 
     generation: int
-    offsets: Mapping[LaneOf, int]
+    positions: Mapping[LaneOf, Position]
 
 
 class SeekRepository:
@@ -98,9 +107,15 @@ class SeekRepository:
         self._database = database
 
     async def seek(
-        self, tenant_id: bytes, subscription_uid: bytes, targets: Mapping[LaneOf, Target]
+        self,
+        tenant_id: bytes,
+        subscription_uid: bytes,
+        targets: Mapping[LaneOf, Target],
+        *,
+        dry_run: bool = False,
     ) -> Sought:
-        """Sets the cursors that have a target; the others stay where they are.
+        """Sets the cursors that have a target; the others stay where they are. A dry run does the
+        same and takes it back.
 
         NotFound when the subscription is gone.
         """
@@ -133,11 +148,17 @@ class SeekRepository:
                 row.name,
                 row.topic_uid,
             )
-            return Sought(
-                row.generation, {(each.partition, each.lane): each.floor for each in cursors}
-            )
+            positions = {(each.partition, each.lane): _position(each) for each in cursors}
+            return Sought(row.generation, positions)
 
+        if dry_run:
+            return await self._database.read(work)
         return await self._database.write(work)
+
+
+def _position(cursor: CursorRow) -> Position:
+    above = sum(piece.upper - piece.lower for piece in cursor.acked)
+    return Position(cursor.floor, above - cursor.exceptions)
 
 
 async def lock_partitions(

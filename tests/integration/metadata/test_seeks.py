@@ -120,11 +120,29 @@ async def test_a_seek_begins_a_generation_and_fences_the_one_before(world: World
     assert (row.counters, row.exceptions, row.epoch) == (Counters(), 0, before.epoch)
     assert await place.balanced()
     late = settled(before, floor=10, read_to=10)
-    assert await world.cursors.flush([late]) == set()
+    assert not await world.cursors.flush([late])
     assert (await place.row()).floor == 3
     await world.feed.catch_up()
     found = await world.catalog.subscription(world.tenant_id, "billing")
     assert (found.generation, found.version > place.subscription.version) == (generation, True)
+
+
+async def test_a_dry_run_changes_nothing(world: World) -> None:
+    place = await Place.open(world)
+    await place.flushed(4, 10, (6, 8))
+    await place.hole(2)
+    before = await place.row()
+    version = (await world.subscriptions.get(world.tenant_id, "billing")).version
+    sought = await place.seeks.seek(
+        world.tenant_id,
+        place.subscription.uid,
+        {LANE: Target(1, 9, ((3, 5),))},
+        dry_run=True,
+    )
+    assert (sought.generation, sought.positions) == (before.generation + 1, {LANE: (1, 2)})
+    assert await place.row() == before
+    assert await place.holes() == [2]
+    assert (await world.subscriptions.get(world.tenant_id, "billing")).version == version
 
 
 async def test_a_seek_goes_no_lower_than_what_is_trimmed(world: World) -> None:
