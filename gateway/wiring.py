@@ -19,10 +19,12 @@ from gateway.group_choice import GroupChoice
 from gateway.partitions import PartitionRoutes
 from gateway.placement import Mover
 from gateway.readiness import LeaderCheck, Readiness
+from gateway.schemas import SchemaRoutes
 from gateway.settings import ServerSettings
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topic_lifecycle import TopicLifecycle
 from gateway.topics import TopicRoutes
+from metadata.ack_history import AckHistoryRepository
 from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
 from metadata.cursors import CursorRepository
@@ -32,6 +34,8 @@ from metadata.feed import ChangeFeed
 from metadata.forwarded import ForwardedRepository
 from metadata.leases import LeaseRepository
 from metadata.placements import PlacementRepository
+from metadata.schema_catalog import SchemaCatalog
+from metadata.schemas import SchemaRepository
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
@@ -93,6 +97,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         topics, subscriptions = TopicRepository(database), SubscriptionRepository(database)
         feed = ChangeFeed(database)
         catalog = Catalog(topics, subscriptions, feed)
+        schemas = SchemaRepository(database)
         await feed.start()
         stack.push_async_callback(feed.close)
         if settings.role.controls:
@@ -105,11 +110,18 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
                 topics, lifecycle, subscriptions, CursorRepository(database), store
             ).routes()
             parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
-            parts.routes += SubscriptionRoutes(catalog, subscriptions, store).routes()
+            parts.routes += SchemaRoutes(schemas, catalog, store).routes()
+            parts.routes += SubscriptionRoutes(
+                catalog, subscriptions, CursorRepository(database), store
+            ).routes()
         if settings.role.publishes:
             forwarded = ForwardedRepository(database)
             publisher = PublishForwarder(
-                catalog, store, publish_settings.load(), forwarded=forwarded
+                catalog,
+                store,
+                publish_settings.load(),
+                forwarded=forwarded,
+                schemas=SchemaCatalog(schemas, feed),
             )
             await publisher.start()
             stack.push_async_callback(publisher.close)
@@ -131,7 +143,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             stack.push_async_callback(subscriber.close)
             parts.readiness.add("subscribe", subscriber.not_ready_reason)
             parts.drains.append(subscriber.drain)
-            parts.routes += subscribe_routes.routes(subscriber)
+            parts.routes += subscribe_routes.routes(subscriber, AckHistoryRepository(database))
         if settings.role.schedules:
             scheduler = Scheduler(
                 store=store,

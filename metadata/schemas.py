@@ -18,6 +18,8 @@ from metadata.types import ChangeKind, Page
 _Found = Row[SchemaRow, SchemaVersionRow]
 NO_UID = bytes(16)
 """Schemas are known by their names alone."""
+MAX_VERSIONS = 1000
+"""Of one schema; held by whoever adds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,19 @@ class SchemaRepository:
             return page_of(
                 [_schema(found) for found in await session.execute(statement)], page_size
             )
+
+        return await self._database.read(work)
+
+    async def versions(self, tenant_id: bytes, name: str) -> list[tuple[int, datetime]]:
+        """Numbers and when they were made, the newest first."""
+        statement = (
+            select(SchemaVersionRow.number, SchemaVersionRow.created_at)
+            .where(SchemaVersionRow.tenant_id == tenant_id, SchemaVersionRow.name == name)
+            .order_by(SchemaVersionRow.number.desc())
+        )
+
+        async def work(session: AsyncSession) -> list[tuple[int, datetime]]:
+            return [(number, made_at) for number, made_at in await session.execute(statement)]
 
         return await self._database.read(work)
 
