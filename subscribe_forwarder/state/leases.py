@@ -32,6 +32,8 @@ class Grant:
         self.leased_us = leased_us
         """When they were handed out, by the wall clock."""
         self.count = self.live = len(offsets)
+        self.holder: object | None = None
+        """Whoever keeps count of what is out of it (window.py); passed on when one is extended."""
 
     def __lt__(self, other: Grant) -> bool:
         return self.deadline_ms < other.deadline_ms
