@@ -30,3 +30,4 @@ publications = Counter(
     "Messages published with an ack that somebody else left: released, or aborted.",
     ["how"],
 )
+redriven = Counter("packetboat_scheduler_redriven_total", "Dead letters published again.")

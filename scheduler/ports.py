@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
+from outbox import reading
 from store_nodes.client import (
     Location,
     QueueInfo,
@@ -33,6 +34,8 @@ class Clock(Protocol):
 class Appender(Protocol):
     """Ordered appends to one queue."""
 
+    @property
+    def idle(self) -> bool: ...
     def append(
         self, batch: bytes, count: int, *, timeout_s: float, dedup: bytes, dedup_window_s: int
     ) -> Awaitable[Receipt]:
@@ -91,5 +94,5 @@ class TrimStore(Protocol):
     async def delete(self, group: int, queue: QueueId, *, timeout_s: float) -> None: ...
 
 
-class Store(DueStore, TrimStore, Protocol):
+class Store(DueStore, TrimStore, reading.Store, Protocol):
     """The part of `store_nodes.client.StoreClient` that the scheduler uses."""

@@ -1,0 +1,281 @@
+"""Publishes dead letters again, as redrives ask for it: the scheduler's third job.
+
+A redrive goes over its subscription's dead letters, oldest first. Per batch, in this order:
+
+    append                           under names made of the letters' uids, so each is stored once,
+                                     also when a scheduler dies after it
+    letters redriven, counters up    one transaction that checks the lock, which also tells whether
+                                     the redrive was cancelled meanwhile
+
+A crash between them repeats the append. What can't be redriven (its message is stored no more)
+stays open and is counted; what can't be redriven now (no room, no leader) is tried until it can,
+and the redrive says why it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from edge.expressions import BadExpression
+from metadata.dead_letters import START, DeadLetterRepository, StoredLetter
+from metadata.errors import LeaseLost, MetadataError, NotFound
+from metadata.locks import Lock
+from metadata.redrives import Redrive, RedriveRepository, RedriveState, Unfinished
+from metadata.topics import TopicRepository
+from metadata.types import Topic, TopicState
+from outbox import Item, Outbox, TopicFull
+from outbox.dead_letter import revived
+from outbox.letter_filter import compile_filter
+from outbox.reading import Store, Stored, read
+from scheduler import metrics
+from scheduler.term import Term, put_off
+from store_nodes.errors import StoreError
+from store_nodes.record_batch import BadBatch
+
+LOOK_EVERY_S = 0.5
+PRUNE_EVERY_S = 60.0
+MAX_AT_ONCE = 16
+READ_AT_ONCE = 500
+BATCH = 100
+BATCH_S = 0.5
+"""A limited rate is kept in steps of this length."""
+MIN_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 5.0
+_NAME = b"redriven"
+_log = structlog.get_logger("packetboat.scheduler")
+
+
+class _Failed(Exception):
+    """The redrive can't go on; the text says why."""
+
+
+class _Ended(Exception):
+    """It was cancelled, or its subscription is gone."""
+
+
+class _Step(NamedTuple):
+    """What became of a batch."""
+
+    redriven: list[bytes]
+    lost: int
+
+
+class Redriving:
+    """One term of leadership."""
+
+    def __init__(
+        self,
+        store: Store,
+        outbox: Outbox,
+        redrives: RedriveRepository,
+        letters: DeadLetterRepository,
+        topics: TopicRepository,
+        lock: Callable[[], Lock],
+        *,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._redrives = redrives
+        self._letters = letters
+        self._topics = topics
+        self._lock = lock
+        self._look_every_s = look_every_s
+        self._running: set[bytes] = set()
+
+    async def run(self, term: Term) -> None:
+        """For ever; the redrives are tasks of the term."""
+        pruned_s = -PRUNE_EVERY_S
+        while True:
+            await put_off("redrive", self._begin(term))
+            if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
+                pruned_s = time.monotonic()
+                await put_off("redrive", self._prune())
+            await asyncio.sleep(self._look_every_s)
+
+    async def _begin(self, term: Term) -> None:
+        for unfinished in await self._redrives.unfinished(MAX_AT_ONCE):
+            uid = unfinished.redrive.uid
+            if uid not in self._running and len(self._running) < MAX_AT_ONCE:
+                self._running.add(uid)
+                term.spawn(self._one(unfinished))
+
+    async def _prune(self) -> None:
+        await self._letters.prune()
+        await self._redrives.prune()
+
+    async def _one(self, unfinished: Unfinished) -> None:
+        redrive = unfinished.redrive
+        try:
+            try:
+                course = _Course(unfinished, self._store, self._outbox, self._topics)
+                await self._follow(course)
+            except _Failed as error:
+                await self._finish(redrive, str(error))
+            except _Ended:
+                await self._finish(redrive, None)
+        finally:
+            self._running.discard(redrive.uid)
+
+    async def _follow(self, course: _Course) -> None:
+        """To its end; raises _Failed, _Ended, LeaseLost."""
+        redrive, place, waits = course.redrive, START, 0
+        if redrive.state == "cancelling":
+            raise _Ended
+        while True:
+            try:
+                letters = await self._redrives.letters(redrive, place, READ_AT_ONCE)
+                for batch in course.batches(letters):
+                    await self._pace(course)
+                    step = await course.publish(batch)
+                    await self._note(course, step)
+                    place = batch[-1].place
+                    waits = 0
+                if len(letters) < READ_AT_ONCE:
+                    await self._finish(redrive, None)
+                    return
+                place = letters[-1].place
+                await self._note(course, _Step([], 0))
+            except LeaseLost:
+                raise
+            except (StoreError, MetadataError, TopicFull, BadBatch) as error:
+                metrics.failures.labels("redrive").inc()
+                waits += 1
+                course.waits_for = str(error)
+                await self._wait(course, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(waits, 10)))
+
+    async def _note(self, course: _Course, step: _Step) -> None:
+        """Commits the progress; raises _Ended when no more is wanted."""
+        course.lost += step.lost
+        course.waits_for = None
+        state = await self._redrives.progress(
+            self._lock(), course.redrive, step.redriven, failed=course.lost, detail=course.detail
+        )
+        metrics.redriven.inc(len(step.redriven))
+        if state != "running":
+            raise _Ended
+
+    async def _pace(self, course: _Course) -> None:
+        """Until the rate allows more."""
+        while (wait_s := course.next_s - time.monotonic()) > 0:
+            await self._wait(course, min(wait_s, self._look_every_s))
+
+    async def _wait(self, course: _Course, seconds: float) -> None:
+        """Says why it waits, and looks whether it was cancelled."""
+        await asyncio.sleep(seconds)
+        if course.waits_for is None and seconds < self._look_every_s:
+            return
+        redrive = course.redrive
+        try:
+            state = await self._redrives.progress(
+                self._lock(), redrive, [], failed=course.lost, detail=course.detail
+            )
+        except LeaseLost:
+            raise
+        except MetadataError:
+            return
+        if state != "running":
+            raise _Ended
+
+    async def _finish(self, redrive: Redrive, failure: str | None) -> None:
+        state: RedriveState = "done" if failure is None else "failed"
+        _log.info("redrive ended", redrive=redrive.uid.hex(), state=state, detail=failure)
+        while True:
+            try:
+                await self._redrives.finish(self._lock(), redrive, state, failure)
+                return
+            except LeaseLost:
+                raise
+            except MetadataError:
+                await asyncio.sleep(MAX_BACKOFF_S)
+
+
+class _Course:
+    """One redrive under way: what it chooses, how fast it may go, and what it does with a batch."""
+
+    def __init__(
+        self, unfinished: Unfinished, store: Store, outbox: Outbox, topics: TopicRepository
+    ) -> None:
+        self.redrive = unfinished.redrive
+        self.lost = 0
+        """Dead letters whose message is stored no more."""
+        self.waits_for: str | None = None
+        self.next_s = time.monotonic()
+        """When the rate allows the next message."""
+        self._topic_name = unfinished.redrive.destination or unfinished.topic_name
+        self._store = store
+        self._outbox = outbox
+        self._topics = topics
+        text = unfinished.redrive.filter
+        try:
+            self._filter = None if text is None else compile_filter(text)
+        except BadExpression as error:  # taken by an earlier version
+            raise _Failed(f"the filter is not taken any more: {error}") from error
+
+    @property
+    def detail(self) -> str | None:
+        if self.waits_for is not None:
+            return f"waits: {self.waits_for}"
+        if self.lost:
+            return f"{self.lost} of the messages are stored no more"
+        return None
+
+    def batches(self, letters: Sequence[StoredLetter]) -> Iterator[list[StoredLetter]]:
+        """Of those that the filter is true for."""
+        wanted = [one for one in letters if self._filter is None or self._filter(one)]
+        rate = self.redrive.rate
+        size = BATCH if rate is None else max(1, min(BATCH, int(rate * BATCH_S)))
+        for at in range(0, len(wanted), size):
+            yield wanted[at : at + size]
+
+    async def publish(self, batch: Sequence[StoredLetter]) -> _Step:
+        """Raises StoreError, MetadataError, TopicFull, BadBatch: then it is to be repeated."""
+        stored = await self._read(batch)
+        here = [letter for letter in batch if letter.uid in stored]
+        redrive = self.redrive
+        only = redrive.subscription_uid if redrive.destination is None else None
+        items = [
+            Item(
+                revived(stored[letter.uid].message, redrive.edit, letter.uid, only),
+                _NAME + letter.uid,
+            )
+            for letter in here
+        ]
+        if items:
+            await self._outbox.append(await self._destination(), items)
+        if redrive.rate is not None:
+            now_s = time.monotonic()
+            self.next_s = max(now_s, self.next_s) + len(here) / redrive.rate
+        return _Step([letter.uid for letter in here], len(batch) - len(here))
+
+    async def _destination(self) -> Topic:
+        try:
+            topic = await self._topics.get(self.redrive.tenant_id, self._topic_name)
+        except NotFound:
+            raise _Failed(f"there is no topic {self._topic_name!r}") from None
+        if topic.state is not TopicState.ACTIVE:
+            raise _Failed(f"there is no topic {self._topic_name!r}")
+        return topic
+
+    async def _read(self, batch: Sequence[StoredLetter]) -> Mapping[bytes, Stored]:
+        lanes: dict[tuple[bytes, int, int], list[StoredLetter]] = {}
+        for one in batch:
+            key = (one.letter_topic_uid, one.letter_partition, one.letter_lane)
+            lanes.setdefault(key, []).append(one)
+        found: dict[bytes, Stored] = {}
+        for (topic_uid, partition, lane), letters in lanes.items():
+            try:
+                topic = await self._topics.get_by_uid(self.redrive.tenant_id, topic_uid)
+            except NotFound:
+                continue
+            offsets = (one.letter_offset for one in letters)
+            stored = await read(self._store, topic, partition, lane, offsets)
+            for one in letters:
+                if one.letter_offset in stored:
+                    found[one.uid] = stored[one.letter_offset]
+        return found
