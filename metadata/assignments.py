@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from metadata.beside import with_rows
 from metadata.cursors import COLUMNS, partition_columns, state_of
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost
@@ -185,8 +186,7 @@ async def _fence(
         [epochs[key].era for key in ordered],
         [epochs[key].n for key in ordered],
     )
-    for row in rows:
-        state = state_of(row)
+    for state in await with_rows(connection, [state_of(row) for row in rows]):
         key = PartitionKey(state.key.tenant_id, state.topic_uid, state.key.partition)
         cursors[key].append(state)
     return cursors

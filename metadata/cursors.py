@@ -17,8 +17,10 @@ from typing import Any
 
 from prometheus_client import Histogram
 
+from metadata import beside, publications
+from metadata.beside import format_ranges, parse_ranges
+from metadata.books import CursorBooks
 from metadata.database import Connection, Database
-from metadata.deliveries import Range
 from metadata.types import (
     Counters,
     CursorKey,
@@ -34,19 +36,20 @@ _FLUSH_SECONDS = Histogram(
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
 
-_FLUSH = """
+_WRITTEN = """
 WITH new AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::uuid[], $3::int4[], $4::int2[], $5::int8[], $6::int8[], $7::int4[],
         $8::int8[], $9::int8[], $10::text[],
-        $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[]
-    ) AS new (
+        $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[]
+    ) WITH ORDINALITY AS new (
         tenant_id, subscription_uid, partition, lane, epoch_era, epoch_n, generation,
         floor, read_to, acked,
-        acked_total, filtered_total, skipped_total, expired_total, dead_lettered_total
+        acked_total, filtered_total, skipped_total, expired_total, dead_lettered_total,
+        exceptions, number
     )
 ), locked AS MATERIALIZED (
-    SELECT new.*
+    SELECT new.*, old.exceptions AS exceptions_before
     FROM new
     JOIN cursors AS old USING (tenant_id, subscription_uid, partition, lane)
     WHERE old.epoch_era = new.epoch_era
@@ -54,33 +57,49 @@ WITH new AS (
       AND old.generation = new.generation
     ORDER BY old.tenant_id, old.subscription_uid, old.partition, old.lane
     FOR NO KEY UPDATE OF old
+), written AS (
+    UPDATE cursors AS old
+    SET floor = locked.floor,
+        read_to = locked.read_to,
+        acked = locked.acked::int8multirange,
+        acked_total = locked.acked_total,
+        filtered_total = locked.filtered_total,
+        skipped_total = locked.skipped_total,
+        expired_total = locked.expired_total,
+        dead_lettered_total = locked.dead_lettered_total,
+        exceptions = locked.exceptions
+    FROM locked
+    WHERE old.tenant_id = locked.tenant_id
+      AND old.subscription_uid = locked.subscription_uid
+      AND old.partition = locked.partition
+      AND old.lane = locked.lane
+      AND old.epoch_era = locked.epoch_era
+      AND old.epoch_n = locked.epoch_n
+      AND old.generation = locked.generation
+    RETURNING old.tenant_id, old.subscription_uid, old.partition, old.lane, old.topic_uid,
+        old.generation, locked.number, locked.exceptions_before, old.exceptions,
+        (old.floor - old.start_offset + (
+            SELECT coalesce(sum(upper(piece) - lower(piece)), 0) FROM unnest(old.acked) AS piece
+        ) - old.acked_total - old.filtered_total - old.skipped_total - old.expired_total
+          - old.dead_lettered_total - old.exceptions)::int8 AS difference
 )
-UPDATE cursors AS old
-SET floor = locked.floor,
-    read_to = locked.read_to,
-    acked = locked.acked::int8multirange,
-    acked_total = locked.acked_total,
-    filtered_total = locked.filtered_total,
-    skipped_total = locked.skipped_total,
-    expired_total = locked.expired_total,
-    dead_lettered_total = locked.dead_lettered_total
-FROM locked
-WHERE old.tenant_id = locked.tenant_id
-  AND old.subscription_uid = locked.subscription_uid
-  AND old.partition = locked.partition
-  AND old.lane = locked.lane
-  AND old.epoch_era = locked.epoch_era
-  AND old.epoch_n = locked.epoch_n
-  AND old.generation = locked.generation
-RETURNING old.tenant_id, old.subscription_uid, old.partition, old.lane
 """
+_FLUSH = (
+    _WRITTEN
+    + """
+SELECT tenant_id, subscription_uid, partition, lane,
+    CASE WHEN difference <> 0 THEN difference ELSE exceptions_before - exceptions END
+FROM written
+"""
+)
+_FLUSH_WITH_ROWS = _WRITTEN + beside.WRITE
 
 COLUMNS = """
     cursors.tenant_id, cursors.subscription_uid, cursors.partition, cursors.lane,
     cursors.topic_uid, cursors.epoch_era, cursors.epoch_n, cursors.generation,
     cursors.start_offset, cursors.floor, cursors.read_to, cursors.acked::text AS acked,
     cursors.acked_total, cursors.filtered_total, cursors.skipped_total, cursors.expired_total,
-    cursors.dead_lettered_total
+    cursors.dead_lettered_total, cursors.exceptions
 """
 """What `state_of` reads, for statements put together when their module is loaded."""
 
@@ -105,25 +124,29 @@ _OF_TOPIC = (
     + "FROM cursors WHERE tenant_id = $1 AND topic_uid = $2"
     + " ORDER BY subscription_uid, partition, lane"
 )
-_UNBALANCED = (
+_BOOKS = (
     "SELECT"
     + COLUMNS
-    + """
-    FROM cursors
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum(upper(piece) - lower(piece)), 0) AS settled
-        FROM unnest(cursors.acked) AS piece
-    ) AS above_floor
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS open FROM deliveries
+    + """, (
+        SELECT count(*) FROM deliveries
         WHERE deliveries.tenant_id = cursors.tenant_id
           AND deliveries.subscription_uid = cursors.subscription_uid
           AND deliveries.partition = cursors.partition
           AND deliveries.lane = cursors.lane
-    ) AS stepped_over
-    WHERE read_to - start_offset
-        <> acked_total + filtered_total + skipped_total + expired_total + dead_lettered_total
-         + stepped_over.open + (read_to - floor - above_floor.settled)
+    ) AS open_deliveries
+    FROM cursors
+    """
+)
+_ALL_BOOKS = _BOOKS + "ORDER BY tenant_id, subscription_uid, partition, lane"
+_BOOKS_OF_SUBSCRIPTION = (
+    _BOOKS + "WHERE tenant_id = $1 AND subscription_uid = $2 ORDER BY partition, lane"
+)
+_BOOKS_OF_KEYS = (
+    _BOOKS
+    + """
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[], $4::int2[])
+        AS wanted (tenant_id, subscription_uid, partition, lane)
+        USING (tenant_id, subscription_uid, partition, lane)
     """
 )
 
@@ -136,29 +159,52 @@ class CursorRepository:
 
     async def flush(
         self, updates: Sequence[CursorUpdate], *, deadline_s: float | None = None
-    ) -> set[CursorKey]:
-        """One statement, committed when this returns; the keys of the rows it wrote.
+    ) -> dict[CursorKey, int]:
+        """One statement, committed when this returns; the keys of the rows it wrote, and by how
+        much the books of each do not balance (0: they do).
 
         A key that is missing has lost its epoch (or its subscription is gone, or was sought): drop
         what is in memory. MetadataUnavailable: nothing was written, flush again. OutcomeUnknown:
         freeze these cursors and claim their partitions again.
         """
         if not updates:
-            return set()
+            return {}
         if len({update.key for update in updates}) != len(updates):
             raise ValueError("a cursor is flushed once per flush")
-        columns = _columns(updates)
+        if any(update.publications for update in updates):
+            return await self._flush_and_publish(updates, deadline_s)
 
-        async def work(connection: Connection) -> set[CursorKey]:
+        async def work(connection: Connection) -> dict[CursorKey, int]:
             with _FLUSH_SECONDS.time():
-                rows = await connection.fetch(_FLUSH, *columns)
-            return {CursorKey(*row) for row in rows}
+                return await _flush(connection, updates)
 
         return await self._database.statement(work, writes=True, deadline_s=deadline_s)
 
+    async def _flush_and_publish(
+        self, updates: Sequence[CursorUpdate], deadline_s: float | None
+    ) -> dict[CursorKey, int]:
+        """A cursor one of whose publications was aborted is not written."""
+
+        async def work(connection: Connection) -> dict[CursorKey, int]:
+            with _FLUSH_SECONDS.time():
+                refused = await publications.lock(connection, updates)
+                written = await _flush(connection, [u for u in updates if u.key not in refused])
+                await publications.commit(connection, [u for u in updates if u.key in written])
+                return written
+
+        return await self._database.transaction(work, deadline_s=deadline_s)
+
     async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]:
-        """All cursors of these partitions, as committed; a claim already returns them."""
-        return await self._select(_OF_PARTITIONS, *partition_columns(keys))
+        """All cursors of these partitions, as committed, with the rows beside them; a claim already
+        returns them."""
+        columns = partition_columns(keys)
+
+        async def work(connection: Connection) -> list[CursorState]:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                rows = await connection.fetch(_OF_PARTITIONS, *columns)
+                return await beside.with_rows(connection, [state_of(row) for row in rows])
+
+        return await self._database.statement(work, writes=False)
 
     async def of_subscription(
         self, tenant_id: bytes, subscription_uid: bytes
@@ -170,18 +216,43 @@ class CursorRepository:
         """The cursors of every subscription of a topic, as of the last flush."""
         return tuple(await self._select(_OF_TOPIC, tenant_id, topic_uid))
 
+    async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
+        """A subscription's cursors and what is counted beside them, in one snapshot."""
+        return await self._books(_BOOKS_OF_SUBSCRIPTION, tenant_id, subscription_uid)
+
+    async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
+        """Those of these cursors, in one snapshot."""
+        return await self._books(_BOOKS_OF_KEYS, *beside.key_columns(keys))
+
     async def unbalanced(self) -> list[CursorState]:
-        """Rows for which read_to - start differs from what was settled plus what is pending (P9).
+        """Rows whose books do not balance (P9).
 
         Reads the whole table, one snapshot: for checks, not for requests.
         """
-        return await self._select(_UNBALANCED)
+        return [books.cursor for books in await self._books(_ALL_BOOKS) if books.difference]
+
+    async def _books(self, statement: str, *arguments: object) -> tuple[CursorBooks, ...]:
+        async def work(connection: Connection) -> tuple[CursorBooks, ...]:
+            rows = await connection.fetch(statement, *arguments)
+            return tuple(CursorBooks(state_of(row), row["open_deliveries"]) for row in rows)
+
+        return await self._database.statement(work, writes=False)
 
     async def _select(self, statement: str, *arguments: object) -> list[CursorState]:
         async def work(connection: Connection) -> list[CursorState]:
             return [state_of(row) for row in await connection.fetch(statement, *arguments)]
 
         return await self._database.statement(work, writes=False)
+
+
+async def _flush(
+    connection: Connection, updates: Sequence[CursorUpdate]
+) -> dict[CursorKey, int]:
+    statement, columns = _FLUSH, _columns(updates)
+    if any(map(beside.has_rows, updates)):
+        statement, columns = _FLUSH_WITH_ROWS, (*columns, *beside.columns(updates))
+    rows = await connection.fetch(statement, *columns)
+    return {CursorKey(*row[:4]): row[4] for row in map(tuple, rows)}
 
 
 def state_of(row: Any) -> CursorState:
@@ -202,6 +273,7 @@ def state_of(row: Any) -> CursorState:
             expired=row["expired_total"],
             dead_lettered=row["dead_lettered_total"],
         ),
+        exceptions=row["exceptions"],
     )
 
 
@@ -214,21 +286,6 @@ def partition_columns(
         [key.tenant_id for key in ordered],
         [key.topic_uid for key in ordered],
         [key.partition for key in ordered],
-    )
-
-
-def format_ranges(ranges: Sequence[Range]) -> str:
-    """A multirange in Postgres' text form: less work on both sides than asyncpg's Range objects."""
-    return "{" + ",".join([f"[{low},{high})" for low, high in ranges]) + "}"
-
-
-def parse_ranges(text: str) -> tuple[Range, ...]:
-    """What Postgres prints for a finite int8multirange."""
-    if text == "{}":
-        return ()
-    return tuple(
-        (int(low), int(high))
-        for low, _, high in (piece.partition(",") for piece in text[2:-2].split("),["))
     )
 
 
@@ -249,4 +306,5 @@ def _columns(updates: Sequence[CursorUpdate]) -> tuple[list[Any], ...]:
         [update.counters.skipped for update in updates],
         [update.counters.expired for update in updates],
         [update.counters.dead_lettered for update in updates],
+        [update.exceptions for update in updates],
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from metadata.cursors import parse_ranges
+from metadata.beside import parse_ranges
 from metadata.database import Connection, Database
 from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.ids import new_uid
