@@ -29,17 +29,20 @@ from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
 from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.dead_letters import DeadLetterRepository
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
 from metadata.forwarded import ForwardedRepository
 from metadata.leases import LeaseRepository
 from metadata.placements import PlacementRepository
+from metadata.redrives import RedriveRepository
 from metadata.schema_catalog import SchemaCatalog
 from metadata.schemas import SchemaRepository
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
+from outbox import Outbox
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder
@@ -48,6 +51,9 @@ from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
 from subscribe_forwarder import settings as subscribe_settings
 from subscribe_forwarder.api import routes as subscribe_routes
+from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.redrives import Redrives
+from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 METADATA_RETRY_S = 0.25
@@ -139,8 +145,11 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
                 settings=subscribe_settings.load(),
                 address=f"{settings.host}:{settings.port}",
             )
+            undertaker = Undertaker(Outbox(store), catalog, store, subscriber.flusher.note)
+            subscriber.undertaker = undertaker.bury
             await subscriber.start()
             stack.push_async_callback(subscriber.close)
+            stack.push_async_callback(undertaker.close)
             parts.readiness.add("subscribe", subscriber.not_ready_reason)
             parts.drains.append(subscriber.drain)
             parts.routes += subscribe_routes.routes(subscriber, AckHistoryRepository(database))

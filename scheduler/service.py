@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from metadata.ack_history import AckHistoryRepository
 from metadata.database import Database
+from metadata.dead_letters import DeadLetterRepository
 from metadata.due import DueRepository
 from metadata.feed import ChangeFeed
 from metadata.forwarded import ForwardedRepository
 from metadata.locks import Lock, LockRepository
 from metadata.placements import PlacementRepository
+from metadata.redrives import RedriveRepository
 from metadata.retention import RetentionRepository
+from metadata.topics import TopicRepository
+from outbox import Outbox
 from scheduler.due_loop import DueLoop
+from scheduler.history import HistoryKeeper
 from scheduler.keeper import Keeper
 from scheduler.leader import Leader
 from scheduler.ports import Store
+from scheduler.redriving import Redriving
 from scheduler.settings import SchedulerSettings
 from scheduler.sizes import Sizes
 from scheduler.term import Term
@@ -74,9 +81,22 @@ class Scheduler:
         try:
             await due.begin(self._topics.queues)
             term.spawn(self._keeper().run())
+            term.spawn(self._redriving(lock).run(term))
+            term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
             await self._topics.follow(due.owned)
         finally:
             due.close()
+
+    def _redriving(self, lock: Callable[[], Lock]) -> Redriving:
+        database = self._database
+        return Redriving(
+            self._store,
+            Outbox(self._store, self._settings.release_timeout_s),
+            RedriveRepository(database),
+            DeadLetterRepository(database),
+            TopicRepository(database),
+            lock,
+        )
 
     def _keeper(self) -> Keeper:
         settings = self._settings

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
-from metadata.types import CursorState, Partition, SealedPartition, Topic
+from metadata.ack_history import Fate
+from metadata.types import Partition, SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
+from subscribe_forwarder.api.fate import ack_state
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.ports import Catalog, Cursors, Store
+from subscribe_forwarder.ports import Catalog, Store
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.staged import Where
 from subscribe_forwarder.state.lanes import Lane
+
+
+class Fates(Protocol):
+    """The part of `metadata.ack_history.AckHistoryRepository` that is asked here."""
+
+    async def fates(
+        self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
+    ) -> list[Fate]: ...
 
 
 class Sources(Protocol):
@@ -24,8 +33,6 @@ class Sources(Protocol):
     def store(self) -> Store: ...
     @property
     def catalog(self) -> Catalog: ...
-    @property
-    def cursors(self) -> Cursors: ...
     def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None: ...
 
 
@@ -61,32 +68,27 @@ async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
 
 
 async def ack_states(
-    sources: Sources, topic: Topic, where: Where
+    sources: Sources, fates: Fates, topic: Topic, where: Where
 ) -> dict[str, dict[str, Any]] | None:
     """By subscription name; None for a message that never was. Raises StoreError, MetadataError."""
-    offset, place = where.offset, where.place
     found = generation_of(topic, where)
     if found is None:
         return None
-    of_topic = await sources.cursors.of_topic(topic.tenant_id, topic.uid)
-    rows = {
-        row.key.subscription_uid: row
-        for row in of_topic
-        if (row.key.partition, row.key.lane) == place
-    }
-    if not any(offset < row.read_to for row in rows.values()):
+    of_message = await fates.fates(topic.tenant_id, topic.uid, *where.place, where.offset)
+    by_uid = {fate.cursor.key.subscription_uid: fate for fate in of_message}
+    if not any(where.offset < fate.cursor.read_to for fate in of_message):
         queue = QueueId(topic.uid, found.number, found.lane, found.generation)
         try:
             end = (await sources.store.offsets(found.group, queue)).end
         except QueueNotFound:
             return None
-        if offset >= end:
+        if where.offset >= end:
             return None
     states: dict[str, dict[str, Any]] = {}
     for subscription in await sources.catalog.subscriptions_of(topic.tenant_id, topic.uid):
-        row = rows.get(subscription.uid)
-        reader = sources.reader(subscription.uid, place)
-        state = None if row is None else ack_state(row, reader, offset)
+        fate = by_uid.get(subscription.uid)
+        reader = sources.reader(subscription.uid, where.place)
+        state = None if fate is None else ack_state(fate, reader, where.offset)
         if state is not None:
             states[subscription.name] = state
     return states
@@ -126,28 +128,3 @@ def _partition(place: Lane, reader: Reader, lanes: bool) -> dict[str, Any]:
         "dead_lettered": counters.dead_lettered,
         "failure": None if failure is None else type(failure).__name__,
     }
-
-
-def ack_state(row: CursorState, reader: Reader | None, offset: int) -> dict[str, Any] | None:
-    """The state of one offset for one subscription: what is committed, and the lease if it is ours.
-
-    None below the subscription's start. A settled offset is `acked` unless the cursor settled
-    every one of its offsets by expiry.
-    """
-    if offset < row.start:
-        return None
-    if offset < row.floor or _inside(row.acked, offset):
-        counters = row.counters
-        only_expired = counters.expired and counters.expired == counters.total()
-        return {"state": "expired" if only_expired else "acked"}
-    if reader is None or not (
-        reader.ledger.grant_of(offset) is not None or reader.ledger.is_waiting(offset)
-    ):
-        return {"state": "pending", "attempts": 0}
-    leased = reader.ledger.grant_of(offset) is not None
-    attempts = reader.ledger.attempt(offset) - (0 if leased else 1)
-    return {"state": "leased" if leased else "pending", "attempts": attempts}
-
-
-def _inside(ranges: Iterable[tuple[int, int]], offset: int) -> bool:
-    return any(low <= offset < high for low, high in ranges)

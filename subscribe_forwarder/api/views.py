@@ -29,8 +29,9 @@ _encode = msgspec.json.encode
 
 
 class Views:
-    def __init__(self, forwarder: SubscribeForwarder) -> None:
+    def __init__(self, forwarder: SubscribeForwarder, fates: status.Fates) -> None:
         self._forwarder = forwarder
+        self._fates = fates
 
     async def backlog(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is there to do, and why nothing is handed out if so."""
@@ -54,7 +55,7 @@ class Views:
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Per subscription of the topic, from what is committed, and the leases held here."""
         topic, where = await self._find(scope)
-        states = await status.ack_states(self._forwarder, topic, where)
+        states = await status.ack_states(self._forwarder, self._fates, topic, where)
         if states is None:
             raise not_found("message", path_param(scope, "id"))
         await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)

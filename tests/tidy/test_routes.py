@@ -16,6 +16,8 @@ from gateway.subscriptions import SubscriptionRoutes
 from gateway.topics import TopicRoutes
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
+from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.redrives import Redrives
 
 METHODS = ("get", "put", "patch", "post", "delete")
 
@@ -37,9 +39,9 @@ def router() -> Router:
     for route in (
         *TopicRoutes(part, part, part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
-        *SubscriptionRoutes(part, part, part).routes(),
+        *SubscriptionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
-        *subscribe.routes(part),
+        *subscribe.routes(part, part),
     ):
         router.add(route)
     return router

@@ -14,6 +14,7 @@ import msgspec
 
 from edge.asgi import ClientGone
 from edge.problem import Problem
+from metadata.ack_history import Fate, OpenFate
 from metadata.due import QueueKey
 from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
 from metadata.forwarded import Forwarded
@@ -462,6 +463,17 @@ class FakeMetadata:
         self._check()
         return tuple(row for row in self.rows.values() if row.topic_uid == topic_uid)
 
+    async def fates(
+        self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
+    ) -> list[Fate]:
+        """Of what is no dead letter, in a topic that keeps no history."""
+        self._check()
+        return [
+            Fate(row, open_fate_of(row, offset))
+            for row in self.rows.values()
+            if (row.topic_uid, row.key.partition, row.key.lane) == (topic_uid, partition, lane)
+        ]
+
     # Staged messages.
 
     async def find(self, queue: QueueKey, numbers: Sequence[int]) -> dict[int, Forwarded]:
@@ -560,7 +572,9 @@ class Consumer:
     ) -> Answer:
         """What the gateway would do with a request; Problems become answers."""
         handler = next(
-            r.handler for r in routes(self.forwarder) if (r.method, r.path) == (method, path)
+            r.handler
+            for r in routes(self.forwarder, self.metadata)
+            if (r.method, r.path) == (method, path)
         )
         raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
         sent_body = False
@@ -642,6 +656,13 @@ class Answer:
 
 
 encode = msgspec.json.encode
+
+
+def open_fate_of(row: CursorState, offset: int) -> OpenFate | None:
+    for each in row.stepped_over:
+        if each.offset == offset:
+            return OpenFate(each.reason.value, each.attempts, each.detail, None)
+    return None
 
 
 @asynccontextmanager

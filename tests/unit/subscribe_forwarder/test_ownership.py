@@ -342,7 +342,7 @@ async def test_a_message_and_its_states() -> None:
             {"reader": {"state": "acked"}},
             {"reader": {"state": "leased", "attempts": 1}},
             {
-                "reader": {"state": "pending", "attempts": 1},
+                "reader": {"state": "pending", "attempts": 1, "reason": "failed"},
                 "later": {"state": "pending", "attempts": 0},
             },
         ]

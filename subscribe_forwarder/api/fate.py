@@ -1,0 +1,81 @@
+"""The state of one message for one subscription, in JSON; pure.
+
+What is unsettled is `pending`, or `leased` where this process holds the lease; `dead_lettered` has
+its row: these are exact. How a message was settled otherwise is known where its topic keeps the
+history. Else there are counters only: when all that the cursor settled was settled alike, so was
+it, and when not it is called acked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from metadata.ack_history import Fate
+from metadata.types import Counters
+from subscribe_forwarder.delivery.reader import Reader
+
+
+def ack_state(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any] | None:
+    """None below the subscription's start."""
+    cursor = fate.cursor
+    if offset < cursor.start:
+        return None
+    passed = offset < cursor.floor or _inside(cursor.acked, offset)
+    if fate.open is None and passed:
+        return _settled(fate)
+    return _pending(fate, reader, offset)
+
+
+def _settled(fate: Fate) -> dict[str, Any]:
+    dead, settled = fate.dead, fate.settled
+    if dead is not None:
+        return {
+            "state": "dead_lettered",
+            "attempts": dead.attempts,
+            "settled_at": dead.dead_at,
+            "reason": dead.reason,
+            **_given(detail=dead.detail),
+        }
+    if settled is not None:
+        return {"state": settled.outcome, "settled_at": settled.settled_at}
+    return {"state": _only_outcome(fate.cursor.counters)}
+
+
+def _pending(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any]:
+    """Attempts are those that ended, and with a lease the present one; what this process knows is
+    newer than what is committed."""
+    open_fate = fate.open
+    state: dict[str, Any] = {"state": "pending", "attempts": 0}
+    if open_fate is not None:
+        state["attempts"] = open_fate.attempts
+        if open_fate.reason != "hole":
+            state["reason"] = open_fate.reason
+        state |= _given(detail=open_fate.detail, not_before=open_fate.not_before)
+    if reader is None:
+        return state
+    ledger = reader.ledger
+    if ledger.grant_of(offset) is not None:
+        return {"state": "leased", "attempts": ledger.attempt(offset)}
+    if ledger.is_waiting(offset):
+        state["attempts"] = max(state["attempts"], ledger.attempt(offset) - 1)
+    return state
+
+
+def _only_outcome(counters: Counters) -> str:
+    counts = {
+        "filtered": counters.filtered,
+        "skipped": counters.skipped,
+        "expired": counters.expired,
+    }
+    some = [outcome for outcome, count in counts.items() if count]
+    return some[0] if len(some) == 1 and not counters.acked else "acked"
+
+
+def _given(**members: str | datetime | None) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _inside(ranges: Iterable[tuple[int, int]], offset: int) -> bool:
+    return any(low <= offset < high for low, high in ranges)
