@@ -153,6 +153,9 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             parts.readiness.add("subscribe", subscriber.not_ready_reason)
             parts.drains.append(subscriber.drain)
             parts.routes += subscribe_routes.routes(subscriber, AckHistoryRepository(database))
+            letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
+            parts.routes += DeadLetters(catalog, store, letters).routes()
+            parts.routes += Redrives(catalog, letters, redrives).routes()
         if settings.role.schedules:
             scheduler = Scheduler(
                 store=store,

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -135,14 +135,14 @@ class _Grave:
 
 
 class Undertaker:
-    """One per forwarder; use it on its loop. `note`: the reader's cursor is to be flushed soon."""
+    """One per forwarder; use it on its loop. `note`: a reader's cursor is to be flushed soon."""
 
     def __init__(
         self,
         outbox: Outbox,
         catalog: Catalog,
         store: Store,
-        note: Callable[[Reader], None],
+        note: Callable[[Any], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._outbox = outbox

@@ -42,6 +42,8 @@ def router() -> Router:
         *SubscriptionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
         *subscribe.routes(part, part),
+        *DeadLetters(part, part, part).routes(),
+        *Redrives(part, part, part).routes(),
     ):
         router.add(route)
     return router
