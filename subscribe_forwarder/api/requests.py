@@ -41,7 +41,7 @@ class PullBody(msgspec.Struct, forbid_unknown_fields=True):
     max_bytes: int | float = MAX_BYTES
     wait_seconds: float = 0.0
     min_messages: int | float = 1
-    consumer: str | None = None
+    consumer: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _IdsBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -177,7 +177,7 @@ def pull_of_body(scope: Scope, body: bytes) -> PullRequest:
         given.max_bytes,
         given.wait_seconds,
         given.min_messages,
-        given.consumer,
+        None if given.consumer is msgspec.UNSET else given.consumer,
     )
 
 
@@ -208,15 +208,16 @@ def stream_of_query(scope: Scope) -> StreamRequest:
 
 def consumer_of(scope: Scope, given: str | None) -> tuple[str, list[FieldError]]:
     """The consumer's name for itself: the parameter, else the header, else none."""
-    name, field = given, "consumer"
-    if name is None:
-        raw = header(scope, CONSUMER_HEADER)
-        if raw is None:
-            return NAMELESS, []
-        name, field = raw.decode("latin-1"), "Packetboat-Consumer"
-    if _CONSUMER.fullmatch(name):
-        return name, []
-    return NAMELESS, [FieldError(field, "1 to 128 printable ASCII characters")]
+    names = {"consumer": given}
+    raw = header(scope, CONSUMER_HEADER)
+    if raw is not None:
+        names["Packetboat-Consumer"] = raw.decode("latin-1")
+    errors = [
+        FieldError(field, "1 to 128 printable ASCII characters")
+        for field, name in names.items()
+        if name is not None and not _CONSUMER.fullmatch(name)
+    ]
+    return given or names.get("Packetboat-Consumer") or NAMELESS, errors
 
 
 def _whole(value: float, most: int) -> bool:
