@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Range = tuple[int, int]
 
@@ -95,3 +95,19 @@ class SettledRange:
     low: int
     high: int
     outcome: Outcome
+
+
+class StagedOutputs(NamedTuple):
+    """Messages staged in one queue (its packed id); no numbers while none is known to be."""
+
+    group: int
+    queue: bytes
+    numbers: tuple[int, ...] = ()
+
+
+class Publication(NamedTuple):
+    """The messages that one ack publishes, by the tag they are staged under: `ack_publications`."""
+
+    tenant_id: bytes
+    tag: bytes
+    outputs: tuple[StagedOutputs, ...]

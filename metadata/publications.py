@@ -14,11 +14,13 @@ A flush and a sweep change a row only where it is `open`, so exactly one of them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
 from metadata.database import Connection, Database
+from metadata.deliveries import Publication, StagedOutputs
+from metadata.types import CursorKey, CursorUpdate
 
 _OPEN = """
 INSERT INTO ack_publications (tenant_id, tag, state, outputs)
@@ -37,27 +39,24 @@ WHERE state = $1 AND created_at < clock_timestamp() - make_interval(secs => $2)
 ORDER BY created_at
 LIMIT $3
 """
+_LOCK_OPEN = """
+SELECT ack_publications.tenant_id, ack_publications.tag
+FROM ack_publications
+JOIN unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, tag) USING (tenant_id, tag)
+WHERE state = 'open'
+ORDER BY ack_publications.tenant_id, ack_publications.tag
+FOR UPDATE OF ack_publications
+"""
+_COMMIT = """
+UPDATE ack_publications SET state = 'committed', outputs = new.outputs
+FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS new (tenant_id, tag, outputs)
+WHERE ack_publications.tenant_id = new.tenant_id AND ack_publications.tag = new.tag
+"""
 _ABORT = """
 UPDATE ack_publications SET state = 'aborted'
 WHERE tenant_id = $1 AND tag = $2 AND state = 'open'
 RETURNING 1
 """
-
-
-class StagedOutputs(NamedTuple):
-    """Messages staged in one queue; no numbers while they are not known to be staged."""
-
-    group: int
-    queue: bytes
-    numbers: tuple[int, ...] = ()
-
-
-class Publication(NamedTuple):
-    """One ack's messages."""
-
-    tenant_id: bytes
-    tag: bytes
-    outputs: tuple[StagedOutputs, ...]
 
 
 _encode = msgspec.msgpack.encode
@@ -67,6 +66,34 @@ _decoder = msgspec.msgpack.Decoder(tuple[StagedOutputs, ...])
 def encode_outputs(outputs: Sequence[StagedOutputs]) -> bytes:
     """The column `outputs`."""
     return _encode(list(outputs))
+
+
+async def lock(connection: Connection, updates: Sequence[CursorUpdate]) -> set[CursorKey]:
+    """The cursors that must not be written: a publication of theirs is open no more. Those that are
+    stay open until this transaction ends. Locked before cursors, as everywhere."""
+    wanted = [
+        (update.key, publication) for update in updates for publication in update.publications
+    ]
+    rows = await connection.fetch(
+        _LOCK_OPEN,
+        [publication.tenant_id for _, publication in wanted],
+        [publication.tag for _, publication in wanted],
+    )
+    open_ = {(row["tenant_id"], row["tag"]) for row in rows}
+    return {key for key, publication in wanted if publication[:2] not in open_}
+
+
+async def commit(connection: Connection, updates: Sequence[CursorUpdate]) -> None:
+    """The publications of cursors that were written in this transaction, after `lock`."""
+    await connection.execute(_COMMIT, *_columns([p for u in updates for p in u.publications]))
+
+
+def _columns(publications: Sequence[Publication]) -> tuple[list[Any], ...]:
+    return (
+        [publication.tenant_id for publication in publications],
+        [publication.tag for publication in publications],
+        [encode_outputs(publication.outputs) for publication in publications],
+    )
 
 
 class PublicationRepository:
@@ -79,12 +106,7 @@ class PublicationRepository:
         """Before anything is staged under these tags, which are new."""
 
         async def work(connection: Connection) -> None:
-            await connection.execute(
-                _OPEN,
-                [publication.tenant_id for publication in publications],
-                [publication.tag for publication in publications],
-                [encode_outputs(publication.outputs) for publication in publications],
-            )
+            await connection.execute(_OPEN, *_columns(publications))
 
         await self._database.statement(work, writes=True)
 

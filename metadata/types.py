@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from metadata.deliveries import DeadLetter, DeliveryLease, OpenDelivery, Range, SettledRange
+from metadata.deliveries import (
+    DeadLetter,
+    DeliveryLease,
+    OpenDelivery,
+    Publication,
+    Range,
+    SettledRange,
+)
 
 T = TypeVar("T")
 
@@ -353,6 +360,8 @@ class CursorUpdate:
     dead_letters: tuple[DeadLetter, ...] = ()
     """Rows of `dead_letters` to make; one that is there stays as it is."""
     history: tuple[SettledRange, ...] = ()
+    publications: tuple[Publication, ...] = ()
+    """Committed with it, or nothing of it is written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from edge import message_id
 from edge.partition import partition_of
-from metadata.publications import StagedOutputs
+from metadata.deliveries import StagedOutputs
 from metadata.types import Topic
 from outbox.appenders import Appenders
 from outbox.outbox import BATCH_BYTES, TopicFull, size_bytes

@@ -16,9 +16,10 @@ from typing import Protocol
 
 import structlog
 
+from metadata.deliveries import Publication, StagedOutputs
 from metadata.due import Progress, QueueKey
 from metadata.errors import MetadataError
-from metadata.publications import Publication, PublicationRepository, StagedOutputs
+from metadata.publications import PublicationRepository
 from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore

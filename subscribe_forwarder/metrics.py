@@ -58,3 +58,6 @@ filter_failed = Counter(
     "packetboat_subscribe_filter_failed_total",
     "Evaluations of filters and skip rules that failed or gave no boolean: no match.",
 )
+ack_published = Counter(
+    "packetboat_subscribe_ack_published_total", "Messages published with an ack."
+)

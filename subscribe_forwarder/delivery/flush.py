@@ -22,6 +22,7 @@ from typing import Protocol
 
 import structlog
 
+from edge import failpoints
 from edge.problem import Problem
 from metadata.errors import (
     MetadataError,
@@ -221,7 +222,7 @@ class AckFlusher:
         started_s = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s):
-                written = await self._cursors.flush(updates)
+                written = await self._cursors.flush(failpoints.passing("flush.update", updates))
         except MetadataUnavailable:
             return self._again(work, "unavailable")
         except (OutcomeUnknown, TimeoutError):

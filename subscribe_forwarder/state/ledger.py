@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from metadata.deliveries import DeadLetter, OpenDelivery, Reason
+from metadata.deliveries import DeadLetter, OpenDelivery, Publication, Reason
 from metadata.types import CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.state.ages import Ages
 from subscribe_forwarder.state.cursor import Cursor, Settled
@@ -66,6 +66,7 @@ class Ledger:
         self._turns: dict[int, int] = {}  # exactly-once: how often it was given back
         self._doomed: list[tuple[int, int]] = []  # (when to tell of it, offset)
         self._dead_letters: list[DeadLetter] = []
+        self._publications: list[Publication] = []
         self._now = Now(0, 0)
         self._ages = Ages(self.cursor.floor)
         self._sent: tuple[CursorUpdate, int] | None = None
@@ -335,6 +336,15 @@ class Ledger:
             heappush(self._doomed, (self._now.ms + _BURY_AGAIN_MS, offset))
             self.cursor.touch()
 
+    def publish(self, offsets: Sequence[int], publication: Publication) -> None:
+        """Acks unsettled offsets; no flush commits that without what it publishes."""
+        self._publications.append(publication)
+        self.settle(offsets, Settled.ACKED)
+
+    def is_settled(self, offset: int) -> bool:
+        """Acked, or done with otherwise."""
+        return self.cursor.is_passed(offset) and offset not in self._open
+
     # Flushes.
 
     @property
@@ -367,6 +377,7 @@ class Ledger:
             ended_leases=ended,
             dead_letters=tuple(self._dead_letters),
             history=tuple(cursor.history or ()),
+            publications=tuple(self._publications),
         )
         # What is left for the next flush is not written by this one.
         self._sent = update, cursor.flushed_version if self._open.new else cursor.version
@@ -382,16 +393,22 @@ class Ledger:
         durable = self._open.wrote(update.stepped_over, update.closed)
         self._held.wrote()
         del self._dead_letters[: len(update.dead_letters)]
+        del self._publications[: len(update.publications)]
         if cursor.history is not None:
             del cursor.history[: len(update.history)]
         return sum([self._let_go(row) for row in durable]) > 0
 
     def resync(self, state: CursorState, epoch: Epoch) -> bool:
         """Goes on under a new epoch with what is in memory, after a flush whose outcome is not
-        known. False when memory lacks something that the row has: it must be read anew."""
-        if not self.cursor.covers(state) or any(
-            row.offset not in self._open and not self.cursor.is_passed(row.offset)
-            for row in state.stepped_over
+        known. False when memory lacks something that the row has, or has acked what may never be
+        published: it must be read anew."""
+        if (
+            self._publications
+            or not self.cursor.covers(state)
+            or any(
+                row.offset not in self._open and not self.cursor.is_passed(row.offset)
+                for row in state.stepped_over
+            )
         ):
             return False
         if self._sent is not None and _same(self._sent[0], state):

@@ -1,0 +1,192 @@
+"""An ack that publishes: the messages become readable exactly if the ack becomes durable.
+
+What must be durable before what:
+
+    1. the row `open`, naming the queues          before anything is staged
+    2. every output staged, under the row's tag   before the commit
+    3. ack and `committed` with the numbers       in one statement (metadata/cursors.py): the commit
+    4. the outputs released                       after the commit; then the row goes
+
+Whoever dies in between leaves a row, and the scheduler finishes or undoes what it says
+(`scheduler/publications.py`). An ack whose outcome is unknown is sent again: when it had been done,
+its messages are acked, and nothing is published twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import structlog
+
+from edge import failpoints
+from edge.problem import Problem, unavailable
+from metadata.deliveries import Publication, StagedOutputs
+from metadata.errors import MetadataError
+from outbox import TopicFull
+from outbox.staging import Output, Plan, Staged, plan
+from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
+from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.flush import AckFlusher, ack_unavailable
+from subscribe_forwarder.delivery.reader import Reader
+
+STAGE_WITHIN_S = 10.0
+"""Much less than the sweep waits before it takes an open row for abandoned."""
+TRIES = 3
+"""Of staging, while queues are sealed under it."""
+_log = structlog.get_logger("packetboat.subscribe")
+T = TypeVar("T")
+
+
+class Published(NamedTuple):
+    """`duplicate`: the messages had been acked before, and nothing was published now."""
+
+    message_ids: list[str]
+    duplicate: bool
+
+
+class Publications(Protocol):
+    """The part of `metadata.publications.PublicationRepository` that it uses."""
+
+    async def open(self, publications: Sequence[Publication]) -> None: ...
+    async def released(self, publications: Sequence[Publication]) -> None: ...
+
+
+class Staging(Protocol):
+    """The part of `outbox.staging.Staging` that it uses."""
+
+    async def stage(self, planned: Plan, tag: bytes) -> Staged: ...
+    async def release(self, places: Sequence[StagedOutputs]) -> None: ...
+
+
+class Gathering(Generic[T]):
+    """Calls that come while one is under way go together in the next."""
+
+    def __init__(self, call: Callable[[Sequence[T]], Awaitable[None]]) -> None:
+        self._call = call
+        self._next: list[T] = []
+        self._done: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def add(self, item: T) -> None:
+        """Returns when a call that had the item has, and raises what it raised."""
+        if self._done is None:
+            self._done = asyncio.get_running_loop().create_future()
+            self._done.add_done_callback(_looked_at)
+        self._next.append(item)
+        done = self._done
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        await asyncio.shield(done)
+
+    async def _run(self) -> None:
+        try:
+            while self._done is not None:
+                items, done = self._next, self._done
+                self._next, self._done = [], None
+                try:
+                    await self._call(items)
+                except Exception as error:
+                    done.set_exception(error)
+                else:
+                    done.set_result(None)
+        finally:
+            self._task = None
+
+
+class AckPublisher:
+    """One per process; use it on one event loop."""
+
+    def __init__(
+        self,
+        staging: Staging,
+        publications: Publications,
+        flusher: AckFlusher,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._staging = staging
+        self._flusher = flusher
+        self._clock = clock
+        self._opening = Gathering(publications.open)
+        self._closing = Gathering(publications.released)
+
+    async def ack(
+        self,
+        tenant_id: bytes,
+        reader: Reader,
+        offsets: Sequence[int],
+        read: Callable[[], Awaitable[list[Output]]],
+    ) -> Published:
+        """Acks the offsets (ascending), all or none, and publishes what `read` gives; that is asked
+        again when a topic turns out to have changed.
+
+        Raises Problem: 409 when some of the messages are acked already, 503 when the outcome is not
+        done or unknown; StoreError and MetadataError before anything was committed.
+        """
+        for _ in range(TRIES):
+            if _settled(reader, offsets):
+                await self._flusher.commit([reader])
+                return Published([], duplicate=True)
+            outputs = await read()
+            tag = os.urandom(16)
+            try:
+                planned = plan(outputs)
+                staged = await self._stage(tenant_id, tag, planned)
+            except TopicFull as error:
+                raise Problem(507, error.kind, "Topic full", str(error)) from error
+            except (QueueSealed, QueueNotFound):
+                continue
+            publication = Publication(tenant_id, tag, staged.places)
+            failpoints.reach("publication.staged")
+            if _settled(reader, offsets):  # the sweep takes back what was staged
+                await self._flusher.commit([reader])
+                return Published([], duplicate=True)
+            if reader.frozen:
+                raise ack_unavailable("The ownership of the partition is being checked.")
+            reader.ledger.publish(offsets, publication)
+            await self._flusher.commit([reader])
+            failpoints.reach("publication.committed")
+            metrics.ack_published.inc(len(outputs))
+            await self._release(publication)
+            return Published(staged.message_ids, duplicate=False)
+        raise unavailable("topic", "A topic to publish to is being moved; send the ack again.")
+
+    async def _stage(self, tenant_id: bytes, tag: bytes, planned: Plan) -> Staged:
+        opened_s = self._clock()
+        await self._opening.add(Publication(tenant_id, tag, planned.targets()))
+        failpoints.reach("publication.opened")
+        staged = await self._staging.stage(planned, tag)
+        if self._clock() - opened_s > STAGE_WITHIN_S:
+            raise unavailable("store", "Staging took too long; send the ack again.")
+        return staged
+
+    async def _release(self, publication: Publication) -> None:
+        """What fails here the sweep does."""
+        try:
+            await self._staging.release(publication.outputs)
+            failpoints.reach("publication.released")
+            await self._closing.add(publication)
+        except (StoreError, MetadataError) as error:
+            _log.info("release is left to the sweep", error=f"{error.code}: {error}")
+
+
+def _settled(reader: Reader, offsets: Sequence[int]) -> bool:
+    """Whether all of it is settled; a 409 Problem where only some is."""
+    states = {reader.ledger.is_settled(offset) for offset in offsets}
+    if states == {True, False}:
+        raise Problem(
+            409,
+            "already-acked",
+            "Already acked",
+            "Some of the messages are acked already: nothing was acked or published. Send an ack"
+            " for each message that has outputs of its own.",
+        )
+    return states == {True}
+
+
+def _looked_at(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()
