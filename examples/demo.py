@@ -198,7 +198,7 @@ async def run(url: str, token: str, lines: list[str], workers: int, keep: bool) 
                     bar.end()
         finally:
             if not keep:
-                await client.delete_subscription(name)
+                await client.delete_subscription(name, force=True)
                 await client.delete_topic(name)
     return ledger
 

@@ -125,7 +125,7 @@ def test_what_was_acked_is_gone_and_a_late_reader_begins_after_it(
         subscription = {"name": f"late-{uuid.uuid4().hex[:8]}", "start": "earliest"}
         http.post(f"{url}/topics/{name}/subscriptions", json=subscription).raise_for_status()
         pulled = http.get(f"{url}/subscriptions/{subscription['name']}/messages").json()
-        http.delete(f"{url}/subscriptions/{subscription['name']}").raise_for_status()
+        http.delete(f"{url}/subscriptions/{subscription['name']}?force=true").raise_for_status()
         return pulled["messages"] == []
 
     until(late, "the trim")

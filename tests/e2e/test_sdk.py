@@ -41,7 +41,7 @@ def name(client: Client) -> Iterator[str]:
     client.create_topic(name, labels={"made-by": "a test"})
     client.create_subscription(name, name, start="earliest", ack_deadline_seconds=60)
     yield name
-    client.delete_subscription(name)
+    client.delete_subscription(name, force=True)
     client.delete_topic(name)
 
 

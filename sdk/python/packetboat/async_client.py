@@ -71,9 +71,9 @@ class AsyncClient:
     async def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page:
         return await self._send(calls.list_topics(page_size, page_token))
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topic(self, name: str, *, force: bool = False) -> None:
         """With all its messages and subscriptions."""
-        await self._send(calls.delete_topic(name))
+        await self._send(calls.delete_topic(name, force))
 
     async def create_subscription(
         self,
@@ -97,9 +97,9 @@ class AsyncClient:
         """Of a topic, or all."""
         return await self._send(calls.list_subscriptions(topic, page_size, page_token))
 
-    async def delete_subscription(self, name: str) -> None:
-        """With its ack state."""
-        await self._send(calls.delete_subscription(name))
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """With its ack state; `force` also while messages are undelivered."""
+        await self._send(calls.delete_subscription(name, force))
 
     async def publish(
         self,

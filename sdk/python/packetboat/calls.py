@@ -101,8 +101,8 @@ def list_topics(page_size: int, page_token: str | None) -> Call[Page]:
     return _page("/topics", "topics", Topic, page_size, page_token)
 
 
-def delete_topic(name: str) -> Call[None]:
-    return Call(Request("DELETE", f"/topics/{_part(name)}", timeout_s=TIMEOUT_S), _nothing)
+def delete_topic(name: str, force: bool) -> Call[None]:
+    return _delete(f"/topics/{_part(name)}", force)
 
 
 def create_subscription(
@@ -127,9 +127,13 @@ def list_subscriptions(topic: str | None, page_size: int, page_token: str | None
     return _page(path, "subscriptions", Subscription, page_size, page_token)
 
 
-def delete_subscription(name: str) -> Call[None]:
-    request = Request("DELETE", f"/subscriptions/{_part(name)}", timeout_s=TIMEOUT_S)
-    return Call(request, _nothing)
+def delete_subscription(name: str, force: bool) -> Call[None]:
+    return _delete(f"/subscriptions/{_part(name)}", force)
+
+
+def _delete(path: str, force: bool) -> Call[None]:
+    path = f"{path}?force=true" if force else path
+    return Call(Request("DELETE", path, timeout_s=TIMEOUT_S), _nothing)
 
 
 # Publishing.

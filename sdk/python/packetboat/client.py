@@ -72,9 +72,9 @@ class Client:
     def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page:
         return self._send(calls.list_topics(page_size, page_token))
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, *, force: bool = False) -> None:
         """With all its messages and subscriptions."""
-        self._send(calls.delete_topic(name))
+        self._send(calls.delete_topic(name, force))
 
     def create_subscription(
         self,
@@ -98,9 +98,9 @@ class Client:
         """Of a topic, or all."""
         return self._send(calls.list_subscriptions(topic, page_size, page_token))
 
-    def delete_subscription(self, name: str) -> None:
-        """With its ack state."""
-        self._send(calls.delete_subscription(name))
+    def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """With its ack state; `force` also while messages are undelivered."""
+        self._send(calls.delete_subscription(name, force))
 
     def publish(
         self,
