@@ -119,7 +119,7 @@ class Reader:
         """Messages that are not settled, also those not handed out yet."""
         end = self.tail.end
         unread = 0 if end is None else max(0, end - self.cursor.read_to)
-        return self.cursor.pending() + unread
+        return self.cursor.pending() + self.cursor.exceptions + unread
 
     @property
     def selection(self) -> Selection | None:

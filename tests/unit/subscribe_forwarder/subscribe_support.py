@@ -55,13 +55,20 @@ LOG_TIME_US = 1_767_225_599_123_456
 NOW = datetime.now(UTC)
 
 
-def topic(partitions: int = 1, name: str = "orders", uid: bytes = TOPIC_UID) -> Topic:
+def topic(
+    partitions: int = 1, name: str = "orders", uid: bytes = TOPIC_UID, priorities: int = 1
+) -> Topic:
     return Topic(
         tenant_id=TENANT,
         uid=uid,
         name=name,
         state=TopicState.ACTIVE,
-        partitions=tuple(Partition(number, group=number) for number in range(partitions)),
+        partitions=tuple(
+            Partition(number, group=number, lane=lane)
+            for number in range(partitions)
+            for lane in range(priorities)
+        ),
+        priorities=priorities,
         retention=Retention(),
         dedup_window_s=600,
         labels={},
@@ -162,10 +169,15 @@ class FakeStore:
         self.delay_s = 0.0
 
     def publish(
-        self, *bodies: bytes | Message, partition: int = 0, generation: int = 0, **fields: Any
+        self,
+        *bodies: bytes | Message,
+        partition: int = 0,
+        generation: int = 0,
+        lane: int = 0,
+        **fields: Any,
     ) -> list[int]:
         """Appends one batch; its offsets."""
-        queue_id, queue = self._open(partition, generation)
+        queue_id, queue = self._open(partition, generation, lane)
         messages, batch = _batch(bodies, fields)
         queue.entries.append(Entry(queue.end, LOG_TIME_US + queue.end, batch, None, len(messages)))
         base = queue.end
@@ -213,8 +225,8 @@ class FakeStore:
         self.queues[following] = FakeQueue(first=queue.end, end=queue.end)
         return queue.end
 
-    def _open(self, partition: int, generation: int) -> tuple[QueueId, FakeQueue]:
-        queue_id = QueueId(self.topic_uid, partition, 0, generation)
+    def _open(self, partition: int, generation: int, lane: int = 0) -> tuple[QueueId, FakeQueue]:
+        queue_id = QueueId(self.topic_uid, partition, lane, generation)
         queue = self.queues.setdefault(queue_id, FakeQueue())
         assert not queue.sealed
         return queue_id, queue
@@ -382,7 +394,7 @@ class FakeMetadata:
     def add_rows(self, one: Subscription, topic_: Topic, floor: int = 0) -> None:
         self.subscriptions[one.name] = one
         for partition in topic_.partitions:
-            key = CursorKey(TENANT, one.uid, partition.number)
+            key = CursorKey(TENANT, one.uid, partition.number, partition.lane)
             self.rows[key] = CursorState(
                 key=key,
                 topic_uid=topic_.uid,
@@ -516,6 +528,7 @@ class FakeMetadata:
             PartitionKey(TENANT, topic.uid, partition.number)
             for topic in self.topics.values()
             for partition in topic.partitions
+            if partition.lane == 0
             if self.owners.get(PartitionKey(TENANT, topic.uid, partition.number)) != incarnation
         ]
 
@@ -680,8 +693,8 @@ async def world(
     metadata = metadata or FakeMetadata(
         topic(partitions), subscription(ack_deadline_s=ack_deadline_s)
     )
-    for number in range(len(metadata.topics[TOPIC_UID].partitions)):
-        store.queues.setdefault(QueueId(TOPIC_UID, number), FakeQueue())
+    for one in metadata.topics[TOPIC_UID].partitions:
+        store.queues.setdefault(QueueId(TOPIC_UID, one.number, one.lane), FakeQueue())
     forwarder = SubscribeForwarder(
         store=store,
         catalog=metadata,
