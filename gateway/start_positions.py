@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import msgspec
 
 from edge.problem import FieldError
-from gateway.placement import queue_of
-from metadata.types import Partition, SealedPartition, Topic
-from store_nodes.errors import QueueNotFound
-from store_nodes.queue_id import QueueId
-
-MAX_OFFSET = 2**53
-
-
-class Offsets(Protocol):
-    """What the store answers about a queue: `first` kept and `end`, one past the last."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-
-
-class OffsetStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that finding a start needs."""
-
-    async def offsets(self, group: int, queue: QueueId) -> Offsets:
-        """Confirmed with a quorum: all that was answered before the call is counted."""
-        ...
-
-    async def offset_at(self, group: int, queue: QueueId, time_us: int) -> int: ...
+from metadata.seeks import LaneOf, Target
+from metadata.snapshots import SnapshotRepository
+from metadata.types import Topic
+from subscribe_forwarder.reading.places import OffsetStore
+from subscribe_forwarder.reading.targets import MAX_OFFSET, SnapshotOf, Targets, Time, To
 
 
 class StartAt(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,14 +21,17 @@ class StartAt(msgspec.Struct, forbid_unknown_fields=True):
 
     time: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     offset: Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)] | None = None
+    snapshot: Annotated[str, msgspec.Meta(max_length=128)] | None = None
 
 
 Start = Literal["latest", "earliest"] | StartAt
 
 
 def start_errors(start: Start) -> list[FieldError]:
-    if isinstance(start, StartAt) and (start.time is None) == (start.offset is None):
-        return [FieldError("start", "either time or offset")]
+    if isinstance(start, StartAt):
+        given = [each for each in (start.time, start.offset, start.snapshot) if each is not None]
+        if len(given) != 1:
+            return [FieldError("start", "one of time, offset and snapshot, and only one")]
     return []
 
 
@@ -60,55 +41,28 @@ def start_spec(start: Start) -> str | Mapping[str, object]:
         return start
     if start.time is not None:
         return {"time": start.time.isoformat()}
+    if start.snapshot is not None:
+        return {"snapshot": start.snapshot}
     return {"offset": start.offset}
 
 
 class StartPositions:
-    """Finds them in the store; raises StoreError."""
+    """Finds them in the store and in snapshots; raises Problems, StoreError, MetadataError."""
 
-    def __init__(self, store: OffsetStore) -> None:
-        self._store = store
+    def __init__(self, store: OffsetStore, snapshots: SnapshotRepository) -> None:
+        self._targets = Targets(store, snapshots)
 
-    async def floors(self, topic: Topic, start: Start) -> dict[tuple[int, int], int]:
+    async def floors(self, topic: Topic, start: Start) -> dict[LaneOf, Target]:
         """Where the cursor of each partition and lane begins."""
-        async with asyncio.TaskGroup() as tasks:
-            floors = {
-                (partition.number, partition.lane): tasks.create_task(
-                    self._floor(topic, partition, start)
-                )
-                for partition in topic.partitions
-            }
-        return {place: task.result() for place, task in floors.items()}
+        _, targets = await self._targets.find(topic, _position(start))
+        return targets
 
-    async def _floor(self, topic: Topic, partition: Partition, start: str | StartAt) -> int:
-        if isinstance(start, StartAt) and start.time is not None:
-            return await self._at(topic, partition, start.time)
-        offsets = await self._store.offsets(partition.group, queue_of(topic.uid, partition))
-        if start == "latest":
-            return offsets.end
-        wanted = start.offset if isinstance(start, StartAt) and start.offset is not None else 0
-        if wanted < offsets.first:
-            wanted = max(wanted, await self._first(topic, partition, offsets.first))
-        return min(wanted, offsets.end)
 
-    async def _first(self, topic: Topic, partition: Partition, default: int) -> int:
-        """The first offset kept, of whichever generation has it."""
-        for sealed in topic.generations(partition.number, partition.lane):
-            if isinstance(sealed, SealedPartition):
-                with suppress(QueueNotFound):  # all of it was trimmed
-                    found = await self._store.offsets(sealed.group, queue_of(topic.uid, sealed))
-                    if found.first < sealed.sealed_at:
-                        return found.first
-        return default
-
-    async def _at(self, topic: Topic, partition: Partition, time: datetime) -> int:
-        """The first offset that is not older."""
-        time_us = max(0, int(time.timestamp() * 1_000_000))
-        for sealed in topic.generations(partition.number, partition.lane):
-            if isinstance(sealed, SealedPartition):
-                with suppress(QueueNotFound):
-                    queue = queue_of(topic.uid, sealed)
-                    found = await self._store.offset_at(sealed.group, queue, time_us)
-                    if found < sealed.sealed_at:
-                        return found
-        return await self._store.offset_at(partition.group, queue_of(topic.uid, partition), time_us)
+def _position(start: Start) -> To:
+    if isinstance(start, str):
+        return start
+    if start.time is not None:
+        return Time(max(0, int(start.time.timestamp() * 1_000_000)))
+    if start.snapshot is not None:
+        return SnapshotOf(start.snapshot)
+    return start.offset or 0

@@ -21,6 +21,8 @@ from gateway.placement import Mover
 from gateway.readiness import LeaderCheck, Readiness
 from gateway.schemas import SchemaRoutes
 from gateway.settings import ServerSettings
+from gateway.snapshots import SnapshotRoutes
+from gateway.snapshots import sweep as sweep_snapshots
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topic_lifecycle import TopicLifecycle
 from gateway.topics import TopicRoutes
@@ -38,7 +40,10 @@ from metadata.placements import PlacementRepository
 from metadata.redrives import RedriveRepository
 from metadata.schema_catalog import SchemaCatalog
 from metadata.schemas import SchemaRepository
+from metadata.seeks import SeekRepository
 from metadata.settings import DatabaseSettings
+from metadata.snapshots import SnapshotRepository
+from metadata.subscription_states import SubscriptionStateRepository
 from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
@@ -52,6 +57,7 @@ from store_nodes.client import StoreClient
 from subscribe_forwarder import settings as subscribe_settings
 from subscribe_forwarder.api import routes as subscribe_routes
 from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -104,6 +110,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         feed = ChangeFeed(database)
         catalog = Catalog(topics, subscriptions, feed)
         schemas = SchemaRepository(database)
+        snapshots = SnapshotRepository(database)
         await feed.start()
         stack.push_async_callback(feed.close)
         if settings.role.controls:
@@ -118,8 +125,10 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
             parts.routes += SchemaRoutes(schemas, catalog, store).routes()
             parts.routes += SubscriptionRoutes(
-                catalog, subscriptions, CursorRepository(database), store
+                catalog, subscriptions, CursorRepository(database), store, snapshots
             ).routes()
+            parts.routes += SnapshotRoutes(snapshots).routes()
+            _own(stack, sweep_snapshots(snapshots))
         if settings.role.publishes:
             forwarded = ForwardedRepository(database)
             publisher = PublishForwarder(
@@ -153,6 +162,12 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             parts.readiness.add("subscribe", subscriber.not_ready_reason)
             parts.drains.append(subscriber.drain)
             parts.routes += subscribe_routes.routes(subscriber, AckHistoryRepository(database))
+            parts.routes += PositionRoutes(
+                subscriber,
+                SeekRepository(database),
+                snapshots,
+                SubscriptionStateRepository(database),
+            ).routes()
             letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
             parts.routes += DeadLetters(catalog, store, letters).routes()
             parts.routes += Redrives(catalog, letters, redrives).routes()

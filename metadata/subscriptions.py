@@ -14,8 +14,17 @@ from metadata import changes
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.models import AssignmentRow, CursorRow, PartitionRow, SubscriptionRow, TopicRow
+from metadata.models import AssignmentRow, CursorRow, DeliveryRow, SubscriptionRow, TopicRow
 from metadata.paging import name_after, page_of
+from metadata.seeks import (
+    LaneOf,
+    Target,
+    hole_rows,
+    kept_offsets,
+    lock_partitions,
+    place,
+    set_position,
+)
 from metadata.skip_rules import active_of
 from metadata.types import (
     ChangeKind,
@@ -44,10 +53,10 @@ class SubscriptionRepository:
         tenant_id: bytes,
         topic_uid: bytes,
         spec: SubscriptionSpec,
-        floors: Mapping[tuple[int, int], int],
+        floors: Mapping[LaneOf, int | Target],
     ) -> Subscription:
         """With a cursor per partition and lane, from `floors[partition, lane]` on (0 where there is
-        none, and not below what was trimmed).
+        none, and not below what was trimmed); a target may be of a snapshot.
 
         NotFound when the topic isn't active any more, Conflict when the name is taken
         (`existing` is the subscription that has it).
@@ -64,7 +73,7 @@ class SubscriptionRepository:
             row = _new_row(tenant_id, topic_uid, spec, version)
             session.add(row)
             await session.flush()
-            session.add_all(await _new_cursors(session, row, floors))
+            await _add_cursors(session, row, floors)
             await _record(session, version, row)
             await session.flush()
             await session.refresh(row)
@@ -261,20 +270,15 @@ async def _with_rules(
     return [replace(one, skip_rules=rules[one.uid]) if one.uid in rules else one for one in found]
 
 
-async def _new_cursors(
-    session: AsyncSession, row: SubscriptionRow, floors: Mapping[tuple[int, int], int]
-) -> list[CursorRow]:
+async def _add_cursors(
+    session: AsyncSession, row: SubscriptionRow, floors: Mapping[LaneOf, int | Target]
+) -> None:
     """One per partition and lane, under the epoch of the partition's present owner.
 
     The shared lock on the assignment makes a claim either come first (and its epoch is read here)
     or wait (and find these rows); the one on the partition keeps the truncator out.
     """
-    trimmed = await session.execute(
-        select(PartitionRow.partition, PartitionRow.lane, PartitionRow.trimmed_to)
-        .where(PartitionRow.tenant_id == row.tenant_id, PartitionRow.topic_uid == row.topic_uid)
-        .order_by(PartitionRow.partition, PartitionRow.lane, PartitionRow.generation)
-        .with_for_update(read=True)
-    )
+    trimmed = await lock_partitions(session, row.tenant_id, row.topic_uid)
     assignments = await session.execute(
         select(AssignmentRow.partition, AssignmentRow.epoch_era, AssignmentRow.epoch_n)
         .where(AssignmentRow.tenant_id == row.tenant_id, AssignmentRow.topic_uid == row.topic_uid)
@@ -282,12 +286,14 @@ async def _new_cursors(
         .with_for_update(read=True)
     )
     epochs = {partition: (era, n) for partition, era, n in assignments}
-    starts: dict[tuple[int, int], int] = {}
-    for partition, lane, trimmed_to in trimmed:
-        start = starts.get((partition, lane), floors.get((partition, lane), 0))
-        starts[partition, lane] = max(start, trimmed_to)
-    return [
-        CursorRow(
+    targets = {
+        lane: floor if isinstance(floor, Target) else Target(floor)
+        for lane, floor in floors.items()
+    }
+    kept = await kept_offsets(session, row, targets, trimmed)
+    holes: list[DeliveryRow] = []
+    for (partition, lane), trimmed_to in trimmed.items():
+        cursor = CursorRow(
             tenant_id=row.tenant_id,
             subscription_uid=row.uid,
             partition=partition,
@@ -296,19 +302,14 @@ async def _new_cursors(
             epoch_era=epochs[partition][0],
             epoch_n=epochs[partition][1],
             generation=row.generation,
-            start_offset=start,
-            floor=start,
-            read_to=start,
-            acked=[],
-            exceptions=0,
-            acked_total=0,
-            filtered_total=0,
-            skipped_total=0,
-            expired_total=0,
-            dead_lettered_total=0,
         )
-        for (partition, lane), start in starts.items()
-    ]
+        target = targets.get((partition, lane), Target(0))
+        placed = place(target, trimmed_to, kept.get((partition, lane), ()))
+        set_position(cursor, placed)
+        session.add(cursor)
+        holes += hole_rows(cursor, placed)
+    await session.flush()
+    session.add_all(holes)
 
 
 async def _record(session: AsyncSession, version: int, row: SubscriptionRow) -> None:

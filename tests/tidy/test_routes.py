@@ -12,11 +12,13 @@ from gateway.pages import Pages
 from gateway.partitions import PartitionRoutes
 from gateway.readiness import Readiness
 from gateway.router import Router
+from gateway.snapshots import SnapshotRoutes
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topics import TopicRoutes
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
 from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
 
 METHODS = ("get", "put", "patch", "post", "delete")
@@ -39,7 +41,9 @@ def router() -> Router:
     for route in (
         *TopicRoutes(part, part, part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
-        *SubscriptionRoutes(part, part, part, part).routes(),
+        *SubscriptionRoutes(part, part, part, part, part).routes(),
+        *SnapshotRoutes(part).routes(),
+        *PositionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
         *subscribe.routes(part, part),
         *DeadLetters(part, part, part).routes(),

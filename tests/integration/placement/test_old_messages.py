@@ -9,6 +9,8 @@ from edge import message_id
 from gateway.placement import queue_of
 from gateway.start_positions import StartAt, StartPositions
 from metadata.database import Database
+from metadata.seeks import Target
+from metadata.snapshots import SnapshotRepository
 from metadata.types import Counters, CursorState
 from store_nodes import record_batch
 from store_nodes.client import StageExtras
@@ -109,15 +111,15 @@ async def test_a_new_subscription_starts_in_the_generation_it_names(
         assert await site.mover.move(site.tenant_id, "orders", 0, await site.other_group())
         await publish(site, "d", "e")
         topic = await site.topic()
-        starts = StartPositions(site.store)
-        assert await starts.floors(topic, "earliest") == {(0, 0): 0}
-        assert await starts.floors(topic, "latest") == {(0, 0): 5}
-        assert await starts.floors(topic, StartAt(offset=2)) == {(0, 0): 2}
-        assert await starts.floors(topic, StartAt(offset=4)) == {(0, 0): 4}
+        starts = StartPositions(site.store, SnapshotRepository(site.database))
+        assert await starts.floors(topic, "earliest") == {(0, 0): Target(0)}
+        assert await starts.floors(topic, "latest") == {(0, 0): Target(5)}
+        assert await starts.floors(topic, StartAt(offset=2)) == {(0, 0): Target(2)}
+        assert await starts.floors(topic, StartAt(offset=4)) == {(0, 0): Target(4)}
         await site.store.truncate(*old, 2)
-        assert await starts.floors(topic, "earliest") == {(0, 0): 2}
+        assert await starts.floors(topic, "earliest") == {(0, 0): Target(2)}
         await site.store.truncate(*old, 3)
-        assert await starts.floors(topic, "earliest") == {(0, 0): 3}
+        assert await starts.floors(topic, "earliest") == {(0, 0): Target(3)}
 
 
 async def test_a_released_message_is_acked_by_the_id_it_was_staged_under(
