@@ -172,3 +172,57 @@ async def test_subscriptions_page_by_topic(world: World) -> None:
     )
     assert [each.name for each in rest.items] == ["c"]
     assert len((await world.subscriptions.page(world.tenant_id)).items) == 4
+
+
+async def test_a_topic_with_priorities_has_all_lanes_of_a_partition_in_one_group(
+    world: World,
+) -> None:
+    made = await world.topics.create(world.tenant_id, TopicSpec("orders", priorities=3), [5, 6])
+    topic = await world.topics.activate(world.tenant_id, made.uid)
+    assert (topic.priorities, topic.partition_count) == (3, 2)
+    assert [(each.number, each.lane, each.group) for each in topic.partitions] == [
+        *((0, 0, 5), (0, 1, 5), (0, 2, 5)),
+        *((1, 0, 6), (1, 1, 6), (1, 2, 6)),
+    ]
+    await world.subscription(topic, floor=0)
+    cursors = await world.cursors.of_topic(world.tenant_id, topic.uid)
+    assert [(each.key.partition, each.key.lane) for each in cursors] == [
+        (each.number, each.lane) for each in topic.partitions
+    ]
+    assert sorted(await world.claim(await world.forwarder(), topic)) == [0, 1]
+
+
+async def test_a_changed_topic_is_a_new_version_that_the_feed_tells(world: World) -> None:
+    topic = await world.topic()
+    await world.feed.start()
+    assert (await world.catalog.topic(world.tenant_id, "orders")).version == topic.version
+    wanted = TopicSpec(
+        "orders", Retention(RetentionMode.RETAIN, 900), 60, {"team": "b"}, ack_history=True
+    )
+    changed = await world.topics.update(world.tenant_id, "orders", lambda _: wanted)
+    assert changed.version > topic.version
+    assert (changed.retention, changed.dedup_window_s) == (wanted.retention, 60)
+    assert (changed.labels, changed.ack_history) == ({"team": "b"}, True)
+    async with asyncio.timeout(10):
+        while await world.catalog.topic(world.tenant_id, "orders") != changed:
+            await asyncio.sleep(0.02)
+    again = await world.topics.update(world.tenant_id, "orders", lambda _: wanted)
+    assert again == changed, "nothing changed, so there is no new version"
+
+
+async def test_a_change_is_refused_when_the_version_or_the_schema_is_not_there(
+    world: World,
+) -> None:
+    topic = await world.topic()
+
+    async def update(spec: TopicSpec, if_version: int | None = None) -> None:
+        await world.topics.update(world.tenant_id, "orders", lambda _: spec, if_version=if_version)
+
+    with pytest.raises(Conflict):
+        await update(TopicSpec("orders", dedup_window_s=1), if_version=topic.version + 1)
+    with pytest.raises(NotFound) as caught:
+        await update(TopicSpec("orders", schema="none"))
+    assert caught.value.kind == "schema"
+    assert await world.topics.get(world.tenant_id, "orders") == topic
+    with pytest.raises(NotFound):
+        await world.topics.create(world.tenant_id, TopicSpec("bills", schema="none"), [0])
