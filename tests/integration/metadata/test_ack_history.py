@@ -20,8 +20,15 @@ HISTORY = (
     SettledRange(9, 10, "expired"),
 )
 SETTLED = {
-    **{0: "acked", 2: "acked", 3: None, 4: "dead_lettered", 5: "filtered", 7: "filtered"},
-    **{8: None, 9: "expired", 10: None},
+    0: "acked",
+    2: "acked",
+    3: None,
+    4: "dead_lettered",
+    5: "filtered",
+    7: "filtered",
+    8: None,
+    9: "expired",
+    10: None,
 }
 """What the history says of some offsets."""
 
