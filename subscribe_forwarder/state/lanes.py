@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 AGING = 16
 """Deliveries of others for one turn: 1 in 17 is 5.9 %."""
-MAX_TURNS = 64
+MAX_TURNS = 128
 """A lane keeps no more than these: what could not be served for long is no flood later."""
 
 
