@@ -31,3 +31,15 @@ publications = Counter(
     ["how"],
 )
 redriven = Counter("packetboat_scheduler_redriven_total", "Dead letters published again.")
+schedule_runs = Counter("packetboat_scheduler_schedule_runs_total", "Runs of schedules made.")
+schedule_missed = Counter(
+    "packetboat_scheduler_schedule_missed_total", "Runs passed over by a schedule's policy."
+)
+schedule_failures = Counter(
+    "packetboat_scheduler_schedule_failures_total", "Tries of a run that failed."
+)
+schedule_late_seconds = Histogram(
+    "packetboat_scheduler_schedule_late_seconds",
+    "From a run's scheduled time to the answer that it is published and counted.",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0),
+)

@@ -15,8 +15,10 @@ from metadata.locks import Lock, LockRepository
 from metadata.placements import PlacementRepository
 from metadata.redrives import RedriveRepository
 from metadata.retention import RetentionRepository
+from metadata.schedules import ScheduleRepository
 from metadata.topics import TopicRepository
 from outbox import Outbox
+from scheduler.cron import Cron
 from scheduler.due_loop import DueLoop
 from scheduler.history import HistoryKeeper
 from scheduler.keeper import Keeper
@@ -49,6 +51,12 @@ class Scheduler:
         self._retention = RetentionRepository(database)
         self._topics = TopicMap(self._retention)
         feed.add_listener(self._topics.on_feed)
+        self._cron = Cron(
+            ScheduleRepository(database),
+            TopicRepository(database),
+            Outbox(store, settings.release_timeout_s),
+        )
+        feed.add_listener(self._cron.on_feed)
         self._leader = Leader(LockRepository(database), self._work)
         self._task: asyncio.Task[None] | None = None
 
@@ -82,6 +90,7 @@ class Scheduler:
             await due.begin(self._topics.queues)
             term.spawn(self._keeper().run())
             term.spawn(self._redriving(lock).run(term))
+            term.spawn(self._cron.run(lock))
             term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
             await self._topics.follow(due.owned)
         finally:

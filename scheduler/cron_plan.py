@@ -1,0 +1,152 @@
+"""When a cron expression runs, and which of its runs are to be made now. Pure.
+
+Expressions have five fields (minute, hour, day of month, month, day of week) or a nickname such as
+`@hourly`, and are read in a time zone. In the night when clocks go forward, a run in the hour that
+is left out is made when that hour is over; when they go back, a run in the hour that comes twice is
+made once, the first time. An expression whose minute or hour starts with `*` follows the time that
+passes instead: it leaves nothing out and runs in both hours.
+
+A run is missed when it is more than `GRACE_S` late before it was made, or another follows that is
+late too:
+
+    skip      missed runs are not made
+    latest    only the latest of the runs that are due is made
+    all       every run is made, of more than `MAX_RUNS` the latest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+MAX_CRON_CHARS = 200
+GRACE_S = 60
+MAX_RUNS = 1000
+"""Of one schedule, made after a time in which none could be."""
+MAX_COUNTED = 10_000
+"""Of one schedule and plan: what is due before these runs is neither made nor counted."""
+LOOK_BACK = timedelta(hours=3)
+"""More than clocks are changed by."""
+UTC_NAMES = frozenset({"UTC", "Etc/UTC"})
+
+
+class BadSchedule(ValueError):
+    """The expression or the time zone is wrong; `field` is `cron` or `time_zone`."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.field = field
+
+
+class Plan(NamedTuple):
+    """`make` in order; `missed` were passed over; `then` is the first run after now, if any."""
+
+    make: tuple[datetime, ...]
+    missed: int
+    then: datetime | None
+
+
+def check(cron: str, time_zone: str) -> None:
+    """Raises BadSchedule."""
+    expression = _expression(cron)
+    try:
+        _zone(time_zone)
+    except (KeyError, ValueError, OSError) as error:
+        detail = "a name of the IANA time zone database, such as Europe/Berlin"
+        raise BadSchedule("time_zone", detail) from error
+    try:
+        CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise BadSchedule("cron", f"is no cron expression: {error}") from error
+
+
+def runs_after(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]:
+    """In UTC, ascending; ends where no run comes in 50 years. Raises BadSchedule.
+
+    Wherever it begins it gives the same runs: the first of the repeated hour, say, is not given
+    again from within that hour.
+    """
+    zone, expression = _zone(time_zone), _expression(cron)
+    start = after
+    minute, hour, *_ = expression.split()
+    if time_zone not in UTC_NAMES and not minute.startswith("*") and not hour.startswith("*"):
+        # By the clock on the wall: what it shows now may come twice, or not at all.
+        start = after - LOOK_BACK
+    last: datetime | None = None
+    for run in CronSim(expression, start.astimezone(zone)):
+        moment = run.astimezone(UTC)
+        if moment > after and (last is None or moment > last):
+            last = moment
+            yield moment
+
+
+def next_run(cron: str, time_zone: str, after: datetime) -> datetime | None:
+    """The first run after that moment, in UTC."""
+    return next(runs_after(cron, time_zone, after), None)
+
+
+def plan(cron: str, time_zone: str, missed_runs: str, next_at: datetime, now: datetime) -> Plan:
+    """What to do about the runs from `next_at` (which is one of them) up to now."""
+    due: list[datetime] = [next_at] if next_at <= now else []
+    then: datetime | None = next_at
+    if due:
+        then = None
+        start = _late_start(cron, time_zone, next_at, now)
+        for run in islice(runs_after(cron, time_zone, start), MAX_COUNTED):
+            if run > now:
+                then = run
+                break
+            due.append(run)
+        if then is None:
+            then = next_run(cron, time_zone, now)
+    make = _chosen(missed_runs, due, now)
+    return Plan(make, len(due) - len(make), then)
+
+
+def _late_start(cron: str, time_zone: str, next_at: datetime, now: datetime) -> datetime:
+    """`next_at`, or, after a time with more runs than are counted, a moment by which there are
+    fewer: a run is a minute apart from the next at least."""
+    return max(next_at, now - timedelta(minutes=MAX_COUNTED - 1))
+
+
+def _chosen(missed_runs: str, due: list[datetime], now: datetime) -> tuple[datetime, ...]:
+    if not due:
+        return ()
+    match missed_runs:
+        case "all":
+            return tuple(due[-MAX_RUNS:])
+        case "latest":
+            return (due[-1],)
+    return (due[-1],) if now - due[-1] <= timedelta(seconds=GRACE_S) else ()
+
+
+def _expression(cron: str) -> str:
+    if len(cron) > MAX_CRON_CHARS:
+        raise BadSchedule("cron", f"at most {MAX_CRON_CHARS} characters")
+    expression = NICKNAMES.get(cron.strip().lower(), cron)
+    if len(expression.split()) != 5:
+        names = ", ".join(NICKNAMES)
+        raise BadSchedule("cron", f"five fields (minute hour day month weekday), or one of {names}")
+    return expression
+
+
+@lru_cache(maxsize=1000)
+def _zone(name: str) -> ZoneInfo:
+    if name in UTC_NAMES:
+        return ZoneInfo("UTC")
+    return ZoneInfo(name)
