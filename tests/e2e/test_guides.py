@@ -1,0 +1,88 @@
+"""The guides do what they say: each page's `sh` blocks run as they stand there, in order, in one
+shell that stops at the first failure. Where a block prints JSON and a `json` block follows, every
+member shown in the page is in what was printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.installation import Installation
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+PAGES = sorted(page for page in GUIDES.glob("*.md") if "```sh\n" in page.read_text())
+PAGE_TIMEOUT_S = 120
+END = "=== end of block"
+_BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(page: Path) -> list[tuple[str, object | None]]:
+    """Each `sh` block, with the value of the `json` block that follows it, if one does."""
+    found = _BLOCK.findall(page.read_text())
+    blocks: list[tuple[str, object | None]] = []
+    for (language, text), (following, shown) in zip(found, [*found[1:], ("", "")], strict=True):
+        if language == "sh":
+            blocks.append((text, json.loads(shown) if following == "json" else None))
+    return blocks
+
+
+def missing(shown: object, printed: object, path: str = "") -> list[str]:
+    """Members of objects that the page shows and the output lacks; values are free to differ."""
+    if isinstance(shown, dict):
+        if not isinstance(printed, dict):
+            return [path or "an object"]
+        lacking = [f"{path}.{name}" for name in shown if name not in printed]
+        both = [name for name in shown if name in printed]
+        return lacking + [
+            m for name in both for m in missing(shown[name], printed[name], f"{path}.{name}")
+        ]
+    if isinstance(shown, list) and shown:
+        if not isinstance(printed, list) or not printed:
+            return [f"{path}[0]"]
+        return missing(shown[0], printed[0], f"{path}[0]")
+    return []
+
+
+def last_json(output: str) -> object:
+    """What a block printed last, of the lines that are JSON."""
+    for line in reversed(output.splitlines()):
+        try:
+            return json.loads(line)
+        except ValueError:
+            continue
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_guide_run(page: Path, running: Installation) -> None:
+    blocks = blocks_of(page)
+    script = "set -euo pipefail\n" + "".join(f"{text}\necho\necho '{END}'\n" for text, _ in blocks)
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        env=os.environ | {"PACKETBOAT_URL": running.url, "PACKETBOAT_TOKEN": running.token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PAGE_TIMEOUT_S,
+        check=False,
+    )
+    outputs = ran.stdout.split(END + "\n")
+    reached = len(outputs) - 1
+    assert ran.returncode == 0, f"block {reached + 1}:\n{blocks[reached][0]}\n{outputs[-1]}"
+    for (text, shown), output in zip(blocks, outputs, strict=False):
+        if shown is not None:
+            lacking = missing(shown, last_json(output))
+            assert not lacking, f"{lacking} shown and not printed by\n{text}\n{output}"
+
+
+def test_a_refused_request_ends_a_page() -> None:
+    """curl calls an error a success unless told otherwise."""
+    for page in PAGES:
+        for text, _ in blocks_of(page):
+            for call in re.findall(r"\bcurl\b[^\n]*", text):
+                assert re.match(r"curl -[a-zA-Z]*f", call), f"{page.name}: {call} lacks -f"
