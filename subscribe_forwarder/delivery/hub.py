@@ -105,6 +105,7 @@ class Hub:
         """The subscription as it is now, of the generation that its readers are of."""
         self.subscription = subscription
         self.terms = terms
+        self._limits_now()
         for reader in self.readers.values():
             reader.follow(terms)
         if self.waiting:
@@ -155,7 +156,7 @@ class Hub:
         while line:
             want = self._asked(line[0])
             if want is None:
-                self._blocked.append(line.popleft())
+                self._step_aside(line.popleft())
                 continue
             delivery = self._serve(want)
             if delivery is None:
@@ -191,6 +192,12 @@ class Hub:
                     "Messages are waiting and the store nodes that hold them do not answer.",
                     _RETRY_AFTER_S,
                 )
+
+    def _step_aside(self, waiter: Waiter) -> None:
+        if waiter.only_now:
+            waiter.end(None)
+        else:
+            self._blocked.append(waiter)
 
     def _asked(self, waiter: Waiter) -> Want | None:
         """What it wants now; None when limits of its own leave it nothing."""
