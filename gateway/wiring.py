@@ -19,6 +19,7 @@ from gateway.group_choice import GroupChoice
 from gateway.partitions import PartitionRoutes
 from gateway.placement import Mover
 from gateway.readiness import LeaderCheck, Readiness
+from gateway.schedules import ScheduleRoutes
 from gateway.schemas import SchemaRoutes
 from gateway.settings import ServerSettings
 from gateway.snapshots import SnapshotRoutes
@@ -37,7 +38,9 @@ from metadata.feed import ChangeFeed
 from metadata.forwarded import ForwardedRepository
 from metadata.leases import LeaseRepository
 from metadata.placements import PlacementRepository
+from metadata.publications import PublicationRepository
 from metadata.redrives import RedriveRepository
+from metadata.schedules import ScheduleRepository
 from metadata.schema_catalog import SchemaCatalog
 from metadata.schemas import SchemaRepository
 from metadata.seeks import SeekRepository
@@ -48,9 +51,12 @@ from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
 from outbox import Outbox
+from outbox.staging import Staging
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder
+from publish_forwarder.schema_check import SchemaCheck
+from publish_forwarder.outputs import OutputReader
 from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
@@ -59,6 +65,8 @@ from subscribe_forwarder.api import routes as subscribe_routes
 from subscribe_forwarder.api.dead_letters import DeadLetters
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
+from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
@@ -110,6 +118,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         feed = ChangeFeed(database)
         catalog = Catalog(topics, subscriptions, feed)
         schemas = SchemaRepository(database)
+        schema_catalog = SchemaCatalog(schemas, feed)
         snapshots = SnapshotRepository(database)
         await feed.start()
         stack.push_async_callback(feed.close)
@@ -124,6 +133,12 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             ).routes()
             parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
             parts.routes += SchemaRoutes(schemas, catalog, store).routes()
+            parts.routes += ScheduleRoutes(
+                ScheduleRepository(database),
+                catalog,
+                Outbox(store),
+                SchemaCheck(schema_catalog),
+            ).routes()
             parts.routes += SubscriptionRoutes(
                 catalog, subscriptions, CursorRepository(database), store, snapshots
             ).routes()
@@ -136,7 +151,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
                 store,
                 publish_settings.load(),
                 forwarded=forwarded,
-                schemas=SchemaCatalog(schemas, feed),
+                schemas=schema_catalog,
             )
             await publisher.start()
             stack.push_async_callback(publisher.close)
@@ -161,7 +176,13 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             stack.push_async_callback(undertaker.close)
             parts.readiness.add("subscribe", subscriber.not_ready_reason)
             parts.drains.append(subscriber.drain)
-            parts.routes += subscribe_routes.routes(subscriber, AckHistoryRepository(database))
+            task_acks = TaskAcks(
+                AckPublisher(Staging(store), PublicationRepository(database), subscriber.flusher),
+                OutputReader(catalog, SchemaCatalog(schemas, feed)),
+            )
+            parts.routes += subscribe_routes.routes(
+                subscriber, AckHistoryRepository(database), task_acks
+            )
             parts.routes += PositionRoutes(
                 subscriber,
                 SeekRepository(database),

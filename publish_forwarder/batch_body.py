@@ -127,9 +127,9 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
     to_message: Callable[[Any], Message]
     items: _Items
     if kind in JSON_TYPES:
-        items, to_message = _from_json(body), _json_message
+        items, to_message = _from_json(body), json_message
     elif kind in NDJSON_TYPES:
-        items, to_message = _from_lines(body), _json_message
+        items, to_message = _from_lines(body), json_message
     elif kind in MSGPACK_TYPES:
         items, to_message = _from_msgpack(body), _msgpack_message
     else:
@@ -253,7 +253,7 @@ def _fail_followers(entries: list[Message | _Failed]) -> list[Entry]:
     return result
 
 
-def _json_message(item: JsonItem) -> Message:
+def json_message(item: JsonItem) -> Message:
     content_type = item.content_type
     raw = item.data
     if not raw:

@@ -18,6 +18,7 @@ from metadata.types import (
     Subscription,
     Topic,
 )
+from outbox.staging import Output
 from store_nodes.queue_id import QueueId
 
 Buffer = bytes | memoryview
@@ -181,3 +182,11 @@ class Leases(Protocol):
     ) -> Lease: ...
     async def renew(self, incarnation: bytes) -> Lease: ...
     async def release(self, incarnation: bytes) -> None: ...
+
+
+class Outputs(Protocol):
+    """Reads the messages that an ack publishes: `publish_forwarder.outputs.OutputReader`."""
+
+    async def read(
+        self, tenant_id: bytes, raw: bytes, *, refresh: bool = False
+    ) -> list[Output]: ...

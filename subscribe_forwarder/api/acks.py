@@ -31,6 +31,7 @@ from subscribe_forwarder.api.items import (
     lease_of,
     resolve,
 )
+from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -41,17 +42,29 @@ _encode = msgspec.json.encode
 
 
 class Acks:
-    def __init__(self, forwarder: SubscribeForwarder) -> None:
+    def __init__(self, forwarder: SubscribeForwarder, task_acks: TaskAcks) -> None:
         self._forwarder = forwarder
+        self._task_acks = task_acks
 
     async def ack(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200 once the acks are committed; items already acked count."""
-        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
-        ids = requests.decode(body, requests.ACK).ids()
+        body = await read_body(scope, receive, requests.MAX_ACK_BODY_BYTES)
+        request = requests.decode(body, requests.ACK)
+        ids = request.ids()
         forwarder = self._forwarder
         hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
+        if request.publish:
+            forwarder.require_lease()
+            members = await self._task_acks.ack(
+                tenant_of(scope), hub, readers, named, bytes(request.publish), forwarder.now
+            )
+            if hub.waiting:
+                hub.dispatch()
+            answer = {"acked": len(ids.texts), "results": [], **members}
+            await respond(send, 200, _encode(answer))
+            return
         exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE
         new = 0
         touched = [readers[place] for place in named.places]

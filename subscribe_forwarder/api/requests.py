@@ -20,6 +20,8 @@ MAX_WAIT_S = 60.0
 MAX_DEADLINE_S = 43_200
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """A thousand ids of the longest kind."""
+MAX_ACK_BODY_BYTES = 16 * 1024 * 1024
+"""The same, and the messages that an ack may publish, in base64."""
 MAX_OUTSTANDING = 10_000
 MAX_OUTSTANDING_BYTES = 64 * 1024 * 1024
 CONSUMER_HEADER = b"packetboat-consumer"
@@ -71,7 +73,8 @@ class _IdsBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AckBody(_IdsBody, forbid_unknown_fields=True):
-    pass
+    publish: msgspec.Raw = msgspec.Raw()
+    """A JSON array of messages, which somebody else reads; empty where there is none."""
 
 
 class ReleaseBody(_IdsBody, forbid_unknown_fields=True):

@@ -11,13 +11,14 @@ from subscribe_forwarder.api.pulls import Pulls
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
+from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.views import Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 
-def routes(forwarder: SubscribeForwarder, fates: Fates) -> list[Route]:
+def routes(forwarder: SubscribeForwarder, fates: Fates, task_acks: TaskAcks) -> list[Route]:
     """What the gateway mounts."""
-    pulls, acks, views = Pulls(forwarder), Acks(forwarder), Views(forwarder, fates)
+    pulls, acks, views = Pulls(forwarder), Acks(forwarder, task_acks), Views(forwarder, fates)
     streams = Streams(forwarder)
     return [
         Route("GET", "/subscriptions/{name}/messages", pulls.get, "consume"),

@@ -119,9 +119,11 @@ class AckPublisher:
         reader: Reader,
         offsets: Sequence[int],
         read: Callable[[], Awaitable[list[Output]]],
+        check: Callable[[], None],
     ) -> Published:
         """Acks the offsets (ascending), all or none, and publishes what `read` gives; that is asked
-        again when a topic turns out to have changed.
+        again when a topic turns out to have changed. `check` is called before the ack is made, and
+        raises a Problem when it may not be.
 
         Raises Problem: 409 when some of the messages are acked already, 503 when the outcome is not
         done or unknown; StoreError and MetadataError before anything was committed.
@@ -146,6 +148,7 @@ class AckPublisher:
                 return Published([], duplicate=True)
             if reader.frozen:
                 raise ack_unavailable("The ownership of the partition is being checked.")
+            check()
             reader.ledger.publish(offsets, publication)
             await self._flusher.commit([reader])
             failpoints.reach("publication.committed")

@@ -12,7 +12,7 @@ import msgspec
 from edge.asgi import ClientGone
 from edge.problem import Problem
 from subscribe_forwarder.api.routes import routes
-from tests.unit.subscribe_forwarder.subscribe_support import World
+from tests.unit.subscribe_forwarder.subscribe_support import NO_TASK_ACKS, World
 
 PATH = "/subscriptions/{name}/messages:stream"
 
@@ -21,7 +21,9 @@ class OpenStream:
     """What the server wrote so far; `blocked` is a client that does not read."""
 
     def __init__(self, w: World, query: str, headers: Mapping[bytes, bytes]) -> None:
-        handler = next(r.handler for r in routes(w.forwarder, w.metadata) if r.path == PATH)
+        handler = next(
+            r.handler for r in routes(w.forwarder, w.metadata, NO_TASK_ACKS) if r.path == PATH
+        )
         self.scope: dict[str, Any] = {
             "type": "http",
             "packetboat.tenant": w.tenant_id,

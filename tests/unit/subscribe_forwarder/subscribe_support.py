@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -44,12 +44,16 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.wire import QueueOffsets, StagedInfo
 from subscribe_forwarder.api.routes import routes
+from subscribe_forwarder.api.status import Fates
+from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
 
 TENANT = uuid.UUID(int=1).bytes
 TOPIC_UID = uuid.UUID(int=7).bytes
 SUBSCRIPTION_UID = uuid.UUID(int=9).bytes
+NO_TASK_ACKS = cast(TaskAcks, None)
+"""Acks that publish have tests of their own, on real stores."""
 ACK_KEY = b"a key that tests share, 32 bytes"
 LOG_TIME_US = 1_767_225_599_123_456
 NOW = datetime.now(UTC)
@@ -91,7 +95,7 @@ def subscription(
         delivery=Delivery.AT_LEAST_ONCE,
         ordered=False,
         ack_deadline_s=ack_deadline_s,
-        retry=RetryPolicy(),
+        retry=RetryPolicy(min_backoff_s=0.0),
         start="earliest",
         labels={},
         generation=1,
@@ -562,9 +566,15 @@ class FakeMetadata:
 class Consumer:
     """Calls the routes of a forwarder as the gateway would, as one tenant."""
 
-    def __init__(self, forwarder: SubscribeForwarder, tenant_id: bytes = TENANT) -> None:
+    def __init__(
+        self,
+        forwarder: SubscribeForwarder,
+        tenant_id: bytes = TENANT,
+        fates: Fates | None = None,
+    ) -> None:
         self.forwarder = forwarder
         self.tenant_id = tenant_id
+        self.fates = cast(Fates, fates)
 
     async def ready(self) -> Consumer:
         while self.forwarder.not_ready_reason() is not None:
@@ -586,7 +596,7 @@ class Consumer:
         """What the gateway would do with a request; Problems become answers."""
         handler = next(
             r.handler
-            for r in routes(self.forwarder, self.metadata)
+            for r in routes(self.forwarder, self.fates, NO_TASK_ACKS)
             if (r.method, r.path) == (method, path)
         )
         raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
@@ -652,7 +662,7 @@ class World(Consumer):
     def __init__(
         self, store: FakeStore, metadata: FakeMetadata, forwarder: SubscribeForwarder
     ) -> None:
-        super().__init__(forwarder)
+        super().__init__(forwarder, fates=metadata)
         self.store = store
         self.metadata = metadata
         self.clock = metadata.clock

@@ -149,7 +149,7 @@ async def test_a_nack_brings_it_back_at_once_and_before_newer_ones() -> None:
     async with world() as w:
         w.store.publish(b"a", b"b", b"c")
         first, _ = await w.pulled(2)
-        answer = await w.post("nack", {"ack_id": first["ack_id"], "reason": "busy"})
+        answer = await w.post("nack", {"ack_id": first["ack_id"], "delay_seconds": 0})
         assert answer.json() == {"done": 1, "results": []}
         again = await w.pulled()
         assert [(m["data"], m["attempt"]) for m in again] == [("a", 2), ("c", 1)]
@@ -198,7 +198,7 @@ async def test_a_longer_deadline() -> None:
         w.clock.added_s += 3
         assert await w.pulled() == []
         w.clock.added_s += 60
-        assert len(await w.pulled()) == 1
+        assert len(await w.pulled(wait_s=5)) == 1
 
 
 async def test_a_deadline_of_zero_is_a_nack() -> None:
@@ -221,7 +221,7 @@ async def test_what_needs_the_present_lease(action: str) -> None:
         ids = [old["ack_id"], acked["ack_id"]]
         answer = await w.post(action, {"ack_ids": ids} | extra)
         assert slugs(answer) == [(0, "lease-expired"), (1, "lease-expired")]
-        (new,) = await w.pulled()
+        (new,) = await w.pulled(wait_s=5)
         ids = [old["ack_id"], new["ack_id"], minted(0, epoch=Epoch(0, 99))]
         answer = await w.post(action, {"ack_ids": ids} | extra)
         assert answer.json()["done"] == 1

@@ -102,7 +102,7 @@ async def one_run(seed: int) -> Run:
         async with asyncio.timeout(10):
             await w.ready()
             seen: set[str] = set(run.offered)
-            while sum(metadata.row(n).floor for n in range(PARTITIONS)) < total:
+            while sum(metadata.row(n).counters.acked for n in range(PARTITIONS)) < total:
                 answer = await w.pull(100)
                 messages = answer.json()["messages"] if answer.status == 200 else []
                 assert not run.acked & {m["message_id"] for m in messages}

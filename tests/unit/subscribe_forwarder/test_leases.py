@@ -9,11 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from subscribe_forwarder.state import leases as module
 from subscribe_forwarder.state.leases import Grant, LeaseTable
 
+NEVER = 10**9
 OFFSETS = st.integers(0, 25)
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """The twin: offset → (leased until) or (waiting until), and how often it failed."""
+    """The twin: offset → (leased until) or (waiting until); None: held; NEVER: not written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,8 +22,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.table = LeaseTable()
         self.now_ms = 0
         self.leased: dict[int, int] = {}
-        self.waiting: dict[int, int] = {}
-        self.failures: dict[int, int] = {}
+        self.waiting: dict[int, int | None] = {}
         self.grants: list[tuple[Grant, dict[int, int]]] = []
 
     def teardown(self) -> None:
@@ -37,7 +37,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4), lasts_ms=st.integers(1, 50))
     def lease_again(self, count: int, lasts_ms: int) -> None:
         taken: list[int] = []
-        due = sorted(o for o, at in self.waiting.items() if at <= self.now_ms)
+        due = sorted(o for o, at in self.waiting.items() if at is not None and at <= self.now_ms)
         while len(taken) < count and (offset := self.table.peek_ready()) is not None:
             assert offset == due[len(taken)], "the lowest first"
             assert self.table.take_ready() == offset
@@ -49,28 +49,22 @@ class LeaseMachine(RuleBasedStateMachine):
             self._grant(taken, self.now_ms + lasts_ms)
 
     def _grant(self, offsets: list[int], deadline_ms: int) -> None:
-        for offset in offsets:
-            assert self.table.attempt(offset) == self.failures.get(offset, 0) + 1
         grant = self.table.lease(list(offsets), deadline_ms, epoch_n=1)
         self.leased |= dict.fromkeys(offsets, deadline_ms)
-        self.grants.append((grant, dict.fromkeys(offsets, len(self.grants))))
 
     @rule(passed_ms=st.integers(0, 30))
     def time_passes(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
         due = self.table.next_due_ms()
-        ends = [*self.leased.values(), *(at for at in self.waiting.values() if at > self.now_ms)]
+        delayed = [at for at in self.waiting.values() if at is not None and at < NEVER]
+        ends = [*self.leased.values(), *(at for at in delayed if at > self.now_ms)]
         assert due is None or not ends or due <= min(ends), "early, never late"
         assert due is not None or not self.leased
         over = [o for o, at in self.leased.items() if at <= self.now_ms]
-        assert self.table.expire(self.now_ms) == len(over)
+        assert sorted(offset for offset, _ in self.table.due(self.now_ms)) == sorted(over)
         for offset in over:
-            self._fails(offset, self.now_ms)
-
-    def _fails(self, offset: int, due_ms: int) -> None:
-        del self.leased[offset]
-        self.waiting[offset] = due_ms
-        self.failures[offset] = self.failures.get(offset, 0) + 1
+            del self.leased[offset]
+            self.waiting[offset] = NEVER
 
     @rule(offsets=st.lists(OFFSETS, max_size=8))
     def settle(self, offsets: list[int]) -> None:
@@ -78,14 +72,37 @@ class LeaseMachine(RuleBasedStateMachine):
         for offset in offsets:
             self.leased.pop(offset, None)
             self.waiting.pop(offset, None)
-            self.failures.pop(offset, None)
+
+    @rule(offset=OFFSETS)
+    def end(self, offset: int) -> None:
+        grant = self.table.grant_of(offset)
+        assert self.table.end(offset) is grant
+        if self.leased.pop(offset, None) is not None:
+            assert grant is not None
+            self.waiting[offset] = NEVER
 
     @rule(offset=OFFSETS, delay_ms=st.none() | st.integers(1, 40))
-    def nack(self, offset: int, delay_ms: int | None) -> None:
-        due_ms = None if delay_ms is None else self.now_ms + delay_ms
-        assert self.table.fail(offset, due_ms) is (offset in self.leased)
-        if offset in self.leased:
-            self._fails(offset, self.now_ms if due_ms is None else due_ms)
+    def written(self, offset: int, delay_ms: int | None) -> None:
+        assert self.table.is_unwritten(offset) is (self.waiting.get(offset) == NEVER)
+        if self.waiting.get(offset) == NEVER and delay_ms is None:
+            self.table.make_ready(offset)
+            self.waiting[offset] = self.now_ms
+        elif self.waiting.get(offset) == NEVER and delay_ms is not None:
+            self.table.delay(offset, self.now_ms + delay_ms)
+            self.waiting[offset] = self.now_ms + delay_ms
+
+    @rule(offset=OFFSETS)
+    def hold(self, offset: int) -> None:
+        if offset not in self.leased:
+            self.table.hold(offset)
+            self.waiting[offset] = None
+
+    @rule(offset=OFFSETS)
+    def offer(self, offset: int) -> None:
+        held = offset in self.waiting and self.waiting[offset] is None
+        assert self.table.offer(offset) is held
+        if held:
+            self.waiting[offset] = self.now_ms
 
     @rule(offset=OFFSETS, lasts_ms=st.integers(1, 60))
     def extend(self, offset: int, lasts_ms: int) -> None:
@@ -99,24 +116,11 @@ class LeaseMachine(RuleBasedStateMachine):
         if self.leased.pop(offset, None) is not None:
             self.waiting[offset] = self.now_ms
 
-    @rule(pick=st.integers(0, 100))
-    def release(self, pick: int) -> None:
-        if not self.grants:
-            return
-        grant, offsets = self.grants[pick % len(self.grants)]
-        present = [o for o in offsets if self.table.grant_of(o) is grant]
-        assert self.table.release(grant) == len(present)
-        for offset in present:
-            del self.leased[offset]
-            self.waiting[offset] = self.now_ms
-
     @rule(bound=OFFSETS)
-    def settle_below(self, bound: int) -> None:
-        self.table.settle_below(bound)
-        for held in (self.leased, self.waiting):
-            for offset in [o for o in held if o < bound]:
-                del held[offset]
-                self.failures.pop(offset, None)
+    def below(self, bound: int) -> None:
+        assert self.table.below(bound) == sorted(
+            o for o in (*self.leased, *self.waiting) if o < bound
+        )
 
     @invariant()
     def agrees(self) -> None:
@@ -125,9 +129,6 @@ class LeaseMachine(RuleBasedStateMachine):
         assert table.waiting == len(self.waiting)
         assert all((table.grant_of(o) is not None) is (o in self.leased) for o in range(26))
         assert all(table.is_waiting(o) is (o in self.waiting) for o in range(26))
-        assert {k: v for k, v in self.failures.items() if k in self.leased} == {
-            o: table.attempt(o) - 1 for o in self.leased if table.attempt(o) > 1
-        }
         heaps = table._granted + len(table._ready) + len(table._delayed)
         assert heaps <= 3 * (2 * table.outstanding + 4) + 12, "what is gone leaves the heaps"
 
@@ -150,7 +151,8 @@ def test_a_grant_acked_whole_leaves_no_trace_before_its_deadline() -> None:
 def test_an_ack_while_a_nack_delay_runs_ends_it() -> None:
     table = LeaseTable()
     table.lease([4], 1000)
-    assert table.fail(4, 500)
+    assert table.end(4) is not None
+    table.delay(4, 500)
     table.settle([4])
-    table.expire(600)
+    table.due(600)
     assert table.peek_ready() is None

@@ -251,7 +251,7 @@ async def test_too_many_ranges_pause_new_messages_only(monkeypatch: pytest.Monke
         assert await w.pulled() == []
         answer = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
         assert answer.json()["paused"] == "too_many_ranges"
-        await w.post("nack", {"ack_ids": [messages[0]["ack_id"], messages[2]["ack_id"]]})
+        await w.post("release", {"ack_ids": [messages[0]["ack_id"], messages[2]["ack_id"]]})
         again = await w.pulled()
         assert [m["offset"] for m in again] == [0, 2]
         await w.ack(*again)

@@ -126,7 +126,7 @@ async def test_nack_and_release_by_a_staged_id() -> None:
         w.store.stage(b"a")
         w.store.release(0)
         (message,) = await w.pulled()
-        await w.post("nack", {"message_id": message["message_id"]})
+        await w.post("nack", {"message_id": message["message_id"], "delay_seconds": 0})
         (again,) = await w.pulled()
         assert (again["message_id"], again["attempt"]) == (staged(0), 2)
         await w.post("release", {"message_id": staged(0)})

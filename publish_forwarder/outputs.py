@@ -1,0 +1,109 @@
+"""Messages that are published with an ack: read and checked as if they had been published alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from edge.problem import FieldError, Problem, invalid, not_found
+from metadata.errors import NotFound
+from metadata.types import Topic
+from outbox.staging import Output
+from publish_forwarder.batch_body import MAX_BATCH_DATA_BYTES, JsonItem, json_message
+from publish_forwarder.schema_check import SchemaCheck, SchemaSource
+
+MAX_OUTPUTS = 100
+
+
+class OutputItem(JsonItem, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """An item of a batch, and where it goes."""
+
+    topic: str
+
+
+class Topics(Protocol):
+    """The part of `metadata.catalog.Catalog` that it uses."""
+
+    async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
+
+
+_items = msgspec.json.Decoder(list[OutputItem])
+
+
+class OutputReader:
+    """One per process."""
+
+    def __init__(self, topics: Topics, schemas: SchemaSource | None) -> None:
+        self._topics = topics
+        self._schemas = SchemaCheck(schemas)
+
+    async def read(self, tenant_id: bytes, raw: bytes, *, refresh: bool = False) -> list[Output]:
+        """`raw` is the JSON array `publish`. Raises Problem, naming the item and the field, and
+        MetadataError. `refresh`: a topic was found to be another than it was."""
+        items = _decode(raw)
+        outputs: list[Output] = []
+        topics: dict[str, Topic] = {}
+        size_bytes = 0
+        for index, item in enumerate(items):
+            try:
+                topic = topics.get(item.topic)
+                if topic is None:
+                    topic = await self._topics.topic(tenant_id, item.topic, refresh=refresh)
+                    topics[item.topic] = topic
+                message = json_message(item)
+                _refuse_what_waits(item)
+                if topic.schema is not None:
+                    await self._schemas.refuse(topic, message)
+            except NotFound as error:
+                raise not_found("topic", item.topic) from error
+            except Problem as problem:
+                raise _of_item(problem, index) from problem
+            size_bytes += len(message.data)
+            outputs.append(Output(topic, message))
+        if size_bytes > MAX_BATCH_DATA_BYTES:
+            limit = f"at most {MAX_BATCH_DATA_BYTES} bytes of data in all"
+            raise invalid("The outputs are too large.", [FieldError("publish", limit)])
+        return outputs
+
+
+def _decode(raw: bytes) -> Sequence[OutputItem]:
+    try:
+        items = _items.decode(raw)
+    except msgspec.ValidationError as error:
+        raise invalid("The outputs do not fit.", [FieldError("publish", str(error))]) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid("The outputs do not fit.", [FieldError("publish", "not JSON")]) from error
+    if not 1 <= len(items) <= MAX_OUTPUTS:
+        raise invalid(
+            "The outputs do not fit.", [FieldError("publish", f"1 to {MAX_OUTPUTS} messages")]
+        )
+    return items
+
+
+def _refuse_what_waits(item: OutputItem) -> None:
+    """An ack makes them readable, or nothing does; and it makes them once."""
+    for name, given in (
+        ("delay_seconds", item.delay_seconds),
+        ("deliver_at", item.deliver_at),
+        ("idempotency_key", item.idempotency_key),
+    ):
+        if given is not None:
+            raise invalid(
+                "The outputs do not fit.", [FieldError(name, "not with an ack that publishes")]
+            )
+
+
+def _of_item(problem: Problem, index: int) -> Problem:
+    """The same, its fields named from the whole body."""
+    named = [FieldError(f"publish[{index}].{each.field}", each.detail) for each in problem.errors]
+    return Problem(
+        problem.status,
+        problem.slug,
+        problem.title,
+        f"Item {index} of publish: {problem.detail}",
+        errors=named or [FieldError(f"publish[{index}]", problem.title)],
+        retry_after_s=problem.retry_after_s,
+        extra=problem.extra,
+    )

@@ -1,0 +1,104 @@
+"""Acks that publish: `publish` beside the ids of an ack, both done or neither.
+
+The ids are of one partition, so that one row of Postgres decides. Each id must name a message that
+may be acked; where one does not, nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from edge.problem import FieldError, Problem, invalid, unavailable
+from metadata.types import Delivery
+from store_nodes.errors import StoreError
+from subscribe_forwarder import metrics
+from subscribe_forwarder.api.items import Failure, Named, Place, lease_expired
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.ports import Outputs
+from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.state.ledger import Now
+
+
+class TaskAcks:
+    """One per process."""
+
+    def __init__(self, publisher: AckPublisher, outputs: Outputs) -> None:
+        self._publisher = publisher
+        self._outputs = outputs
+
+    async def ack(
+        self,
+        tenant_id: bytes,
+        hub: Hub,
+        readers: Mapping[Lane, Reader],
+        named: Named,
+        publish: bytes,
+        now: Callable[[], Now],
+    ) -> dict[str, Any]:
+        """The members of the answer beside the count. Raises Problem: nothing was done, or with
+        503 nobody knows yet; sending it again is safe."""
+        reader, places = _only(readers, named)
+        offsets = sorted({place.offset for place in places})
+        exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE
+        refreshed = False
+
+        async def read() -> list[Any]:
+            nonlocal refreshed
+            outputs = await self._outputs.read(tenant_id, publish, refresh=refreshed)
+            refreshed = True
+            return outputs
+
+        def check() -> None:
+            if exactly_once:
+                reader.ledger.expire(now())
+                _require_leases(reader, places)
+
+        check()
+        try:
+            published = await self._publisher.ack(tenant_id, reader, offsets, read, check)
+        except StoreError as error:
+            raise unavailable(
+                "store", f"The outputs could not be stored ({error.code}); send the ack again."
+            ) from error
+        if not published.duplicate:
+            metrics.acked.inc(len(offsets))
+        return {
+            "published": [{"message_id": each} for each in published.message_ids],
+            "duplicate": published.duplicate,
+        }
+
+
+def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[Place]]:
+    """The one partition that the ids are of."""
+    if named.failures:
+        raise _of(named.failures[0])
+    if len(named.places) != 1 or named.gone:
+        raise invalid(
+            "An ack that publishes is of messages of one partition (and priority): send one for"
+            " each.",
+            [FieldError("ack_ids", "of one partition")],
+        )
+    ((lane, places),) = named.places.items()
+    return readers[lane], places
+
+
+def _require_leases(reader: Reader, places: Sequence[Place]) -> None:
+    for place in places:
+        lease = place.offset, place.epoch, place.attempt
+        if not reader.ledger.holds(*lease) and not reader.ledger.acked_under(*lease):
+            raise _of(Failure(place.item, lease_expired()))
+
+
+def _of(failure: Failure) -> Problem:
+    """Nothing was done, because of this item."""
+    problem = failure.problem
+    return Problem(
+        problem.status,
+        problem.slug,
+        problem.title,
+        f"Item {failure.item}: {problem.detail} Nothing was acked or published.",
+        extra={"index": failure.item},
+    )
