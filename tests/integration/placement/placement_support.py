@@ -12,6 +12,7 @@ from gateway.group_choice import GroupChoice
 from gateway.partitions import PartitionRoutes
 from gateway.placement import Mover
 from gateway.topic_lifecycle import TopicLifecycle
+from metadata.ack_history import AckHistoryRepository
 from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
 from metadata.cursors import CursorRepository
@@ -34,6 +35,7 @@ from subscribe_forwarder.settings import SubscribeSettings
 from tests.chaos.cluster import ChaosCluster
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, Consumer
 
+TOPIC = TopicSpec("orders")
 RATE = 500
 KEYS = 8
 
@@ -55,12 +57,17 @@ class Site:
         self.lifecycle = TopicLifecycle(self.topics, self.placements, store, self.choice)
         self.mover = Mover(self.placements, store, self.choice)
         self.publisher = PublishForwarder(self.catalog, store, registry=None)
-        self.consumer = Consumer(self._subscriber(), self.tenant_id)
+        self.history = AckHistoryRepository(database)
+        self.consumer = Consumer(self._subscriber(), self.tenant_id, self.history)
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, nodes: ChaosCluster, database: Database, partitions: int = 2
+        cls,
+        nodes: ChaosCluster,
+        database: Database,
+        partitions: int = 2,
+        spec: TopicSpec = TOPIC,
     ) -> AsyncIterator[Site]:
         """With a topic `orders` and its subscription `reader`."""
         async with AsyncExitStack() as stack:
@@ -76,7 +83,7 @@ class Site:
             stack.push_async_callback(site.publisher.close)
             await site.consumer.forwarder.start()
             stack.push_async_callback(site.consumer.forwarder.close)
-            topic = await site.lifecycle.create(site.tenant_id, TopicSpec("orders"), partitions)
+            topic = await site.lifecycle.create(site.tenant_id, spec, partitions)
             await site.subscriptions.create(
                 site.tenant_id,
                 topic.uid,
