@@ -13,6 +13,7 @@ from metadata.feed import ChangeFeed
 from metadata.forwarded import ForwardedRepository
 from metadata.locks import Lock, LockRepository
 from metadata.placements import PlacementRepository
+from metadata.publications import PublicationRepository
 from metadata.redrives import RedriveRepository
 from metadata.retention import RetentionRepository
 from metadata.schedules import ScheduleRepository
@@ -20,10 +21,12 @@ from metadata.topics import TopicRepository
 from outbox import Outbox
 from scheduler.cron import Cron
 from scheduler.due_loop import DueLoop
+from scheduler.forwarding import Forwarding
 from scheduler.history import HistoryKeeper
 from scheduler.keeper import Keeper
 from scheduler.leader import Leader
 from scheduler.ports import Store
+from scheduler.publications import PublicationSweep
 from scheduler.redriving import Redriving
 from scheduler.settings import SchedulerSettings
 from scheduler.sizes import Sizes
@@ -92,6 +95,7 @@ class Scheduler:
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))
             term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
+            term.spawn(self._publications().run())
             await self._topics.follow(due.owned)
         finally:
             due.close()
@@ -105,6 +109,15 @@ class Scheduler:
             DeadLetterRepository(database),
             TopicRepository(database),
             lock,
+        )
+
+    def _publications(self) -> PublicationSweep:
+        timeout_s = self._settings.release_timeout_s
+        forwarding = Forwarding(
+            self._store, ForwardedRepository(self._database), timeout_s=timeout_s
+        )
+        return PublicationSweep(
+            self._store, PublicationRepository(self._database), forwarding, timeout_s=timeout_s
         )
 
     def _keeper(self) -> Keeper:
