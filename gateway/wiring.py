@@ -55,8 +55,8 @@ from outbox.staging import Staging
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder
-from publish_forwarder.schema_check import SchemaCheck
 from publish_forwarder.outputs import OutputReader
+from publish_forwarder.schema_check import SchemaCheck
 from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
