@@ -63,6 +63,7 @@ from store_nodes.client import StoreClient
 from subscribe_forwarder import settings as subscribe_settings
 from subscribe_forwarder.api import routes as subscribe_routes
 from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.api.task_acks import TaskAcks
@@ -192,6 +193,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
             parts.routes += DeadLetters(catalog, store, letters).routes()
             parts.routes += Redrives(catalog, letters, redrives).routes()
+            parts.routes += ParkedKeys(subscriber, undertaker).routes()
         if settings.role.schedules:
             scheduler = Scheduler(
                 store=store,

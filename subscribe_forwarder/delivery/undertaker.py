@@ -116,6 +116,8 @@ class _Pending:
     alone: bool = False
     """It spoiled an append: it is tried by itself."""
     not_before_s: float = 0.0
+    told: asyncio.Future[str | None] | None = None
+    """Somebody waits for what becomes of it: None, or why it is not buried; then that is all."""
 
     @property
     def stale(self) -> bool:
@@ -187,6 +189,19 @@ class Undertaker:
             work = self._work(subscription, grave)
             grave.task = asyncio.get_running_loop().create_task(work)
 
+    async def bury_now(self, reader: Reader, dead: OpenDelivery) -> str | None:
+        """Tries once; None when it is buried (and to be committed), else why not."""
+        self.bury(reader, dead)
+        key = reader.cursor.key
+        grave = self._graves.get((key.tenant_id, key.subscription_uid))
+        place = _Place(key, reader.cursor.generation, dead.offset)
+        pending = None if grave is None else grave.pending.get(place)
+        if pending is None:
+            return "too many dead letters wait"
+        if pending.told is None:
+            pending.told = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(pending.told)
+
     def _look_later(self, reader: Reader) -> None:
         self._later.add(reader)
         if self._looking is None:
@@ -217,6 +232,9 @@ class Undertaker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for grave in self._graves.values():
+            for pending in grave.pending.values():
+                _tell(pending, "this forwarder is stopping")
         self._graves.clear()
         self._later.clear()
         self._count = 0
@@ -252,17 +270,17 @@ class Undertaker:
             for pending in batch.values():
                 pending.alone = True
             if len(batch) == 1:
-                self._put_off(batch, str(error))
+                self._put_off(grave, batch, str(error))
                 for pending in batch.values():
                     pending.not_before_s = now_s + MAX_BACKOFF_S
             return 0
         except (_Postponed, StoreError, TopicFull, MetadataError) as error:
-            self._put_off(grave.pending, str(error))
+            self._put_off(grave, grave.pending, str(error))
             grave.failures += 1
             return float(min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(grave.failures, 10)))
         except Exception as error:
             _log.exception("dead letters failed")
-            self._put_off(batch, repr(error))
+            self._put_off(grave, batch, repr(error))
             return MAX_BACKOFF_S
         grave.failures = 0
         self._drop(grave, done)
@@ -346,10 +364,14 @@ class Undertaker:
             metrics.expired.inc(pending.ledger.settle((place.offset,), Settled.EXPIRED))
             self._note(pending.reader)
 
-    def _put_off(self, waiting: Mapping[_Place, _Pending], why: str) -> None:
+    def _put_off(self, grave: _Grave, waiting: Mapping[_Place, _Pending], why: str) -> None:
         """Says why, where it is not said already."""
         metrics.bury_failed.inc()
-        for place, pending in waiting.items():
+        for place, pending in list(waiting.items()):
+            if pending.told is not None:
+                _tell(pending, why)
+                self._drop(grave, [place])
+                continue
             current = pending.ledger.exceptions.get(place.offset, pending.dead)
             detail = not_written(why, current.detail)
             if pending.stale or current.detail == detail:
@@ -362,6 +384,7 @@ class Undertaker:
             pending = grave.pending.pop(place, None)
             if pending is not None:
                 self._count -= 1
+                _tell(pending, "its partition changed hands" if pending.stale else None)
                 if pending.reader.frozen:
                     self._look_later(pending.reader)
         metrics.undelivered.set(self._count)
@@ -377,6 +400,11 @@ def _batch(due: Mapping[_Place, _Pending]) -> dict[_Place, _Pending]:
         if pending.alone or len(batch) >= BATCH:
             break
     return batch
+
+
+def _tell(pending: _Pending, why: str | None) -> None:
+    if pending.told is not None and not pending.told.done():
+        pending.told.set_result(why)
 
 
 async def _woken(wake: asyncio.Event, timeout_s: float) -> None:

@@ -18,6 +18,7 @@ from gateway.topics import TopicRoutes
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
 from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
 
@@ -48,6 +49,7 @@ def router() -> Router:
         *subscribe.routes(part, part),
         *DeadLetters(part, part, part).routes(),
         *Redrives(part, part, part).routes(),
+        *ParkedKeys(part, part).routes(),
     ):
         router.add(route)
     return router

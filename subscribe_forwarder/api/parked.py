@@ -1,0 +1,168 @@
+"""Keys that wait aside: listed, resumed, their first message given up. Answered once committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.problem import Problem, not_found, unavailable
+from metadata.deliveries import OpenDelivery, Reason
+from outbox.dead_letter import original_id, rfc3339
+from outbox.reading import Stored, read
+from subscribe_forwarder.api.requests import decode
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.key_gate import ParkedKey
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.undertaker import Undertaker
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.state.order import hash_of
+
+MAX_SHOWN = 1000
+MAX_BODY_BYTES = 16 * 1024
+NO_STORE = [(b"cache-control", b"no-store")]
+Key = Annotated[str, msgspec.Meta(max_length=1024)]
+_encode = msgspec.json.encode
+
+
+class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
+    key: Key
+
+
+class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
+    key: Key
+    dead_letter: bool = False
+
+
+class _Found(NamedTuple):
+    """A parked key of one lane."""
+
+    place: Lane
+    reader: Reader
+    parked: ParkedKey
+
+
+_RESUME = msgspec.json.Decoder(ResumeBody)
+_SKIP = msgspec.json.Decoder(SkipBody)
+
+
+class ParkedKeys:
+    def __init__(self, forwarder: SubscribeForwarder, undertaker: Undertaker) -> None:
+        self._forwarder = forwarder
+        self._undertaker = undertaker
+
+    def routes(self) -> list[Route]:
+        all_of = "/subscriptions/{name}/parked_keys"
+        return [
+            Route("GET", all_of, self.page, "read"),
+            Route("POST", all_of + ":resume", self.resume, "manage"),
+            Route("POST", all_of + ":skip", self.skip, "manage"),
+        ]
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        hub = await self._hub(scope)
+        subscription = hub.subscription
+        topic = await self._forwarder.catalog.topic_by_uid(
+            subscription.tenant_id, subscription.topic_uid
+        )
+        shown: list[Mapping[str, Any]] = []
+        for place, reader in sorted(hub.readers.items()):
+            parked = _parked(reader)[: MAX_SHOWN - len(shown)]
+            offsets = [each.head.offset for each in parked]
+            stored = await read(self._forwarder.store, topic, *place, offsets)
+            for each in parked:
+                shown.append(view(topic.uid, place, each, stored.get(each.head.offset)))
+        await respond(send, 200, _encode({"parked_keys": shown}), headers=NO_STORE)
+
+    async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Its first message goes out again, with all of its attempts."""
+        body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _RESUME)
+        hub = await self._hub(scope)
+        found = self._find(hub, body.key)
+        done = [each for each in found if _resume(each)]
+        await self._commit(send, hub, done)
+
+    async def skip(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The next message of the key goes out; the first is skipped, or a dead letter."""
+        body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _SKIP)
+        hub = await self._hub(scope)
+        found = self._find(hub, body.key)
+        if body.dead_letter:
+            done = await self._bury(hub, found)
+        else:
+            done = [each for each in found if _skip(each)]
+        await self._commit(send, hub, done)
+
+    async def _hub(self, scope: Scope) -> Hub:
+        self._forwarder.require_lease()
+        return await self._forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+
+    def _find(self, hub: Hub, key: str) -> list[_Found]:
+        """404 when it is parked nowhere; it may be in several lanes."""
+        wanted = hash_of(key)
+        found = [
+            _Found(place, reader, each)
+            for place, reader in hub.readers.items()
+            for each in _parked(reader)
+            if each.key_hash == wanted
+        ]
+        if not found:
+            raise not_found("parked-key", key)
+        if any(each.reader.frozen for each in found):
+            raise unavailable("subscription", "The ownership of the partition is being checked.")
+        return found
+
+    async def _bury(self, hub: Hub, found: list[_Found]) -> list[_Found]:
+        if hub.subscription.dead_letter_topic is None:
+            raise Problem(
+                409,
+                "conflict",
+                "No dead-letter topic",
+                f"The subscription {hub.subscription.name!r} has no dead-letter topic.",
+            )
+        for each in found:
+            dead: OpenDelivery = replace(each.parked.head, reason=Reason.EXHAUSTED)
+            why = await self._undertaker.bury_now(each.reader, dead)
+            if why is not None:
+                raise unavailable("subscription", f"The dead letter could not be written: {why}.")
+        return found
+
+    async def _commit(self, send: Send, hub: Hub, done: list[_Found]) -> None:
+        await self._forwarder.flusher.commit([each.reader for each in done])
+        hub.dispatch()
+        await respond(send, 200, _encode({"done": len(done)}), headers=NO_STORE)
+
+
+def view(topic_uid: bytes, place: Lane, parked: ParkedKey, stored: Stored | None) -> dict[str, Any]:
+    """A parked key as the API shows it."""
+    head = parked.head
+    message_id = None
+    if stored is not None:
+        message_id = original_id(topic_uid, place.partition, place.lane, head.offset, stored)
+    return {
+        "key": None if stored is None else stored.message.key,
+        "partition": place.partition,
+        "lane": place.lane,
+        "attempts": head.attempts,
+        "reason": head.reason.value,
+        "detail": head.detail,
+        "message_id": message_id,
+        "waiting": parked.behind,
+        "since": None if head.last_us is None else rfc3339(head.last_us),
+    }
+
+
+def _parked(reader: Reader) -> list[ParkedKey]:
+    return [] if reader.keys is None else reader.keys.parked()
+
+
+def _resume(found: _Found) -> bool:
+    return found.reader.keys is not None and found.reader.keys.resume(found.parked.key_hash)
+
+
+def _skip(found: _Found) -> bool:
+    return found.reader.keys is not None and found.reader.keys.skip(found.parked.key_hash)
