@@ -12,6 +12,8 @@ from gateway.pages import Pages
 from gateway.partitions import PartitionRoutes
 from gateway.readiness import Readiness
 from gateway.router import Router
+from gateway.schedules import ScheduleRoutes
+from gateway.schemas import SchemaRoutes
 from gateway.snapshots import SnapshotRoutes
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topics import TopicRoutes
@@ -42,6 +44,8 @@ def router() -> Router:
     for route in (
         *TopicRoutes(part, part, part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
+        *SchemaRoutes(part, part, part).routes(),
+        *ScheduleRoutes(part, part, part, part).routes(),
         *SubscriptionRoutes(part, part, part, part, part).routes(),
         *SnapshotRoutes(part).routes(),
         *PositionRoutes(part, part, part, part).routes(),
