@@ -112,6 +112,9 @@ class KeyGate:
         return sorted([offset for offset in overdue if self._may_expire(offset)]) if overdue else []
 
     def next_expiry_us(self) -> int | None:
+        """When a head's time is over next; may be early, never late."""
+        if self._asked:
+            self._read_times()
         return self.order.next_expiry_us()
 
     # Parked keys.
