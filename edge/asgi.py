@@ -18,6 +18,8 @@ JSON = b"application/json"
 PROBLEM_JSON = b"application/problem+json"
 TENANT = "packetboat.tenant"
 """Scope key: the 16-byte tenant id, put there by the auth middleware from the verified token."""
+SUBJECT = "packetboat.subject"
+"""Scope key: who calls, as audits name them."""
 DRAIN_BYTES = 64 * 1024 * 1024
 
 
@@ -36,6 +38,10 @@ class Route(NamedTuple):
 
 def tenant_of(scope: Scope) -> bytes:
     return cast(bytes, scope[TENANT])
+
+
+def subject_of(scope: Scope) -> str:
+    return cast(str, scope[SUBJECT])
 
 
 def path_param(scope: Scope, name: str) -> str:

@@ -14,7 +14,7 @@ from contextlib import suppress
 import structlog
 
 from auth.permissions import Permission
-from edge.asgi import TENANT, ClientGone, Handler, Receive, Scope, Send, respond_problem
+from edge.asgi import SUBJECT, TENANT, ClientGone, Handler, Receive, Scope, Send, respond_problem
 from edge.problem import Problem
 from gateway.metrics import RequestMetrics
 from gateway.middleware.access_log import AccessLog
@@ -78,6 +78,7 @@ class Dispatcher:
                         authorization, endpoint.permission
                     )
                     scope[TENANT] = principal.tenant_id
+                    scope[SUBJECT] = principal.subject
                 await endpoint.handler(scope, exchange.receive, exchange.send)
         except ClientGone:
             exchange.status = CLIENT_GONE

@@ -22,6 +22,7 @@ from gateway.readiness import LeaderCheck, Readiness
 from gateway.schedules import ScheduleRoutes
 from gateway.schemas import SchemaRoutes
 from gateway.settings import ServerSettings
+from gateway.skip_rules import SkipRuleRoutes
 from gateway.snapshots import SnapshotRoutes
 from gateway.snapshots import sweep as sweep_snapshots
 from gateway.subscriptions import SubscriptionRoutes
@@ -45,6 +46,7 @@ from metadata.schema_catalog import SchemaCatalog
 from metadata.schemas import SchemaRepository
 from metadata.seeks import SeekRepository
 from metadata.settings import DatabaseSettings
+from metadata.skip_rules import SkipRuleRepository
 from metadata.snapshots import SnapshotRepository
 from metadata.subscription_states import SubscriptionStateRepository
 from metadata.subscriptions import SubscriptionRepository
@@ -139,6 +141,9 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
                 catalog,
                 Outbox(store),
                 SchemaCheck(schema_catalog),
+            ).routes()
+            parts.routes += SkipRuleRoutes(
+                SkipRuleRepository(database), subscriptions, CursorRepository(database)
             ).routes()
             parts.routes += SubscriptionRoutes(
                 catalog, subscriptions, CursorRepository(database), store, snapshots

@@ -64,7 +64,7 @@ class SkipRuleRepository:
             subscription = await _named(session, tenant_id, name)
             row = await session.get(SkipRuleRow, (tenant_id, uid))
             if row is None or row.subscription_uid != subscription.uid:
-                raise NotFound("skip rule", uid.hex())
+                raise NotFound("skip-rule", uid.hex())
             if row.removed_at is None:
                 row.removed_by, row.removed_at = removed_by, func.now()
                 await _turn(session, version, subscription)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from edge.asgi import Route
 from subscribe_forwarder.api.acks import Acks
+from subscribe_forwarder.api.preview import PreviewRoutes
 from subscribe_forwarder.api.pulls import Pulls
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
@@ -37,4 +38,5 @@ def routes(forwarder: SubscribeForwarder, fates: Fates, task_acks: TaskAcks) -> 
         Route("GET", "/topics/{topic}/messages/{id}", views.message, "read"),
         Route("GET", "/topics/{topic}/messages/{id}/ack", views.ack_states, "read"),
         *ReplayRoutes(forwarder).routes(),
+        *PreviewRoutes(forwarder).routes(),
     ]

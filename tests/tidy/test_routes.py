@@ -14,6 +14,7 @@ from gateway.readiness import Readiness
 from gateway.router import Router
 from gateway.schedules import ScheduleRoutes
 from gateway.schemas import SchemaRoutes
+from gateway.skip_rules import SkipRuleRoutes
 from gateway.snapshots import SnapshotRoutes
 from gateway.subscriptions import SubscriptionRoutes
 from gateway.topics import TopicRoutes
@@ -46,11 +47,12 @@ def router() -> Router:
         *PartitionRoutes(part, part, part, part).routes(),
         *SchemaRoutes(part, part, part).routes(),
         *ScheduleRoutes(part, part, part, part).routes(),
+        *SkipRuleRoutes(part, part, part).routes(),
         *SubscriptionRoutes(part, part, part, part, part).routes(),
         *SnapshotRoutes(part).routes(),
         *PositionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
-        *subscribe.routes(part, part),
+        *subscribe.routes(part, part, part),
         *DeadLetters(part, part, part).routes(),
         *Redrives(part, part, part).routes(),
         *ParkedKeys(part, part).routes(),

@@ -1,0 +1,125 @@
+"""Previews of filters: read the most recent messages of a topic, as replays do, and count.
+
+Any process can answer. A preview ends at so many messages, or so many bytes of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.expressions import BadExpression
+from edge.problem import FieldError, Problem, invalid
+from metadata.types import Topic
+from subscribe_forwarder.api.replay import Reading
+from subscribe_forwarder.api.requests import decode
+from subscribe_forwarder.reading.places import Bounds
+from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.reading.replay import LaneReplay, Replays, Truncated
+from subscribe_forwarder.selection.preview import Preview
+from subscribe_forwarder.state.lanes import Lane
+
+MAX_MESSAGES = 10_000
+DEFAULT_MESSAGES = 1000
+MAX_EXAMINED_BYTES = 64 * 1024 * 1024
+MAX_PREVIEWS = 4
+"""At once in one process."""
+MAX_BODY_BYTES = 64 * 1024
+
+
+class PreviewBody(msgspec.Struct, forbid_unknown_fields=True):
+    filter: str
+    messages: int | float = DEFAULT_MESSAGES
+
+    def wanted(self) -> int:
+        """A 422 Problem for what is no number of messages."""
+        if not (1 <= self.messages <= MAX_MESSAGES and self.messages == int(self.messages)):
+            errors = [FieldError("messages", f"an integer from 1 to {MAX_MESSAGES}")]
+            raise invalid("The body does not fit.", errors)
+        return int(self.messages)
+
+
+_BODY = msgspec.json.Decoder(PreviewBody)
+
+
+class PreviewRoutes:
+    """Raises Problems, and StoreError and MetadataError, which the dispatcher answers."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._replays: Replays | None = None
+        self._running = 0
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/subscriptions/{name}:preview_filter", self.of_subscription, "read"),
+            Route("POST", "/topics/{topic}:preview_filter", self.of_topic, "read"),
+        ]
+
+    async def of_subscription(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _BODY)
+        catalog, tenant_id = self._reading.catalog, tenant_of(scope)
+        subscription = await catalog.subscription(tenant_id, path_param(scope, "name"))
+        topic = await catalog.topic_by_uid(tenant_id, subscription.topic_uid)
+        await self._answer(send, topic, body, subscription.filter)
+
+    async def of_topic(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _BODY)
+        topic = await self._reading.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
+        await self._answer(send, topic, body, None)
+
+    async def _answer(
+        self, send: Send, topic: Topic, body: PreviewBody, present: str | None
+    ) -> None:
+        wanted = body.wanted()
+        if self._running >= MAX_PREVIEWS:
+            detail = f"{MAX_PREVIEWS} previews are running here; ask again."
+            raise Problem(503, "too-many-replays", "Too many previews", detail, retry_after_s=1.0)
+        try:
+            preview = Preview(body.filter, present)
+        except BadExpression as error:
+            raise invalid("The filter is not taken.", [error.field_error("filter")]) from error
+        self._running += 1
+        try:
+            await self._read(topic, preview, wanted)
+        finally:
+            self._running -= 1
+        await respond(send, 200, msgspec.json.encode(preview.result()))
+
+    async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
+        replays = self._replays or Replays(self._reading.store, self._reading.catalog)
+        self._replays = replays
+        lanes = {
+            Lane(each.number, each.lane): LaneReplay(replays, topic, each.number, each.lane)
+            for each in topic.partitions
+        }
+        found = await asyncio.gather(*(lane.look() for lane in lanes.values()))
+        shares = share_out(wanted, dict(zip(lanes, found, strict=True)))
+        for place, share in shares.items():
+            lane = lanes[place]
+            renderer = PartitionRenderer(topic.uid, place.partition, lane=place.lane)
+            try:
+                async with aclosing(lane.runs(lane.bounds.end - share)) as runs:
+                    async for run in runs:
+                        preview.look(run.batch, run.low, run.high, renderer)
+                        if preview.examined_bytes > MAX_EXAMINED_BYTES:
+                            return
+            except Truncated:
+                continue  # trimmed since
+
+
+def share_out(wanted: int, stored: Mapping[Lane, Bounds]) -> dict[Lane, int]:
+    """How many messages to read of each place: alike, and what one lacks goes to the others."""
+    shares: dict[Lane, int] = {}
+    by_size = sorted(stored, key=lambda place: stored[place].end - stored[place].first)
+    for index, place in enumerate(by_size):
+        bounds = stored[place]
+        share = min(bounds.end - bounds.first, -(-wanted // (len(by_size) - index)))
+        wanted -= share
+        if share > 0:
+            shares[place] = share
+    return shares

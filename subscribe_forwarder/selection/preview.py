@@ -1,0 +1,92 @@
+"""What a filter would do, counted over messages that are stored; no ack state is touched."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.selection.rule import Rule
+from subscribe_forwarder.selection.variables import Bodies
+
+MAX_SAMPLES = 5
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Sample(NamedTuple):
+    publish_time_us: int
+    shown: dict[str, Any]
+
+
+class Preview:
+    """Counts one filter beside the present one, batch by batch. Raises BadExpression."""
+
+    def __init__(self, filter_text: str, present_text: str | None) -> None:
+        bodies = Bodies()
+        self._rule = Rule(filter_text, bodies)
+        self._present = None if present_text is None else Rule(present_text, bodies)
+        self._matched: deque[Sample] = deque(maxlen=MAX_SAMPLES)
+        self._unmatched: deque[Sample] = deque(maxlen=MAX_SAMPLES)
+        self._newly = self._no_longer = self._matches = 0
+        self.examined = 0
+        self.examined_bytes = 0
+
+    def look(self, batch: Batch, low: int, high: int, renderer: PartitionRenderer) -> None:
+        """At the messages with the indices `low` … `high` − 1. Raises BadBatch."""
+        messages = batch.messages()
+        indices = range(low, high)
+        matched = set(self._rule.matches(batch, indices))
+        present = self._present
+        before = set(indices) if present is None else set(present.matches(batch, indices))
+        self.examined += len(indices)
+        self.examined_bytes += sum(len(messages[index].data) for index in indices)
+        self._matches += len(matched)
+        self._newly += len(matched - before)
+        self._no_longer += len(before - matched)
+        self._keep(self._matched, batch, sorted(matched), renderer)
+        self._keep(self._unmatched, batch, sorted(set(indices) - matched), renderer)
+
+    def result(self) -> dict[str, Any]:
+        """As the API shows it; the latest samples first."""
+        return {
+            "examined": self.examined,
+            "matched": self._matches,
+            "errors": self._rule.errors,
+            "first_error": self._rule.first_error,
+            "samples": {"matched": _shown(self._matched), "unmatched": _shown(self._unmatched)},
+            "changes": {"newly_matched": self._newly, "no_longer_matched": self._no_longer},
+        }
+
+    def _keep(
+        self,
+        samples: deque[Sample],
+        batch: Batch,
+        indices: Sequence[int],
+        renderer: PartitionRenderer,
+    ) -> None:
+        """The latest of what is there and what is new."""
+        fresh = [
+            Sample(batch.log_time_us, _sample(batch, i, renderer)) for i in indices[-MAX_SAMPLES:]
+        ]
+        kept = sorted([*samples, *fresh], key=lambda sample: sample.publish_time_us)
+        samples.clear()
+        samples.extend(kept)
+
+
+def _sample(batch: Batch, index: int, renderer: PartitionRenderer) -> dict[str, Any]:
+    message = batch.messages()[index]
+    return {
+        "message_id": batch.message_id(index, renderer).decode(),
+        "publish_time": _UNIX + timedelta(microseconds=batch.log_time_us),
+        "partition": batch.partition,
+        "offset": batch.base + index,
+        "key": message.key,
+        "attributes": message.attributes or {},
+    }
+
+
+def _shown(samples: deque[Sample]) -> list[dict[str, Any]]:
+    return [sample.shown for sample in reversed(samples)]
