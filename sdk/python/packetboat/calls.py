@@ -87,9 +87,11 @@ def create_topic(
     retention: Retention | None,
     dedup_window_seconds: int | None,
     labels: Mapping[str, str] | None,
+    priorities: int | None,
 ) -> Call[Topic]:
     body: dict[str, Any] = {"name": name, "partitions": partitions}
     _put(body, retention=retention, dedup_window_seconds=dedup_window_seconds, labels=labels)
+    _put(body, priorities=priorities)
     return Call(_json("POST", "/topics", body), _reader(Topic))
 
 
@@ -291,6 +293,8 @@ def _publish_request(
     if message.delay_seconds is not None:
         headers["Packetboat-Delay"] = str(message.delay_seconds)
     _put(headers, **{"Packetboat-Deliver-At": _moment(message.deliver_at)})
+    if message.ttl_seconds is not None:
+        headers["Packetboat-TTL"] = str(message.ttl_seconds)
     return Request("POST", f"/topics/{_part(topic)}/messages", headers, body, TIMEOUT_S)
 
 
@@ -315,6 +319,7 @@ def _item(message: Outgoing | Data) -> dict[str, Any]:
         idempotency_key=message.idempotency_key,
         delay_seconds=message.delay_seconds,
         deliver_at=_moment(message.deliver_at),
+        ttl_seconds=message.ttl_seconds,
     )
     return item
 

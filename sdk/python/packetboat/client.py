@@ -61,9 +61,12 @@ class Client:
         retention: Retention | None = None,
         dedup_window_seconds: int | None = None,
         labels: Mapping[str, str] | None = None,
+        priorities: int | None = None,
     ) -> Topic:
         """Raises Conflict where the name is taken."""
-        call = calls.create_topic(name, partitions, retention, dedup_window_seconds, labels)
+        call = calls.create_topic(
+            name, partitions, retention, dedup_window_seconds, labels, priorities
+        )
         return self._send(call)
 
     def get_topic(self, name: str) -> Topic:
@@ -114,6 +117,7 @@ class Client:
         idempotency_key: str | None = None,
         delay_seconds: float | None = None,
         deliver_at: datetime | None = None,
+        ttl_seconds: float | None = None,
         publisher_id: str | None = None,
         durability: Durability | None = None,
     ) -> Receipt:
@@ -131,6 +135,7 @@ class Client:
             idempotency_key=idempotency_key,
             delay_seconds=delay_seconds,
             deliver_at=deliver_at,
+            ttl_seconds=ttl_seconds,
         )
         return self._send(calls.publish(topic, message, publisher_id, durability))
 

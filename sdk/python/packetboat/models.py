@@ -25,6 +25,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     delay_seconds: float | None = None
     deliver_at: datetime | None = None
+    ttl_seconds: float | None = None
+    """What is not delivered by then is dropped; it counts from when the message is due."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -61,6 +63,7 @@ class Topic(msgspec.Struct, frozen=True):
     updated_at: datetime
     dedup_window_seconds: int = 600
     labels: dict[str, str] = {}
+    priorities: int = 1
     full: str | None = None
     """Why publishes are refused now, and what makes room; None while there is room."""
 

@@ -72,12 +72,13 @@ def test_delays() -> None:
     assert (receipt.offset, receipt.publish_time) == (None, None)
     assert receipt.scheduled_for == datetime(2026, 2, 1, tzinfo=UTC)
     moment = datetime(2026, 2, 1, tzinfo=UTC)
-    boat.publish("orders", b"x", deliver_at=moment)
-    boat.publish_batch("orders", [Outgoing(data=b"x", deliver_at=moment)])
+    boat.publish("orders", b"x", deliver_at=moment, ttl_seconds=90)
+    boat.publish_batch("orders", [Outgoing(data=b"x", deliver_at=moment, ttl_seconds=90)])
     assert script.requests[0].headers["Packetboat-Delay"] == "1.5"
     assert script.requests[1].headers["Packetboat-Deliver-At"] == "2026-02-01T00:00:00+00:00"
     (item,) = msgspec.msgpack.decode(script.requests[2].body)["messages"]
     assert item["deliver_at"] == "2026-02-01T00:00:00+00:00"
+    assert (script.requests[1].headers["Packetboat-TTL"], item["ttl_seconds"]) == ("90", 90)
     with pytest.raises(ValueError, match="time zone"):
         boat.publish("orders", b"x", deliver_at=datetime(2026, 2, 1))
 
