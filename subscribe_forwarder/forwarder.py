@@ -171,7 +171,7 @@ class SubscribeForwarder:
         hub = self._hubs.get(subscription.uid)
         for key in [key for key in self._owners if key.topic_uid == subscription.topic_uid]:
             owner = self._owners[key]
-            for reader in owner.drop_readers(subscription.uid):
+            for reader in owner.drop_readers(subscription.uid, subscription.generation):
                 self._dropped(reader)
         if hub is not None:
             await self._open_hub(subscription)
@@ -265,6 +265,9 @@ class SubscribeForwarder:
                 readers[place] = await self._reader(key, one.lane, subscription, terms)
             topic = self._tails.latest(topic)  # it may have grown meanwhile
         hub = self._hubs.get(subscription.uid)
+        if hub is not None and hub.subscription.version > subscription.version:
+            subscription = hub.subscription  # it was followed meanwhile
+            terms = self._terms(hub, subscription, topic.ack_history)
         if hub is None:
             hub = self._hubs[subscription.uid] = Hub(
                 subscription, self._may_hand_out, self._progressed, self.settings, self._clock

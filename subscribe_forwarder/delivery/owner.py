@@ -36,7 +36,8 @@ class Owner:
         self._ack_key = ack_key
         self._on_doomed = on_doomed
         self._epoch = claim.epoch
-        self._rows = _by_reader(claim.cursors)
+        self._generations: dict[bytes, int] = {}
+        self._rows = self._by_reader(claim.cursors)
         self._readers: dict[_ReaderKey, Reader] = {}
 
     @property
@@ -64,13 +65,14 @@ class Owner:
 
     def add_rows(self, rows: Iterable[CursorState]) -> None:
         """Cursors of subscriptions made after the claim."""
-        for key, row in _by_reader(rows).items():
+        for key, row in self._by_reader(rows).items():
             if row.key.partition == self.key.partition and key not in self._readers:
                 self._rows[key] = row
 
-    def drop_readers(self, subscription_uid: bytes) -> list[Reader]:
-        """Of one subscription; also its rows, which may be older than what is committed. Those
-        that there were."""
+    def drop_readers(self, subscription_uid: bytes, generation: int = 0) -> list[Reader]:
+        """Of one subscription, with its rows; those that there were. From now on no row of it
+        counts that is of an older generation: it was read before the subscription was moved."""
+        self._generations[subscription_uid] = generation
         dropped = []
         for lane in self.tails:
             self._rows.pop((subscription_uid, lane), None)
@@ -92,7 +94,7 @@ class Owner:
             Epoch(self._epoch.era, self._epoch.n + 1),
         )
         self._epoch = claim.epoch
-        self._rows = _by_reader(claim.cursors)
+        self._rows = self._by_reader(claim.cursors)
         for key, reader in list(self._readers.items()):
             row = self._rows.pop(key, None)
             if row is None:
@@ -106,6 +108,9 @@ class Owner:
             reader.frozen = False
         self.frozen = False
 
-
-def _by_reader(rows: Iterable[CursorState]) -> dict[_ReaderKey, CursorState]:
-    return {(row.key.subscription_uid, row.key.lane): row for row in rows}
+    def _by_reader(self, rows: Iterable[CursorState]) -> dict[_ReaderKey, CursorState]:
+        return {
+            (row.key.subscription_uid, row.key.lane): row
+            for row in rows
+            if row.generation >= self._generations.get(row.key.subscription_uid, 0)
+        }

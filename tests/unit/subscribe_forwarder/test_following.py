@@ -1,0 +1,264 @@
+"""What a reader is given, and how it follows its subscription: filters, rules, states, moves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from metadata.deliveries import OpenDelivery, Reason
+from metadata.types import (
+    ChangeKind,
+    Counters,
+    CursorKey,
+    RetryPolicy,
+    SkipRule,
+    Subscription,
+    SubscriptionState,
+)
+from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.reading.batch import ORIGIN_ONLY
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    NOW,
+    SUBSCRIPTION_UID,
+    TENANT,
+    FakeMetadata,
+    FakeStore,
+    World,
+    subscription,
+    topic,
+    world,
+)
+from tests.unit.subscribe_forwarder.test_ordered import changed, nack
+
+KIND_A = 'attributes.kind == "a"'
+
+
+def kinds(*texts: str, **fields: Any) -> list[Message]:
+    return [Message(t.encode(), "text/plain", attributes={"kind": t[0]}, **fields) for t in texts]
+
+
+def of(w: World) -> Subscription:
+    return w.metadata.subscriptions["reader"]
+
+
+def filtered(**changes: Any) -> FakeMetadata:
+    return FakeMetadata(topic(), replace(subscription(), filter=KIND_A, **changes))
+
+
+async def test_what_a_filter_leaves_out_is_settled_and_counted() -> None:
+    async with world(FakeStore(), filtered()) as w:
+        await w.ready()
+        w.store.publish(*kinds("a1", "b1", "b2", "a2", "b3"))
+        messages = await w.pulled()
+        assert [m["data"] for m in messages] == ["a1", "a2"]
+        await w.ack(*messages)
+        row = w.metadata.row()
+        assert (row.floor, row.read_to) == (5, 5)
+        assert row.counters == Counters(acked=2, filtered=3)
+
+
+async def test_one_in_a_hundred_thousand_is_found_by_a_waiting_pull_and_the_loop_has_turns() -> (
+    None
+):
+    store, turns = FakeStore(), 0
+    for _ in range(100):
+        store.publish(*[Message(b"", attributes={"kind": "b"})] * 1000)
+    store.publish(*kinds("a1"))
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with world(store, filtered()) as w:
+        await w.ready()
+        ticking = asyncio.create_task(tick())
+        (found,) = await w.pulled(wait_s=20)
+        ticking.cancel()
+        assert found["offset"] == 100_000
+        assert turns > 20
+        await w.ack(found)
+        assert w.metadata.row().counters == Counters(acked=1, filtered=100_000)
+        assert not w.metadata.row().acked
+
+
+async def test_a_pull_that_waits_for_nothing_goes_through_the_filtered_too() -> None:
+    store = FakeStore()
+    for _ in range(10):
+        store.publish(*[Message(b"", attributes={"kind": "b"})] * 1000)
+    store.publish(*kinds("a1"))
+    async with world(store, filtered()) as w:
+        await w.ready()
+        assert [m["data"] for m in await w.pulled()] == ["a1"]
+
+
+async def test_filtered_progress_is_written_without_an_ack() -> None:
+    async with world(FakeStore(), filtered(), lazy_flush_s=0.01) as w:
+        await w.ready()
+        w.store.publish(*kinds("b1", "b2", "b3"))
+        assert await w.pulled() == []
+        async with asyncio.timeout(5):
+            while w.metadata.row().floor < 3:
+                await asyncio.sleep(0.01)
+        assert w.metadata.row().counters == Counters(filtered=3)
+
+
+async def test_a_filter_changes_in_place_also_for_what_is_to_go_out_again() -> None:
+    async with world() as w:
+        w.store.publish(*kinds("a1", "b1"))
+        messages = await w.pulled()
+        await nack(w, *messages)
+        await changed(w, replace(of(w), filter=KIND_A))
+        w.store.publish(*kinds("b2", "a2"))
+        got = [*await w.pulled(wait_s=5), *await w.pulled(wait_s=5)]
+        assert [m["data"] for m in got] == ["a1", "a2"]
+        await changed(w, replace(of(w), filter=None))
+        w.store.publish(*kinds("b3"))
+        assert [m["data"] for m in await w.pulled()] == ["b3"]
+
+
+async def test_a_skip_rule_settles_as_skipped() -> None:
+    rule = SkipRule(bytes(16), 'attributes.kind == "b"', "poison", "me", NOW)
+    async with world() as w:
+        w.store.publish(*kinds("b1"))
+        (poison,) = await w.pulled()
+        await changed(w, replace(of(w), skip_rules=(rule,)))
+        await nack(w, poison)
+        w.store.publish(*kinds("b2", "a1"))
+        messages = await w.pulled(wait_s=5)
+        assert [m["data"] for m in messages] == ["a1"]
+        await w.ack(*messages)
+        assert w.metadata.row().counters == Counters(acked=1, skipped=2)
+
+
+async def test_a_message_for_one_subscription_is_given_to_no_other() -> None:
+    other = subscription("other", uid=bytes(15) + b"x")
+    async with world(FakeStore(), FakeMetadata(topic(), subscription(), other)) as w:
+        await w.ready()
+        mine = Message(b"mine", "text/plain", origin={ORIGIN_ONLY: SUBSCRIPTION_UID.hex()})
+        w.store.publish(b"all", mine)
+        assert [m["data"] for m in await w.pulled()] == ["all", "mine"]
+        theirs = (await w.pull(name="other")).json()["messages"]
+        assert [m["data"] for m in theirs] == ["all"]
+        await w.forwarder.flusher.commit(
+            list((await w.forwarder.hub(TENANT, "other")).readers.values())
+        )
+        assert w.metadata.row(uid=other.uid).counters == Counters(filtered=1)
+
+
+async def test_order_and_filter_together() -> None:
+    metadata = filtered(ordered=True)
+    async with world(FakeStore(), metadata) as w:
+        await w.ready()
+        w.store.publish(*kinds("a1", "b1", "a2", "b2", key="k"))
+        (first,) = await w.pulled()
+        await w.ack(first)
+        (second,) = await w.pulled()
+        assert (first["data"], second["data"]) == ("a1", "a2")
+        await w.ack(second)
+        assert w.metadata.row().counters == Counters(acked=2, filtered=2)
+
+
+async def test_a_paused_subscription_hands_out_nothing_and_goes_on_when_resumed() -> None:
+    async with world() as w:
+        w.store.publish(b"a", b"b")
+        (first,) = await w.pulled(1)
+        await changed(w, replace(of(w), state=SubscriptionState.PAUSED))
+        await nack(w, first)
+        assert await w.pulled() == []
+        backlog = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
+        assert backlog.json()["paused"] == "paused"
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.05)
+        assert not pull.done()
+        await changed(w, replace(of(w), state=SubscriptionState.ACTIVE))
+        assert [m["data"] for m in await pull] == ["a", "b"]
+
+
+async def test_a_draining_subscription_hands_out_only_what_was_out_before() -> None:
+    async with world() as w:
+        w.store.publish(b"a", b"b", b"c")
+        first, second = await w.pulled(2)
+        await changed(w, replace(of(w), state=SubscriptionState.DRAINING))
+        await nack(w, second)
+        assert [m["data"] for m in await w.pulled()] == ["b"]
+        await w.ack(first)
+        assert await w.pulled() == []
+        await changed(w, replace(of(w), state=SubscriptionState.ACTIVE))
+        assert [m["data"] for m in await w.pulled()] == ["c"]
+
+
+def seek(w: World, to: int) -> Subscription:
+    """As a seek commits it."""
+    moved = replace(of(w), generation=of(w).generation + 1, version=of(w).version + 1)
+    w.metadata.subscriptions["reader"] = moved
+    key = CursorKey(TENANT, moved.uid, 0)
+    row = w.metadata.rows[key]
+    w.metadata.rows[key] = replace(
+        row,
+        generation=moved.generation,
+        start=to,
+        floor=to,
+        read_to=to,
+        acked=(),
+        counters=Counters(),
+        exceptions=0,
+        stepped_over=(),
+    )
+    return moved
+
+
+async def test_a_reload_goes_on_from_the_committed_rows() -> None:
+    async with world() as w:
+        w.store.publish(b"a", b"b", b"c")
+        before = await w.pulled()
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.01)
+        await w.forwarder.reload(seek(w, 1))
+        assert [m["offset"] for m in await pull] == [1, 2]
+        answer = (await w.ack(before[0])).json()
+        assert answer["results"][0]["type"].endswith("stale-ack-id")
+        assert w.metadata.row().counters == Counters()
+
+
+async def test_another_generation_is_found_by_the_feed_and_by_the_next_use() -> None:
+    for tell in (True, False):
+        async with world() as w:
+            w.store.publish(b"a", b"b", b"c")
+            await w.pulled()
+            seek(w, 2)
+            if tell:
+                await w.metadata.changed(ChangeKind.SUBSCRIPTION, SUBSCRIPTION_UID)
+            assert [m["offset"] for m in await w.pulled(wait_s=5)] == [2]
+
+
+async def test_an_older_view_of_a_subscription_changes_nothing() -> None:
+    async with world() as w:
+        before = of(w)
+        await w.pulled()
+        await changed(w, replace(before, filter=KIND_A))
+        w.metadata.subscriptions["reader"] = before
+        w.store.publish(*kinds("b1", "a1"))
+        assert [m["data"] for m in await w.pulled()] == ["a1"]
+
+
+async def test_what_is_doomed_is_told_to_the_undertaker() -> None:
+    retry = RetryPolicy(0.0, 0.0, max_attempts=1)
+    metadata = FakeMetadata(topic(), replace(subscription(), retry=retry, dead_letter_topic="dead"))
+    told: list[tuple[Reader, OpenDelivery]] = []
+    async with world(FakeStore(), metadata) as w:
+        await w.ready()
+        w.forwarder.undertaker = lambda reader, dead: told.append((reader, dead))
+        w.store.publish(b"a")
+        (message,) = await w.pulled()
+        await nack(w, message)
+        async with asyncio.timeout(5):
+            while not told:
+                await w.pulled()
+                await asyncio.sleep(0.01)
+        ((reader, dead),) = told
+        assert reader.cursor.key.subscription_uid == SUBSCRIPTION_UID
+        assert (dead.offset, dead.attempts, dead.reason) == (0, 1, Reason.EXHAUSTED)
