@@ -162,6 +162,12 @@ class SubscribeForwarder:
             hub = await self._take_in(hub, subscription)
         return hub
 
+    async def follow(self, subscription: Subscription) -> None:
+        """Takes in a change of it at once, before the change feed tells of it."""
+        hub = self._hubs.get(subscription.uid)
+        if hub is not None:
+            await self._take_in(hub, subscription)
+
     async def reload(self, subscription: Subscription) -> None:
         """Forgets what is in memory of it and goes on from its committed rows: it was moved.
 

@@ -140,8 +140,8 @@ class PositionRoutes:
         await self._states.set(tenant_id, name, state, body.reason)
         # The owner follows here and now; where Postgres fails after the commit, by the feed.
         with suppress(Problem, MetadataError):
-            await self._forwarder.catalog.subscription(tenant_id, name, refresh=True)
-            await self._forwarder.hub(tenant_id, name)
+            catalog = self._forwarder.catalog
+            await self._forwarder.follow(await catalog.subscription(tenant_id, name, refresh=True))
         answer = {"name": name, "state": state.value, "state_reason": body.reason}
         await respond(send, 200, msgspec.json.encode(answer), headers=_NO_STORE)
 
