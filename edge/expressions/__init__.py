@@ -4,6 +4,8 @@ They come from outside and run in the loop that serves everybody, so what is tak
 evaluation costs at most time linear in the message, whatever the expression.
 """
 
+from __future__ import annotations
+
 from edge.expressions.expression import (
     MESSAGE_VARIABLES,
     BadExpression,

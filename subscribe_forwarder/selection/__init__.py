@@ -1,5 +1,7 @@
 """What of a topic a subscription reads: its filter and its skip rules, judged batch by batch."""
 
+from __future__ import annotations
+
 from subscribe_forwarder.selection.selection import Selection, of
 
 __all__ = ["Selection", "of"]
