@@ -92,6 +92,7 @@ class _Comparison:
         self._wider = wider
         self._narrower = narrower
         self._steps = 0
+        self._judges: dict[bytes, JsonSchema] = {}
 
     def go(self) -> list[FieldError]:
         return self._breaks(self._wider.document, self._narrower.document, ())
@@ -139,7 +140,12 @@ class _Comparison:
             return [FieldError(pointer(path), "is not allowed any more")]
         values = _values(narrow)
         if values is not None and not any(_refers(part) for part in (wide, *narrow)):
-            return self._of_values(wide, values, path)
+            left = [value for value in values if all(self._allows(part, value) for part in narrow)]
+            return [
+                FieldError(pointer(path), shortened(f"the value {value!r} is not allowed"))
+                for value in left
+                if not self._allows(wide, value)
+            ]
         types = _types(narrow)
         errors: list[FieldError] = []
         for keyword in wide:
@@ -148,13 +154,13 @@ class _Comparison:
             errors += self._of_keyword(keyword, wide, narrow, types, path)
         return errors
 
-    def _of_values(self, wide: dict[str, Any], values: list[Any], path: Path) -> list[FieldError]:
-        judge = JsonSchema(msgspec.json.encode(wide | {"$schema": self._wider.draft}).decode())
-        refused = [value for value in values if not judge.is_valid(value)]
-        return [
-            FieldError(pointer(path), shortened(f"the value {value!r} is not allowed"))
-            for value in refused
-        ]
+    def _allows(self, part: dict[str, Any], value: Any) -> bool:
+        """By a schema that stands alone."""
+        text = _encode(part | {"$schema": self._wider.draft})
+        judge = self._judges.get(text)
+        if judge is None:
+            judge = self._judges[text] = JsonSchema(text.decode())
+        return judge.is_valid(value)
 
     def _of_keyword(
         self, keyword: str, wide: dict[str, Any], narrow: Parts, types: frozenset[str], path: Path
