@@ -1,5 +1,7 @@
-"""Load on Packetboat over HTTP: `python -m benchmarks.http_load batch|drain|latency …` prints one
-JSON object. A process of its own, so that what it spends is not counted as the server's."""
+"""Load on Packetboat over HTTP, printed as one JSON object:
+`python -m benchmarks.http_load batch|drain|stream|latency …`.
+
+A process of its own, so that what it spends is not counted as the server's."""
 
 from __future__ import annotations
 
@@ -16,9 +18,13 @@ import uvloop
 from benchmarks.body import age_s, stamped_text, text_body
 from benchmarks.http_client import Answer, Connection, connect, request
 from benchmarks.measure import CpuMeter, percentile
+from benchmarks.stream_client import open_stream
 
 MESSAGES_PER_REQUEST = 64
 PULL_MESSAGES = 500
+OUTSTANDING = 2_000
+ACK_MESSAGES = 500
+SILENCE_S = 1.0
 CONSUMERS = 2
 PUBLISH_CONNECTIONS = 16
 Result = dict[str, Any]
@@ -37,7 +43,14 @@ class Page(msgspec.Struct):
     messages: list[Pulled]
 
 
+class Line(msgspec.Struct):
+    """One of a stream; heartbeats have no message."""
+
+    message: Pulled | None = None
+
+
 _page = msgspec.json.Decoder(Page)
+_line = msgspec.json.Decoder(Line)
 
 
 class Load:
@@ -141,6 +154,55 @@ async def drain(load: Load) -> float:
     return last - start
 
 
+async def stream(load: Load) -> float:
+    """Streams, and a connection beside each on which what came meanwhile is acked together."""
+    start = time.perf_counter()
+    workers = (_stream_worker(load, start) for _ in range(load.options.connections))
+    return max(await asyncio.gather(*workers)) - start
+
+
+async def _stream_worker(load: Load, start: float) -> float:
+    """When the last ack was answered; ends after `SILENCE_S` without a message."""
+    path = f"/subscriptions/{load.options.subscription}"
+    acks = await load.connection()
+    unacked: list[str] = []
+    woken = asyncio.Event()
+
+    def on_lines(lines: list[bytes]) -> None:
+        for line in lines:
+            message = _line.decode(line).message
+            if message is not None:
+                unacked.append(message.ack_id)
+        woken.set()
+
+    query = f"max_outstanding_messages={OUTSTANDING}&max_outstanding_bytes=67108864"
+    whole = load.request("GET", f"{path}/messages:stream?{query}")
+    connection = await open_stream(load.host, load.port, whole, on_lines)
+    last = start
+    while time.perf_counter() < start + load.options.seconds:
+        if not unacked:
+            woken.clear()
+            try:
+                await asyncio.wait_for(woken.wait(), SILENCE_S)
+            except TimeoutError:
+                break
+        ids, unacked[:] = unacked[:ACK_MESSAGES], unacked[ACK_MESSAGES:]
+        if not ids:
+            continue
+        sent = time.perf_counter()
+        body = msgspec.json.encode({"ack_ids": ids})
+        answer = await acks.send(load.request("POST", f"{path}/ack", body))
+        last = time.perf_counter()
+        load.latencies.append(last - sent)
+        done = msgspec.json.decode(answer.body).get("acked", 0) if answer.status == 200 else 0
+        load.n += done
+        if done != len(ids):
+            load.fail("ack", answer, len(ids) - done)
+    connection.close()
+    acks.close()
+    return last
+
+
 async def latency(load: Load) -> float:
     """Open loop of single POSTs at a rate; two consumers wait in long-polls."""
     expected = int(load.options.rate * load.options.seconds)
@@ -215,7 +277,7 @@ async def _consumer(load: Load, expected: int, done: asyncio.Event) -> None:
             done.set()
 
 
-CASES = {"batch": batch, "drain": drain, "latency": latency}
+CASES = {"batch": batch, "drain": drain, "stream": stream, "latency": latency}
 
 
 async def run(options: argparse.Namespace) -> Result:

@@ -1,6 +1,6 @@
 """Load on a peer, run by the interpreter of the peers' own environment.
 
-`python -m benchmarks.peer_load nats|rabbit publish|drain|latency --urls … --pids …` prints one
+`python -m benchmarks.peer_load nats|rabbit publish|fill|drain|… --urls … --pids …` prints one
 JSON object. Two processes, as the two cores would be used by two client machines; every publisher
 waits for its own confirm before its next message.
 """
@@ -25,6 +25,7 @@ from benchmarks.measure import CpuMeter, percentile
 PROCESSES = 2
 BODY_BYTES = 1024
 NO_LIMIT = 10**9
+PULL_MESSAGES = 500
 PADDING = os.urandom(BODY_BYTES - 8)
 OnBody = Callable[[bytes], None]
 
@@ -41,6 +42,7 @@ class Peer(Protocol):
     async def reset(self) -> None: ...
     async def publish(self, body: bytes) -> None: ...
     async def consume(self, on_body: OnBody) -> None: ...
+    async def pull(self, on_body: OnBody) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -96,6 +98,23 @@ class Nats:
         )
         await asyncio.Event().wait()
 
+    async def pull(self, on_body: OnBody) -> None:
+        """Pages of a pull consumer, each message acked."""
+        from nats.js import api
+
+        config = api.ConsumerConfig(
+            ack_policy=api.AckPolicy.EXPLICIT, max_ack_pending=4096, ack_wait=60
+        )
+        subscription = await self._stream.pull_subscribe("s.a", durable="P", config=config)
+        while True:
+            try:
+                page = await subscription.fetch(PULL_MESSAGES, timeout=1)
+            except TimeoutError:
+                continue
+            for message in page:
+                on_body(message.data)
+                await message.ack()
+
     async def close(self) -> None:
         await self._connection.close()
 
@@ -137,6 +156,9 @@ class Rabbit:
         await queue.consume(received)
         await asyncio.Event().wait()
 
+    async def pull(self, on_body: OnBody) -> None:
+        raise NotImplementedError("its consumers are pushed to")
+
     async def close(self) -> None:
         await self._connection.close()
 
@@ -145,14 +167,16 @@ PEERS: dict[str, Callable[[list[str]], Peer]] = {"nats": Nats, "rabbit": Rabbit}
 Result = dict[str, Any]
 
 
-async def saturate(peer: Peer, publishers: int, seconds: float) -> Result:
+async def saturate(
+    peer: Peer, publishers: int, seconds: float, messages: float = NO_LIMIT
+) -> Result:
     """Each publisher sends its next message when the last is confirmed."""
     latencies: list[float] = []
     errors: list[str] = []
     start = time.perf_counter()
 
     async def publisher() -> None:
-        while (sent := time.perf_counter()) < start + seconds:
+        while (sent := time.perf_counter()) < start + seconds and len(latencies) < messages:
             try:
                 await peer.publish(stamped_body())
             except Exception as error:  # any client error is a failed publish
@@ -170,7 +194,7 @@ async def saturate(peer: Peer, publishers: int, seconds: float) -> Result:
     }
 
 
-async def receive(peer: Peer, seconds: float, limit: int) -> Result:
+async def receive(peer: Peer, seconds: float, limit: int, *, pull: bool = False) -> Result:
     """Consume and ack; stops after `limit`, the time, or one second of silence."""
     latencies: list[float] = []
     start = first = last = time.perf_counter()
@@ -182,7 +206,7 @@ async def receive(peer: Peer, seconds: float, limit: int) -> Result:
             first = last
         latencies.append(last - struct.unpack("d", body[:8])[0])
 
-    consumer = asyncio.ensure_future(peer.consume(on_body))
+    consumer = asyncio.ensure_future(peer.pull(on_body) if pull else peer.consume(on_body))
     while len(latencies) < limit and not consumer.done():
         await asyncio.sleep(0.02)
         now = time.perf_counter()
@@ -252,7 +276,7 @@ def in_processes(
     barrier.wait(30)
     meter, start = CpuMeter(pids), time.perf_counter()
     try:
-        answers = [results.get(timeout=60) for _ in acts]
+        answers = [results.get(timeout=180) for _ in acts]
     finally:
         servers, machine = meter.stop()
         wall = time.perf_counter() - start
@@ -285,24 +309,27 @@ def main() -> None:
     """One case, one JSON object on stdout."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("case", choices=("publish", "drain", "latency"))
+    parser.add_argument("case", choices=("publish", "fill", "drain", "drain-pull", "latency"))
     parser.add_argument("--urls", required=True)
     parser.add_argument("--pids", required=True)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--in-flight", type=int, default=256)
+    parser.add_argument("--messages", type=int, default=NO_LIMIT)
     parser.add_argument("--rate", type=float, default=200)
     options = parser.parse_args()
     urls = options.urls.split(",")
     pids = [int(pid) for pid in options.pids.split(",")]
     seconds: float = options.seconds
-    if options.case != "drain":
+    if options.case not in ("drain", "drain-pull"):
         uvloop.run(_reset(options.peer, urls))
     acts: list[Callable[[Peer], Any]]
-    if options.case == "publish":
+    if options.case in ("publish", "fill"):
         share = options.in_flight // PROCESSES
-        acts = [lambda peer: saturate(peer, share, seconds)] * PROCESSES
-    elif options.case == "drain":
-        acts = [lambda peer: receive(peer, seconds, NO_LIMIT)] * PROCESSES
+        most = options.messages / PROCESSES
+        acts = [lambda peer: saturate(peer, share, seconds, most)] * PROCESSES
+    elif options.case in ("drain", "drain-pull"):
+        pull = options.case == "drain-pull"
+        acts = [lambda peer: receive(peer, seconds, NO_LIMIT, pull=pull)] * PROCESSES
     else:
         expected = int(options.rate * seconds)
         acts = [

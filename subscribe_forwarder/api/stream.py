@@ -281,8 +281,9 @@ class Stream:
     async def _tick(self) -> None:
         ends_s = self._began_s + self._request.ends_after_s
         while True:
-            left_s = ends_s - self._loop.time()
-            await asyncio.sleep(min(TICK_S, left_s) if left_s > 0 else TICK_S)
+            now_s = self._loop.time()
+            due_s = (ends_s - now_s, self._response.wrote_s + self._request.heartbeat_s - now_s)
+            await asyncio.sleep(min([TICK_S, *(left_s for left_s in due_s if left_s > 0)]))
             self._ticked = True
             self._wake()
 
