@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from metadata.feed import ChangeFeed
 from metadata.forwarded import ForwardedRepository
 from metadata.ids import new_uid
 from metadata.leases import LeaseRepository
+from metadata.seeks import LaneOf, Target
 from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
@@ -94,12 +95,16 @@ class Site:
             await feed.close()
 
 
-async def subscribe(database: Database, topic: Topic, name: str, **spec: Any) -> Subscription:
+async def subscribe(
+    database: Database,
+    topic: Topic,
+    name: str,
+    *,
+    floors: Mapping[LaneOf, int | Target] | None = None,
+    **spec: Any,
+) -> Subscription:
     return await SubscriptionRepository(database).create(
-        topic.tenant_id,
-        topic.uid,
-        SubscriptionSpec(name, **spec),
-        {},
+        topic.tenant_id, topic.uid, SubscriptionSpec(name, **spec), floors or {}
     )
 
 
