@@ -49,13 +49,15 @@ def missing(shown: object, printed: object, path: str = "") -> list[str]:
 
 
 def last_json(output: str) -> object:
-    """What a block printed last, of the lines that are JSON."""
-    for line in reversed(output.splitlines()):
+    """The last JSON object that a block printed."""
+    last, at = None, output.find("{")
+    while at >= 0:
         try:
-            return json.loads(line)
+            last, end = json.JSONDecoder().raw_decode(output, at)
         except ValueError:
-            continue
-    return None
+            end = at + 1
+        at = output.find("{", end)
+    return last
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
