@@ -111,14 +111,20 @@ class TopicPatch(msgspec.Struct, forbid_unknown_fields=True):
     labels: dict[str, str] | UnsetType = UNSET
 
 
+def check(body: TopicPut | TopicPatch) -> None:
+    """What is wrong whatever the topic is: a 422 Problem."""
+    errors = label_errors(body.labels) if body.labels is not UNSET else []
+    if body.name is not UNSET:
+        errors += name_errors(body.name)
+    if errors:
+        raise invalid("The body does not fit.", errors)
+
+
 def changed(body: TopicPut | TopicPatch, topic: Topic) -> TopicSpec:
-    """What the topic becomes. Raises a 422 Problem, or 409 for what cannot change."""
+    """What the topic becomes; 409 for what cannot change."""
     _check_immutable(body, topic)
     spec = spec_of(topic)
     if body.labels is not UNSET:
-        errors = label_errors(body.labels)
-        if errors:
-            raise invalid("The body does not fit.", errors)
         spec = replace(spec, labels=body.labels)
     if body.retention is not UNSET:
         spec = replace(spec, retention=body.retention.retention())

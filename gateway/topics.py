@@ -10,7 +10,8 @@ from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, 
 from edge.problem import FieldError, Problem, invalid, not_found, unavailable
 from gateway.backlog import EndStore, backlogs, not_empty
 from gateway.decoding import Query, etag, if_match, read_json
-from gateway.topic_bodies import TopicCreate, TopicPatch, TopicPut, changed, view
+from gateway.names import name_errors
+from gateway.topic_bodies import TopicCreate, TopicPatch, TopicPut, changed, check, view
 from gateway.topic_lifecycle import TopicLifecycle
 from metadata.errors import Conflict, NotFound
 from metadata.topics import TopicRepository
@@ -66,7 +67,11 @@ class TopicRoutes:
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
         body = await read_json(scope, receive, TopicPut)
+        check(body)
         tenant_id, name = tenant_of(scope), path_param(scope, "topic")
+        errors = name_errors(name, "topic")
+        if errors:
+            raise invalid("The name does not fit.", errors)
         version = if_match(header(scope, b"if-match"))
         try:
             topic = await self._change(tenant_id, name, body, version)
@@ -83,6 +88,7 @@ class TopicRoutes:
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200; what the body does not name stays."""
         body = await read_json(scope, receive, TopicPatch)
+        check(body)
         version = if_match(header(scope, b"if-match"))
         topic = await self._change(tenant_of(scope), path_param(scope, "topic"), body, version)
         await _respond(send, 200, topic)
