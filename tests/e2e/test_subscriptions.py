@@ -115,6 +115,7 @@ def test_a_backlog_is_deleted_only_by_force(api: Api) -> None:
     assert len(api.pull_and_ack(name)) == 3
     api.call("DELETE", path, 204)
     api.subscribe(name)
+    api.publish(order(4))
     api.call("DELETE", path, 409)
     api.call("DELETE", f"/topics/{api.topic}{path}?force=true", 204)
     api.call("GET", path, 404)
