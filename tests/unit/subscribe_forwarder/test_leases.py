@@ -23,7 +23,6 @@ class LeaseMachine(RuleBasedStateMachine):
         self.now_ms = 0
         self.leased: dict[int, int] = {}
         self.waiting: dict[int, int | None] = {}
-        self.grants: list[tuple[Grant, dict[int, int]]] = []
 
     def teardown(self) -> None:
         module._SLACK = 1024
@@ -49,7 +48,7 @@ class LeaseMachine(RuleBasedStateMachine):
             self._grant(taken, self.now_ms + lasts_ms)
 
     def _grant(self, offsets: list[int], deadline_ms: int) -> None:
-        grant = self.table.lease(list(offsets), deadline_ms, epoch_n=1)
+        self.table.lease(list(offsets), deadline_ms, epoch_n=1)
         self.leased |= dict.fromkeys(offsets, deadline_ms)
 
     @rule(passed_ms=st.integers(0, 30))
