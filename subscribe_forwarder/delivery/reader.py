@@ -147,9 +147,10 @@ class Reader:
     @property
     def idle(self) -> bool:
         """Nothing is readable at `scan`, and nothing is out: there is nothing to look at."""
+        if self.ledger.outstanding:
+            return False
         end = self.end
-        at_end = end is not None and self.scan >= end and self.scan >= self.tail.first
-        return at_end and not self.ledger.outstanding
+        return end is not None and self.scan >= end and self.scan >= self.tail.first
 
     def has_ready(self, now: Now) -> bool:
         """Whether something may go out now."""
