@@ -65,10 +65,10 @@ class Connection(asyncio.Protocol):
         head = bytes(self._received[:end]).lower()
         self._status = int(head[9:12])
         at = head.find(b"\r\ncontent-length:")
-        if at < 0:
+        if at < 0 and self._status != 204:
             raise ValueError(f"an answer without a length: {head!r}")
         line_end = head.find(b"\r\n", at + 2)
-        length = int(head[at + 17 : line_end if line_end >= 0 else len(head)])
+        length = int(head[at + 17 : line_end if line_end >= 0 else len(head)]) if at >= 0 else 0
         self._head_bytes = end + 4
         self._needed = self._head_bytes + length
         return True

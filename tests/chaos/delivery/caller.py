@@ -57,11 +57,11 @@ class Caller:
 
     async def until_ok(self, method: str, path: str, body: object = None) -> Reply:
         """Again and again until it is answered 2xx, or with a refusal; for what may be repeated.
-        409 counts as done: it was, by a try whose answer was lost."""
+        409, and 404 of a deletion, count as done: by a try whose answer was lost."""
         deadline_s = time.monotonic() + 120
         while True:
             reply = await self.call(method, path, body)
-            if reply.ok or reply.status == 409:
+            if reply.ok or reply.status == (404 if method == "DELETE" else 409):
                 return reply
             assert reply.status in (0, 429) or reply.status >= 500, (method, path, reply)
             assert time.monotonic() < deadline_s, (method, path, reply)
