@@ -102,7 +102,8 @@ def backlog(hub: Hub) -> dict[str, Any]:
         "messages": sum(reader.backlog for _, reader in readers),
         "leased": sum(reader.ledger.leased for _, reader in readers),
         "waiting_redelivery": sum(reader.ledger.waiting for _, reader in readers),
-        "waiting_pulls": hub.waiting,
+        "waiting_pulls": hub.waiting_pulls,
+        "streams": len(hub.streams),
         "paused": hub.paused_reason(),
         "partitions": [_partition(place, reader, lanes) for place, reader in readers],
     }

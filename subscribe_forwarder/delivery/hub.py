@@ -76,6 +76,10 @@ class Hub:
         return len(self._waiting) + len(self._blocked)
 
     @property
+    def waiting_pulls(self) -> int:
+        return sum(1 for one in (*self._waiting, *self._blocked) if one not in self.streams)
+
+    @property
     def outstanding(self) -> int:
         return sum(reader.ledger.outstanding for reader in self.readers.values())
 

@@ -145,8 +145,8 @@ def test_a_client_that_stops_reading_holds_little(flow: Flow) -> None:
 
 def test_a_client_that_left_is_noticed(flow: Flow) -> None:
     with unread(flow):
-        until(lambda: flow.backlog()["waiting_pulls"] == 1, "the stream waits")
-    until(lambda: flow.backlog()["waiting_pulls"] == 0, "the stream has ended")
+        until(lambda: flow.backlog()["streams"] == 1, "the stream waits")
+    until(lambda: flow.backlog()["streams"] == 0, "the stream has ended")
     flow.publish("a")
     pulled = flow.http.get(f"{flow.url}/subscriptions/{flow.name}/messages", timeout=30)
     assert [message["attempt"] for message in pulled.json()["messages"]] == [1]

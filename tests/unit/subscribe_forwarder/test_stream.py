@@ -61,6 +61,8 @@ async def test_the_first_line_says_that_the_stream_is_there() -> None:
     async with world() as w, stream(w) as s:
         heartbeat = s.objects[0]["heartbeat"]
         assert heartbeat.pop("time").endswith("Z")
+        assert (await backlog(w))["streams"] == 1
+        assert (await backlog(w))["waiting_pulls"] == 0
         assert heartbeat == {"outstanding_messages": 0, "outstanding_bytes": 0, "paused": None}
 
 
