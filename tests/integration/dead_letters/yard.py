@@ -107,7 +107,7 @@ class Yard:
             leases=LeaseRepository(database),
             forwarded=ForwardedRepository(database),
             ack_key=ACK_KEY,
-            settings=SubscribeSettings(drain_s=2.0),
+            settings=SubscribeSettings(drain_s=2.0, lazy_flush_s=0.05),
         )
         undertaker = Undertaker(self.outbox, catalog, self.client, forwarder.flusher.note)
         forwarder.undertaker = undertaker.bury
