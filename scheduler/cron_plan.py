@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -40,6 +40,7 @@ MAX_RUNS = 1000
 """Of one schedule, made after a time in which none could be."""
 MAX_COUNTED = 10_000
 """Of one schedule and plan: what is due before these runs is neither made nor counted."""
+MINUTE = timedelta(minutes=1)
 LOOK_BACK = timedelta(hours=3)
 """More than clocks are changed by."""
 UTC_NAMES = frozenset({"UTC", "Etc/UTC"})
@@ -102,31 +103,34 @@ def next_run(cron: str, time_zone: str, after: datetime) -> datetime | None:
 
 def plan(cron: str, time_zone: str, missed_runs: str, next_at: datetime, now: datetime) -> Plan:
     """What to do about the runs from `next_at` (which is one of them) up to now."""
-    due: list[datetime] = [next_at] if next_at <= now else []
-    then: datetime | None = next_at
-    if due:
-        then = None
-        start = _late_start(cron, time_zone, next_at, now)
-        for run in islice(runs_after(cron, time_zone, start), MAX_COUNTED):
-            if run > now:
-                then = run
-                break
-            due.append(run)
-        if then is None:
-            then = next_run(cron, time_zone, now)
+    if next_at > now:
+        return Plan((), 0, next_at)
+    due = _due(cron, time_zone, next_at, now)
     make = _chosen(missed_runs, due, now)
-    return Plan(make, len(due) - len(make), then)
+    return Plan(make, len(due) - len(make), next_run(cron, time_zone, now))
 
 
-def _late_start(cron: str, time_zone: str, next_at: datetime, now: datetime) -> datetime:
-    """`next_at`, or, after a time with more runs than are counted, a moment by which there are
-    fewer: a run is a minute apart from the next at least."""
-    return max(next_at, now - timedelta(minutes=MAX_COUNTED - 1))
+def _due(cron: str, time_zone: str, next_at: datetime, now: datetime) -> list[datetime]:
+    """The runs from `next_at` to now; where they are more than `MAX_COUNTED`, the latest of them,
+    `MAX_RUNS` at least."""
+    due = _between(cron, time_zone, next_at, now)
+    if len(due) < MAX_COUNTED:
+        return [next_at, *due]
+    window = MAX_COUNTED * MINUTE  # a run is a minute at least from the next
+    due = _between(cron, time_zone, now - window, now)
+    while len(due) < MAX_RUNS:
+        window *= 4
+        due = _between(cron, time_zone, now - window, now)
+    return due
+
+
+def _between(cron: str, time_zone: str, after: datetime, upto: datetime) -> list[datetime]:
+    """The first `MAX_COUNTED` of them."""
+    runs = islice(runs_after(cron, time_zone, after), MAX_COUNTED)
+    return list(takewhile(lambda run: run <= upto, runs))
 
 
 def _chosen(missed_runs: str, due: list[datetime], now: datetime) -> tuple[datetime, ...]:
-    if not due:
-        return ()
     match missed_runs:
         case "all":
             return tuple(due[-MAX_RUNS:])

@@ -96,11 +96,13 @@ def test_policies_of_missed_runs() -> None:
 
 def test_after_a_long_time_the_latest_runs_are_made_and_the_rest_counted() -> None:
     first, now = at("2020-01-01 00:00"), at("2026-01-01 00:00")
-    found = plan("* * * * *", "UTC", "all", first, now)
-    assert len(found.make) == MAX_RUNS
-    assert found.make[-1] == now
-    assert found.missed == MAX_COUNTED + 1 - MAX_RUNS - 1
-    assert found.then == now + MINUTE
+    for cron, step in (("* * * * *", MINUTE), ("0 * * * *", 60 * MINUTE)):
+        found = plan(cron, "UTC", "all", first, now)
+        assert found.make == tuple(now - n * step for n in reversed(range(MAX_RUNS)))
+        assert 0 <= found.missed <= MAX_COUNTED
+        assert found.then == now + step
+    found = plan("0 * * * *", "UTC", "all", now - 900 * 60 * MINUTE, now)
+    assert (len(found.make), found.missed) == (901, 0), "more than MAX_COUNTED minutes, not runs"
 
 
 CRONS = st.sampled_from(
