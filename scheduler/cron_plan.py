@@ -16,6 +16,7 @@ late too:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -113,21 +114,18 @@ def plan(cron: str, time_zone: str, missed_runs: str, next_at: datetime, now: da
 def _due(cron: str, time_zone: str, next_at: datetime, now: datetime) -> list[datetime]:
     """The runs from `next_at` to now; where they are more than `MAX_COUNTED`, the latest of them,
     `MAX_RUNS` at least."""
-    due = _between(cron, time_zone, next_at, now)
+    runs = takewhile(lambda run: run <= now, runs_after(cron, time_zone, next_at))
+    due = list(islice(runs, MAX_COUNTED))
     if len(due) < MAX_COUNTED:
         return [next_at, *due]
+    latest: deque[datetime] = deque(maxlen=MAX_COUNTED)
     window = MAX_COUNTED * MINUTE  # a run is a minute at least from the next
-    due = _between(cron, time_zone, now - window, now)
-    while len(due) < MAX_RUNS:
+    while len(latest) < MAX_RUNS:
+        start = max(next_at, now - window)
+        latest.clear()
+        latest.extend(takewhile(lambda run: run <= now, runs_after(cron, time_zone, start)))
         window *= 4
-        due = _between(cron, time_zone, now - window, now)
-    return due
-
-
-def _between(cron: str, time_zone: str, after: datetime, upto: datetime) -> list[datetime]:
-    """The first `MAX_COUNTED` of them."""
-    runs = islice(runs_after(cron, time_zone, after), MAX_COUNTED)
-    return list(takewhile(lambda run: run <= upto, runs))
+    return list(latest)
 
 
 def _chosen(missed_runs: str, due: list[datetime], now: datetime) -> tuple[datetime, ...]:

@@ -101,6 +101,9 @@ def test_after_a_long_time_the_latest_runs_are_made_and_the_rest_counted() -> No
         assert found.make == tuple(now - n * step for n in reversed(range(MAX_RUNS)))
         assert 0 <= found.missed <= MAX_COUNTED
         assert found.then == now + step
+    found = plan("* * * 1 *", "UTC", "all", at("2024-01-01 00:00"), at("2026-02-20 00:00"))
+    assert found.make[-1] == at("2026-01-31 23:59")
+    assert len(found.make) == MAX_RUNS
     found = plan("0 * * * *", "UTC", "all", now - 900 * 60 * MINUTE, now)
     assert (len(found.make), found.missed) == (901, 0), "more than MAX_COUNTED minutes, not runs"
 
