@@ -39,7 +39,7 @@ from store_nodes.record_batch import BadBatch
 
 LOOK_EVERY_S = 0.5
 PRUNE_EVERY_S = 60.0
-MAX_AT_ONCE = 16
+MAX_AT_ONCE = 500
 READ_AT_ONCE = 500
 BATCH = 100
 BATCH_S = 0.5

@@ -242,10 +242,7 @@ class Undertaker:
     async def _work(self, key: tuple[bytes, bytes], grave: _Grave) -> None:
         """Until nothing of the subscription waits."""
         try:
-            while True:
-                self._drop(grave, [p for p, each in grave.pending.items() if each.stale])
-                if not grave.pending:
-                    return
+            while grave.pending:
                 wait_s = await self._round(key, grave)
                 if grave.failures:
                     await asyncio.sleep(wait_s)
@@ -259,10 +256,11 @@ class Undertaker:
     async def _round(self, key: tuple[bytes, bytes], grave: _Grave) -> float:
         """One batch; how long to wait before the next."""
         now_s = self._clock()
-        due = {p: each for p, each in grave.pending.items() if each.not_before_s <= now_s}
-        if not due:
-            return min(each.not_before_s for each in grave.pending.values()) - now_s
-        batch = _batch(due)
+        batch, stale = _batch(grave.pending, now_s)
+        self._drop(grave, stale)
+        if not batch:
+            later = [each.not_before_s for each in grave.pending.values()]
+            return min(later) - now_s if later and not stale else 0
         try:
             async with self._at_once:
                 done = await self._bury_all(*key, batch)
@@ -390,16 +388,21 @@ class Undertaker:
         metrics.undelivered.set(self._count)
 
 
-def _batch(due: Mapping[_Place, _Pending]) -> dict[_Place, _Pending]:
-    """The first ones, or the first alone where it spoiled a batch before."""
+def _batch(
+    pending: Mapping[_Place, _Pending], now_s: float
+) -> tuple[dict[_Place, _Pending], list[_Place]]:
+    """The first that are due, or one alone that spoiled a batch before; and what is stale of those
+    that were looked at."""
     batch: dict[_Place, _Pending] = {}
-    for place, pending in due.items():
-        if pending.alone and batch:
-            continue
-        batch[place] = pending
-        if pending.alone or len(batch) >= BATCH:
-            break
-    return batch
+    stale: list[_Place] = []
+    for place, each in pending.items():
+        if each.stale:
+            stale.append(place)
+        elif each.not_before_s <= now_s and not (each.alone and batch):
+            batch[place] = each
+            if each.alone or len(batch) >= BATCH:
+                break
+    return batch, stale
 
 
 def _tell(pending: _Pending, why: str | None) -> None:
