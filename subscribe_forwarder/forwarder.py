@@ -38,6 +38,7 @@ from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reconciler import Reconciler
 from subscribe_forwarder.delivery.terms import Terms
 from subscribe_forwarder.ports import (
     Assignments,
@@ -100,6 +101,7 @@ class SubscribeForwarder:
             lazy_s=self.settings.lazy_flush_s,
             on_ready=self._on_ready,
         )
+        self.reconciler = Reconciler(cursors, self.flusher, self._touchable, self.now)
         self._owners: dict[PartitionKey, Owner] = {}
         self._hubs: dict[bytes, Hub] = {}
         self._claiming = asyncio.Lock()
@@ -115,6 +117,7 @@ class SubscribeForwarder:
         """Returns at once; `not_ready_reason` tells when the lease is held."""
         self.flusher.start()
         self._lease.start()
+        self.reconciler.start()
 
     def drain(self) -> None:
         """Long-polls answer now, empty; nothing more is handed out."""
@@ -128,6 +131,7 @@ class SubscribeForwarder:
     async def close(self) -> None:
         """Writes what is left, releases every partition and the lease. Idempotent."""
         self.drain()
+        await self.reconciler.close()
         await self.flusher.close(self.settings.drain_s)
         await self._lease.stop()
         await self._lease.release(self.settings.flush_timeout_s)
@@ -255,6 +259,12 @@ class SubscribeForwarder:
     def _on_doomed(self, reader: Reader, delivery: OpenDelivery) -> None:
         if self.undertaker is not None:
             self.undertaker(reader, delivery)
+
+    def _touchable(self) -> list[Reader]:
+        """The readers whose ledgers are ours to change now."""
+        if self._stopping or not self.holds_lease():
+            return []
+        return [r for owner in self._owners.values() for r in owner.readers() if not r.frozen]
 
     def _progressed(self, reader: Reader) -> None:
         self.flusher.note(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from metadata.books import CursorBooks
 from metadata.due import QueueKey
 from metadata.forwarded import Forwarded
 from metadata.leases import Lease
@@ -162,6 +163,8 @@ class Cursors(Protocol):
 
     async def flush(self, updates: Sequence[CursorUpdate]) -> Mapping[CursorKey, int]: ...
     async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]: ...
+    async def books(self, tenant_id: bytes, subscription_uid: bytes) -> Sequence[CursorBooks]: ...
+    async def books_of(self, keys: Sequence[CursorKey]) -> Sequence[CursorBooks]: ...
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
 
 

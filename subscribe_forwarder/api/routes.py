@@ -9,6 +9,7 @@ from edge.asgi import Route
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.preview import PreviewRoutes
 from subscribe_forwarder.api.pulls import Pulls
+from subscribe_forwarder.api.reconciliation import Reconciliation
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
@@ -37,6 +38,7 @@ def routes(forwarder: SubscribeForwarder, fates: Fates, task_acks: TaskAcks) -> 
         Route("GET", "/subscriptions/{name}/backlog", views.backlog, "read"),
         Route("GET", "/topics/{topic}/messages/{id}", views.message, "read"),
         Route("GET", "/topics/{topic}/messages/{id}/ack", views.ack_states, "read"),
+        *Reconciliation(forwarder).routes(),
         *ReplayRoutes(forwarder).routes(),
         *PreviewRoutes(forwarder).routes(),
     ]

@@ -19,6 +19,7 @@ class Books:
 
     def __init__(self) -> None:
         self._wrong: dict[CursorKey, int | None] = {}
+        self._flushed: set[CursorKey] = set()
 
     def __len__(self) -> int:
         return len(self._wrong)
@@ -26,8 +27,14 @@ class Books:
     def flushed(self, key: CursorKey, difference: int) -> None:
         """What the statement said that wrote the row. Once wrong, only a recount makes it right:
         the statement sees how the rows changed, not how many there are."""
+        self._flushed.add(key)
         if difference:
             self._tell(key, difference)
+
+    def take_flushed(self) -> set[CursorKey]:
+        """Those flushed since this was last asked."""
+        flushed, self._flushed = self._flushed, set()
+        return flushed
 
     def counted(self, key: CursorKey, difference: int) -> None:
         """What a recount of everything Postgres holds of it said."""
@@ -42,6 +49,7 @@ class Books:
         self._show()
 
     def forget(self, key: CursorKey) -> None:
+        self._flushed.discard(key)
         if key in self._wrong:
             del self._wrong[key]
             self._show()

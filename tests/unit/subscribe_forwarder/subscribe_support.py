@@ -15,6 +15,7 @@ import msgspec
 from edge.asgi import ClientGone
 from edge.problem import Problem
 from metadata.ack_history import Fate, OpenFate
+from metadata.books import CursorBooks
 from metadata.due import QueueKey
 from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
 from metadata.forwarded import Forwarded
@@ -128,6 +129,7 @@ class FakeQueue:
     first: int = 0
     end: int = 0
     sealed: bool = False
+    kept: tuple[int, ...] = ()
     staged: list[StagedOne] = field(default_factory=list)
 
 
@@ -235,10 +237,18 @@ class FakeStore:
         assert not queue.sealed
         return queue_id, queue
 
-    def truncate(self, first: int, partition: int = 0, generation: int = 0) -> None:
+    def truncate(
+        self, first: int, partition: int = 0, generation: int = 0, keep: Sequence[int] = ()
+    ) -> None:
         queue = self.queues[QueueId(self.topic_uid, partition, 0, generation)]
         queue.first = first
-        queue.entries = [e for e in queue.entries if e.base_offset + e.count > first]
+        queue.kept = tuple(keep)
+        queue.entries = [
+            e
+            for e in queue.entries
+            if e.base_offset + e.count > first
+            or any(e.base_offset <= offset < e.base_offset + e.count for offset in keep)
+        ]
         for one in queue.staged:
             if one.offset is not None and one.offset < first:
                 one.state, one.offset = "truncated", None
@@ -290,7 +300,7 @@ class FakeStore:
         self.fetches.append(offset)
         await asyncio.sleep(self.delay_s)
         found = self._queue(queue)
-        if offset < found.first:
+        if offset < found.first and offset not in found.kept:
             raise QueueTruncated(found.first)
         picked: list[Entry] = []
         size = 0
@@ -474,6 +484,16 @@ class FakeMetadata:
         self._check()
         wanted = {(key.topic_uid, key.partition) for key in keys}
         return [r for r in self.rows.values() if (r.topic_uid, r.key.partition) in wanted]
+
+    async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
+        return await self.books_of(
+            [key for key in self.rows if key.subscription_uid == subscription_uid]
+        )
+
+    async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
+        self._check()
+        rows = [self.rows[key] for key in keys if key in self.rows]
+        return tuple(CursorBooks(row, len(row.stepped_over)) for row in rows)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
         self._check()

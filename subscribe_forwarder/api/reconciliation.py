@@ -1,0 +1,63 @@
+"""Whether every message of a subscription is accounted for (P9), told from Postgres alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from metadata.books import CursorBooks
+from subscribe_forwarder.forwarder import SubscribeForwarder
+
+NO_STORE = [(b"cache-control", b"no-store")]
+
+
+class Reconciliation:
+    def __init__(self, forwarder: SubscribeForwarder) -> None:
+        self._forwarder = forwarder
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/subscriptions/{name}/reconciliation", self.get, "read")]
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The terms of each cursor, and what is missing; needs no ownership."""
+        forwarder = self._forwarder
+        tenant_id = tenant_of(scope)
+        subscription = await forwarder.catalog.subscription(tenant_id, path_param(scope, "name"))
+        books = await forwarder.cursors.books(tenant_id, subscription.uid)
+        body = msgspec.json.encode(reconciliation(books, datetime.now(UTC)))
+        await respond(send, 200, body, headers=NO_STORE)
+
+
+def reconciliation(books: Sequence[CursorBooks], checked_at: datetime) -> dict[str, Any]:
+    """The JSON of `GET /subscriptions/{name}/reconciliation`."""
+    return {
+        "balanced": all(each.difference == 0 for each in books),
+        "partitions": [_terms(each, checked_at) for each in books],
+    }
+
+
+def _terms(books: CursorBooks, checked_at: datetime) -> dict[str, Any]:
+    cursor = books.cursor
+    counters = cursor.counters
+    return {
+        "partition": cursor.key.partition,
+        "lane": cursor.key.lane,
+        "generation": cursor.generation,
+        "start": cursor.start,
+        "floor": cursor.floor,
+        "read_to": cursor.read_to,
+        "acked": counters.acked,
+        "filtered": counters.filtered,
+        "skipped": counters.skipped,
+        "expired": counters.expired,
+        "dead_lettered": counters.dead_lettered,
+        "exceptions": cursor.exceptions,
+        "open_deliveries": books.open_deliveries,
+        "pending": cursor.pending(),
+        "difference": books.difference,
+        "checked_at": checked_at,
+    }
