@@ -1,0 +1,103 @@
+"""What is said of one message for one subscription."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from metadata.ack_history import DeadFate, Fate, OpenFate, SettledFate
+from metadata.types import Counters, CursorKey, CursorState, Epoch
+from subscribe_forwarder.api.fate import ack_state
+from subscribe_forwarder.delivery.reader import Reader
+
+ACKED = Counters(acked=7)
+WHEN = datetime(2026, 1, 31, tzinfo=UTC)
+OPEN = OpenFate("failed", 2, "no", WHEN)
+
+
+def cursor(counters: Counters = ACKED) -> CursorState:
+    """From 3 on: below 8 settled, 10 and 11 too, the rest to 20 pending."""
+    key = CursorKey(b"t" * 16, b"s" * 16, 0)
+    return CursorState(key, b"o" * 16, Epoch(0, 1), 0, 3, 8, 20, ((10, 12),), counters)
+
+
+class KnownHere:
+    """The ledger of a reader that leased 9, and has 13 waiting after an attempt."""
+
+    def grant_of(self, offset: int) -> object:
+        return object() if offset == 9 else None
+
+    def is_waiting(self, offset: int) -> bool:
+        return offset == 13
+
+    def attempt(self, offset: int) -> int:
+        return 2
+
+    @property
+    def ledger(self) -> KnownHere:
+        return self
+
+
+HERE = cast(Reader, KnownHere())
+PENDING = {"state": "pending", "attempts": 0}
+
+
+@pytest.mark.parametrize(
+    ("offset", "reader", "fate", "shown"),
+    [
+        (2, HERE, Fate(cursor()), None),
+        (3, HERE, Fate(cursor()), {"state": "acked"}),
+        (8, HERE, Fate(cursor()), PENDING),
+        (9, None, Fate(cursor()), PENDING),
+        (9, HERE, Fate(cursor()), {"state": "leased", "attempts": 2}),
+        (11, HERE, Fate(cursor()), {"state": "acked"}),
+        (13, HERE, Fate(cursor()), {"state": "pending", "attempts": 1}),
+        (13, None, Fate(cursor()), PENDING),
+        (
+            5,
+            None,
+            Fate(cursor(), open=OPEN),
+            {
+                "state": "pending",
+                "attempts": 2,
+                "reason": "failed",
+                "detail": "no",
+                "not_before": WHEN,
+            },
+        ),
+        (9, HERE, Fate(cursor(), open=OPEN), {"state": "leased", "attempts": 2}),
+        (5, None, Fate(cursor(), open=OpenFate("hole", 0, None, None)), PENDING),
+        (
+            5,
+            None,
+            Fate(cursor(), dead=DeadFate("rejected", 1, None, WHEN)),
+            {"state": "dead_lettered", "attempts": 1, "settled_at": WHEN, "reason": "rejected"},
+        ),
+        (
+            5,
+            None,
+            Fate(cursor(), settled=SettledFate("skipped", WHEN)),
+            {"state": "skipped", "settled_at": WHEN},
+        ),
+    ],
+)
+def test_the_state_of_a_message(
+    offset: int, reader: Reader | None, fate: Fate, shown: dict[str, Any] | None
+) -> None:
+    assert ack_state(fate, reader, offset) == shown
+
+
+@pytest.mark.parametrize(
+    ("counters", "state"),
+    [
+        (Counters(filtered=7), "filtered"),
+        (Counters(skipped=7), "skipped"),
+        (Counters(expired=6, dead_lettered=1), "expired"),
+        (Counters(filtered=6, expired=1), "acked"),
+        (Counters(acked=1, filtered=6), "acked"),
+    ],
+)
+def test_without_a_history_the_counters_decide(counters: Counters, state: str) -> None:
+    assert ack_state(Fate(cursor(counters)), None, 5) == {"state": state}
