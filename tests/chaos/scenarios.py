@@ -270,7 +270,15 @@ class Torture:
             delivered = check_deliveries(list(self.consumer.deliveries), logs)
             verdict.deliveries = len(self.consumer.deliveries)
             delivered.require()
+            await self._require_balanced()
         return verdict
+
+    async def _require_balanced(self) -> None:
+        """The books of the subscription: what was read is settled or pending, each offset once."""
+        path = f"/subscriptions/{self.topic}/reconciliation"
+        status, answer = await self.cluster.call("GET", path)
+        assert status == 200, answer
+        assert json.loads(answer)["balanced"], answer
 
     async def __aenter__(self) -> Torture:
         return self

@@ -6,8 +6,9 @@ figures the product promises. Every scenario ends with the whole history held ag
     server      SIGKILL of the server, then SIGTERM: what was accepted is there, no ack is lost
     postgres    SIGKILL of Postgres: publishing goes on, and all heals when it is back
     everything  SIGKILL of all processes at once, then a start of all
-    storm       all of these at random moments, also several at once, while every command is at work
-                and an operator changes the members, the groups and a partition's place
+    storm       all of these at random moments, also several at once, while every command and every
+                way to consume is at work and an operator changes the members, the groups and a
+                partition's place
     power       power cut of one node's disk, then of all disks in one step (root, loop devices)
 """
 
@@ -33,6 +34,8 @@ import uvloop
 
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.command_load import CommandLoad
+from tests.chaos.delivery.actor import Site
+from tests.chaos.delivery.load import DeliveryLoad
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Verdict
 from tests.chaos.operations import Operations
@@ -208,15 +211,21 @@ async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
             weather = Storm(torture, disks, seed)
             operations = Operations(torture, seed, joined=weather.node, leaving=weather.spare)
             commands = await CommandLoad.on(cluster, seed)
+            deliveries = DeliveryLoad(Site(cluster.http_port, cluster.token), seed)
+            await deliveries.prepare()
             try:
                 commands.start()
+                deliveries.start()
                 await weather.run(options.storm, operations.run)
                 judge.say(f"       {dict(weather.faults)}")
+                await deliveries.verify()
                 await commands.verify()
                 judge.history(await torture.verify(nodes=operations.nodes))
             finally:
+                await deliveries.close()
                 await commands.close()
             judge.covered(commands.sometimes)
+            judge.covered(deliveries.sometimes)
             judge.covered(operations.sometimes)
 
 
