@@ -15,6 +15,7 @@ from edge.expressions.tokens import Kind, Token, closing, string_of
 
 MAX_CHARS = 4096
 MAX_ADDITIONS = 32
+MAX_DATA = 32
 MAX_PATTERN_WEIGHT = 400
 _LOOPS = frozenset({"all", "exists", "exists_one"})
 _BUILDERS = frozenset({"map", "filter"})
@@ -48,9 +49,14 @@ def check(tokens: list[Token], variables: Collection[str]) -> None:
         bound.add(_check_loop(tokens, start, end, variables))
     _check_names(tokens, variables, bound)
     _check_patterns(tokens)
-    additions = [token for token in tokens if token.is_("+")]
-    if len(additions) > MAX_ADDITIONS:
-        raise Refused(additions[MAX_ADDITIONS].at, f"at most {MAX_ADDITIONS} additions")
+    _check_count(tokens, "+", MAX_ADDITIONS, "additions")
+    _check_count(tokens, "data", MAX_DATA, "mentions of data")
+
+
+def _check_count(tokens: list[Token], text: str, most: int, what: str) -> None:
+    found = [token for token in tokens if token.is_(text)]
+    if len(found) > most:
+        raise Refused(found[most].at, f"at most {most} {what}")
 
 
 def _called(tokens: list[Token], index: int) -> bool:

@@ -103,10 +103,18 @@ async def test_tenants_share_nothing(running: Installation, other: httpx2.AsyncC
         ("DELETE", f"/subscriptions/{name}"),
         ("GET", f"/subscriptions/{name}/messages"),
         ("GET", f"/subscriptions/{name}/backlog"),
+        ("GET", f"/subscriptions/{name}/skip_rules"),
+        ("DELETE", f"/subscriptions/{name}/skip_rules/{'0' * 32}"),
     ):
         assert http.request(method, url + path).status_code == 404, (method, path)
-    answer = http.post(f"{url}/subscriptions/{name}/ack", json={"message_id": message_id})
-    assert answer.status_code == 404
+    for method, path, body in (
+        ("POST", f"/subscriptions/{name}/ack", {"message_id": message_id}),
+        ("PATCH", f"/subscriptions/{name}", {}),
+        ("POST", f"/subscriptions/{name}/skip_rules", {"expression": "true", "reason": "x"}),
+        ("POST", f"/subscriptions/{name}:preview_filter", {"filter": "true"}),
+        ("POST", f"/topics/{name}:preview_filter", {"filter": "true"}),
+    ):
+        assert http.request(method, url + path, json=body).status_code == 404, (method, path)
     assert name not in http.get(f"{url}/topics", params={"page_size": 1000}).text
     assert name not in http.get(f"{url}/subscriptions", params={"page_size": 1000}).text
 

@@ -92,6 +92,7 @@ def test_what_fails_is_no_match_and_the_first_reason_is_kept(text: str, error: s
         ("key.matches(key)", (1, 5), "one literal"),
         (r"key.matches(r'\w+')", (1, 13), "name the characters"),
         ("key.matches('(a{40}){40}')", (1, 13), "over 400"),
+        (f"[{', '.join(['data'] * 40)}].all(x, 1 in x)", (1, 194), "at most 32 mentions"),
         ("key.matches('.{40}')", (1, 13), "over 400"),
         (" || ".join([f"key.matches('{'a' * 90}')"] * 5), (1, 449), "over 400"),
         ("+".join(["1"] * 40) + " > 0", (1, 66), "at most 32 additions"),
