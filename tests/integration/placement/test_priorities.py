@@ -9,15 +9,18 @@ from typing import Any
 from edge import message_id
 from metadata.database import Database
 from metadata.types import TopicSpec
-from publish_forwarder.outcomes import Placed
+from publish_forwarder.delays import Delay
+from publish_forwarder.outcomes import Placed, Scheduled
 from store_nodes.record_batch import Message
 from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
+from tests.integration.placement.test_ids_and_delays import drained, scheduling
 from tests.integration.placement.test_placement import move
 
 PRIORITIES = 3
 SPEC = TopicSpec("orders", priorities=PRIORITIES, ack_history=True)
 KEYS = 4
+KEY = "a key"
 
 
 async def publish(site: Site, data: str, priority: int, key: str | None, **more: Any) -> Placed:
@@ -84,7 +87,9 @@ async def check_states(site: Site, message: dict[str, Any]) -> None:
 async def test_a_key_is_known_in_all_lanes_also_after_its_partition_moved(
     nodes: ChaosCluster, database: Database
 ) -> None:
-    async with Site.open(nodes, database, 1, SPEC) as site:
+    """And what waits in a lane for its time comes from there."""
+    async with Site.open(nodes, database, 1, SPEC) as site, scheduling(site):
+        ids = [await staged(site, priority) for priority in range(PRIORITIES)]
         first = await publish(site, "x", 0, None, idempotency_key="once")
         again = await publish(site, "x", 2, None, idempotency_key="once")
         assert await move(site)
@@ -93,3 +98,23 @@ async def test_a_key_is_known_in_all_lanes_also_after_its_partition_moved(
         assert {(each.receipts.lane, each.base_offset) for each in (first, again, moved)} == {
             (0, first.base_offset)
         }
+        messages = await drained(site, PRIORITIES + 1)
+        assert {m["message_id"] for m in messages[1:]} == set(ids)
+        answer = await site.consumer.ack(*messages)
+        assert answer.json()["acked"] == PRIORITIES + 1
+        rows = await site.cursors.of_topic(site.tenant_id, (await site.topic()).uid)
+        assert [(row.key.lane, row.counters.acked) for row in rows] == [(0, 2), (1, 1), (2, 1)]
+
+
+async def staged(site: Site, priority: int) -> str:
+    """The id of a message that is due soon."""
+    scheduled = await site.publisher.publish(
+        site.tenant_id,
+        "orders",
+        Message(b"later", "text/plain", key=KEY, priority=priority),
+        delay=Delay(absolute=False, time_us=2_000_000),
+    )
+    assert isinstance(scheduled, Scheduled)
+    uid = (await site.topic()).uid
+    place = scheduled.generation, scheduled.base_stage, priority
+    return str(message_id.staged(uid, 0, *place))
