@@ -14,13 +14,14 @@ import msgspec
 NDJSON_TYPE = b"application/x-ndjson"
 SSE_TYPE = b"text/event-stream"
 _encode = msgspec.json.encode
-_ESCAPED = {
+_ENDS = {
     b"\r": b" ",
     b"\n": b" ",
     b"\xc2\x85": b"\\u0085",
     b"\xe2\x80\xa8": b"\\u2028",
     b"\xe2\x80\xa9": b"\\u2029",
 }
+_WIDE_ENDS = [end for end in _ENDS if len(end) > 1]
 
 
 class LineFormat(NamedTuple):
@@ -30,19 +31,28 @@ class LineFormat(NamedTuple):
     before: bytes
     between: bytes
     after: bytes
+    line_feeds: int
+    """After each message."""
     other: bytes
     """What is no message: its name, and its JSON."""
 
     def messages(self, rendered: Sequence[bytes]) -> bytes:
         """`rendered` as `Delivery.render` gives it; at least one."""
-        return b"".join((self.before, self.between.join(on_one_line(rendered)), self.after))
+        body = self._joined(rendered)
+        plain = body.isascii() or not any(end in body for end in _WIDE_ENDS)
+        if plain and b"\r" not in body and body.count(b"\n") == self.line_feeds * len(rendered):
+            return body
+        return self._joined([on_one_line(one) for one in rendered])
 
     def named(self, name: bytes, members: Mapping[str, object]) -> bytes:
-        return self.other % (name, _encode(members))
+        return self.other % (name, on_one_line(_encode(members)))
+
+    def _joined(self, rendered: Sequence[bytes]) -> bytes:
+        return b"".join((self.before, self.between.join(rendered), self.after))
 
 
-NDJSON = LineFormat(NDJSON_TYPE, b'{"message":', b'}\n{"message":', b"}\n", b'{"%b":%b}\n')
-SSE = LineFormat(SSE_TYPE, b"data: ", b"\n\ndata: ", b"\n\n", b"event: %b\ndata: %b\n\n")
+NDJSON = LineFormat(NDJSON_TYPE, b'{"message":', b'}\n{"message":', b"}\n", 1, b'{"%b":%b}\n')
+SSE = LineFormat(SSE_TYPE, b"data: ", b"\n\ndata: ", b"\n\n", 2, b"event: %b\ndata: %b\n\n")
 
 
 def format_of(accept: bytes | None) -> LineFormat:
@@ -53,19 +63,12 @@ def format_of(accept: bytes | None) -> LineFormat:
     return SSE if ndjson_at < 0 or accept.find(SSE_TYPE) < ndjson_at else NDJSON
 
 
-def on_one_line(rendered: Sequence[bytes]) -> Sequence[bytes]:
+def on_one_line(rendered: bytes) -> bytes:
     """Without what some reader takes for the end of a line.
 
     A body that is JSON is sent as it was published: a raw line break in it is white space between
     its parts, and other ends of lines are characters of its strings.
     """
-    joined = b"".join(rendered)
-    found = [end for end in _ESCAPED if end in joined]
-    if not found:
-        return rendered
-    lines = []
-    for line in rendered:
-        for end in found:
-            line = line.replace(end, _ESCAPED[end])
-        lines.append(line)
-    return lines
+    for end, instead in _ENDS.items():
+        rendered = rendered.replace(end, instead)
+    return rendered
