@@ -82,7 +82,15 @@ class SubscriptionRoutes:
         topic = await self._catalog.topic(
             tenant_of(scope), path_param(scope, "topic"), refresh=True
         )
-        await _respond(send, 201, await self._create(topic, body, body.name))
+        try:
+            await _respond(send, 201, await self._create(topic, body, body.name))
+        except Conflict as error:
+            raise Problem(
+                409,
+                "subscription-exists",
+                "Subscription exists",
+                f"There is a subscription {body.name!r} already; names are unique per tenant.",
+            ) from error
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
@@ -94,9 +102,14 @@ class SubscriptionRoutes:
         except NotFound as error:
             if version is not None:
                 raise precondition_failed("subscription") from error
-            topic = await self._topic_of(tenant_id, body)
-            await _respond(send, 201, await self._create(topic, body, name))
         else:
+            await _respond(send, 200, found)
+            return
+        topic = await self._topic_of(tenant_id, body)
+        try:
+            await _respond(send, 201, await self._create(topic, body, name))
+        except Conflict:  # another PUT was faster
+            found = await self._change(tenant_id, name, body, version)
             await _respond(send, 200, found)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,18 +161,11 @@ class SubscriptionRoutes:
         await respond_no_content(send)
 
     async def _create(self, topic: Topic, body: SubscriptionPut, name: str) -> Subscription:
+        """Conflict when there is one of that name."""
         spec = new_spec(body, name, topic.name)
         await self._check_dead_letters(topic.tenant_id, spec, None)
         floors = await self._starts.floors(topic, start_of(body))
-        try:
-            return await self._subscriptions.create(topic.tenant_id, topic.uid, spec, floors)
-        except Conflict as error:
-            raise Problem(
-                409,
-                "subscription-exists",
-                "Subscription exists",
-                f"There is a subscription {name!r} already; names are unique per tenant.",
-            ) from error
+        return await self._subscriptions.create(topic.tenant_id, topic.uid, spec, floors)
 
     async def _change(
         self,

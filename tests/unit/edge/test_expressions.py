@@ -135,6 +135,9 @@ def test_equalities_of_attributes_are_found_and_the_rest_remains() -> None:
     [
         'attributes.a == "1" || attributes.b == "2"',
         'attributes.a == "1" ? true : false',
+        'attributes.a == "1" && attributes.b == "2" || key == "k"',
+        'key == "k" || attributes.a == "1" && attributes.b == "2"',
+        'attributes.a == "1" && attributes.b == "2" ? true : true',
         '!(attributes.a == "1")',
         'attributes.a == "1" == true',
         "attributes.a == b'1'",
