@@ -317,10 +317,10 @@ def _grouped(
     """Which messages go together, and to which partition (None: to any); unkeyed ones first. Those
     of a group are staged or not, and have the same level."""
     runs: list[tuple[int | None, list[int]]] = []
-    run: dict[tuple[bool, int], list[int]] = {}
-    run_bytes: dict[tuple[bool, int], int] = {}
-    keyed: dict[tuple[int, bool, int], list[int]] = {}
+    run: dict[int, list[int]] = {}
+    keyed: dict[tuple[int, int], list[int]] = {}
     producer, routes = request.producer, request.routes
+    run_bytes = [0] * (2 * len(routes.levels))
     partitions = routes.first_partitions() if producer else routes.topic.partition_count
     several = routes.several
     home = partition_of(producer.route, partitions) if producer is not None else None
@@ -328,19 +328,18 @@ def _grouped(
     for index, message in enumerate(messages):
         if index in left_out:
             continue
-        staged = due_us[index] is not None
-        level = routes.of_message(message) if several else 0
+        kind = 0 if due_us[index] is None else 1
+        if several:
+            kind += 2 * routes.of_message(message)
         key = routing_key(message)
         partition = partition_of(key, partitions) if key is not None else home
         if partition is not None:
-            keyed.setdefault((partition, staged, level), []).append(index)
+            keyed.setdefault((partition, kind), []).append(index)
             continue
-        kind = staged, level
-        size_bytes = run_bytes.get(kind, 0) + sizes[index]
-        if size_bytes > MAX_RUN_BYTES and kind in run:
+        if run_bytes[kind] + sizes[index] > MAX_RUN_BYTES and kind in run:
             runs.append((None, run.pop(kind)))
-            size_bytes = sizes[index]
+            run_bytes[kind] = 0
         run.setdefault(kind, []).append(index)
-        run_bytes[kind] = size_bytes
+        run_bytes[kind] += sizes[index]
     runs += [(None, indices) for indices in run.values()]
-    return runs + [(partition, indices) for (partition, _, _), indices in keyed.items()]
+    return runs + [(partition, indices) for (partition, _), indices in keyed.items()]
