@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -89,6 +90,18 @@ def test_put_is_idempotent_and_patch_changes_a_part(api: Api) -> None:
     api.call("PUT", f"{path}-new", 422, {"topic": "no-such-topic"})
     api.call("PUT", f"{path}-new", 412, body, **{"If-Match": '"1"'})
     api.call("PATCH", f"{path}-new", 404, {})
+
+
+def test_one_of_many_puts_at_once_makes_it(api: Api, running: Installation) -> None:
+    url, body = f"{api.url}/subscriptions/{api.topic}", {"topic": api.topic, "labels": {"a": "b"}}
+
+    def put(_: int) -> requests.Response:
+        return running.session().put(url, json=body, timeout=PATIENCE_S)
+
+    with ThreadPoolExecutor(8) as callers:
+        answers = list(callers.map(put, range(8)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
+    assert len({answer.headers["etag"] for answer in answers}) == 1
 
 
 def test_a_dead_letter_topic_must_be_there_when_it_is_named(api: Api) -> None:
