@@ -24,7 +24,7 @@ from publish_forwarder.headers import (
 )
 from publish_forwarder.schemas.definition import is_json
 from scheduler.cron import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
-from scheduler.cron_plan import BadSchedule, check, next_run, runs_after
+from scheduler.cron_plan import MAX_CRON_CHARS, BadSchedule, check, next_run, runs_after
 from store_nodes.record_batch import Message
 
 SHOWN_RUNS = 3
@@ -34,6 +34,8 @@ OWN_ATTRIBUTES = (ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME)
 MissedRuns = Literal["skip", "latest", "all"]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 Ttl = Annotated[float, msgspec.Meta(ge=0.001, le=MAX_TTL_S)]
+Cron = Annotated[str, msgspec.Meta(max_length=MAX_CRON_CHARS)]
+TimeZone = Annotated[str, msgspec.Meta(max_length=100)]
 _message = msgspec.msgpack.Decoder(Message)
 _text = msgspec.json.Decoder(str)
 
@@ -90,10 +92,10 @@ class SchedulePut(msgspec.Struct, forbid_unknown_fields=True):
     """What `PUT /schedules/{name}` takes: all of a schedule."""
 
     topic: str
-    cron: str
+    cron: Cron
     message: MessageBody
     name: str | UnsetType = UNSET
-    time_zone: str = "UTC"
+    time_zone: TimeZone = "UTC"
     missed_runs: MissedRuns = "skip"
     paused: bool = False
     labels: dict[str, str] = {}
@@ -104,9 +106,9 @@ class ScheduleCreate(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     topic: str
-    cron: str
+    cron: Cron
     message: MessageBody
-    time_zone: str = "UTC"
+    time_zone: TimeZone = "UTC"
     missed_runs: MissedRuns = "skip"
     paused: bool = False
     labels: dict[str, str] = {}
@@ -117,19 +119,30 @@ class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
-    cron: str | UnsetType = UNSET
+    cron: Cron | UnsetType = UNSET
     message: MessageBody | UnsetType = UNSET
-    time_zone: str | UnsetType = UNSET
+    time_zone: TimeZone | UnsetType = UNSET
     missed_runs: MissedRuns | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
     labels: dict[str, str] | UnsetType = UNSET
+
+
+def check_body(body: ScheduleCreate | SchedulePut | SchedulePatch) -> None:
+    """What can be told without the schedule that there is. Raises a 422 Problem."""
+    errors = [] if body.labels is UNSET else label_errors(body.labels)
+    errors += _errors_of_clock(_given(body.cron, "@daily"), _given(body.time_zone, "UTC"))
+    if errors:
+        raise invalid("The body does not fit.", errors)
+    if body.message is not UNSET:
+        body.message.message()
 
 
 def new_spec(
     body: ScheduleCreate | SchedulePut, name: str, topic_uid: bytes, now: datetime
 ) -> ScheduleSpec:
     """Raises a 422 Problem."""
-    errors = name_errors(name) + label_errors(body.labels) + _clock_errors(body)
+    check_body(body)
+    errors = name_errors(name)
     if errors:
         raise invalid("The body does not fit.", errors)
     return ScheduleSpec(
@@ -149,7 +162,7 @@ def changed(
     body: SchedulePut | SchedulePatch, schedule: Schedule, topic_uid: bytes, now: datetime
 ) -> ScheduleSpec:
     """What the schedule becomes: its next run stays where the clock is not changed, and no run is
-    made up for a time in which it was paused. Raises a 422 Problem, or 409 for another name."""
+    made up for a time in which it was paused. Raises a 409 Problem for another name."""
     if body.name is not UNSET and body.name != schedule.name:
         raise Problem(
             409,
@@ -162,9 +175,6 @@ def changed(
     time_zone = _given(body.time_zone, schedule.time_zone)
     paused = _given(body.paused, schedule.paused)
     labels = _given(body.labels, dict(schedule.labels))
-    errors = label_errors(labels) + _errors_of_clock(cron, time_zone)
-    if errors:
-        raise invalid("The body does not fit.", errors)
     next_at = schedule.next_at
     same_clock = (cron, time_zone) == (schedule.cron, schedule.time_zone)
     if not same_clock or (schedule.paused and not paused):
@@ -247,10 +257,6 @@ def _message_view(message: Message) -> dict[str, Any]:
         "ttl_seconds": message.ttl_ms / 1000 if message.ttl_ms else None,
         "priority": message.priority,
     }
-
-
-def _clock_errors(body: ScheduleCreate | SchedulePut) -> list[FieldError]:
-    return _errors_of_clock(body.cron, body.time_zone)
 
 
 def _errors_of_clock(cron: str, time_zone: str) -> list[FieldError]:

@@ -11,12 +11,14 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.decoding import Query, etag, if_match, read_json
+from gateway.names import name_errors
 from gateway.schedule_bodies import (
     MAX_SHOWN_RUNS,
     ScheduleCreate,
     SchedulePatch,
     SchedulePut,
     changed,
+    check_body,
     coming_runs,
     new_spec,
     resumed,
@@ -79,6 +81,7 @@ class ScheduleRoutes:
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
         body = await read_json(scope, receive, SchedulePut)
+        check_body(body)
         name = path_param(scope, "name")
         version = if_match(header(scope, b"if-match"))
         try:
@@ -96,6 +99,7 @@ class ScheduleRoutes:
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200; what the body does not name stays."""
         body = await read_json(scope, receive, SchedulePatch)
+        check_body(body)
         version = if_match(header(scope, b"if-match"))
         changed = await self._change(tenant_of(scope), path_param(scope, "name"), body, version)
         await self._respond(send, 200, changed)
@@ -227,6 +231,8 @@ class ScheduleRoutes:
             await self._checker.refuse(topic, message)
 
     async def _topic(self, tenant_id: bytes, name: str) -> Topic:
+        if name_errors(name):
+            raise _no_topic(name)
         try:
             return await self._catalog.topic(tenant_id, name, refresh=True)
         except NotFound as error:

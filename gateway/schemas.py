@@ -11,6 +11,7 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
 from edge.problem import FieldError, Problem, not_found
 from gateway.decoding import Query, etag, if_match, read_json
+from gateway.names import name_errors
 from gateway.recent_messages import RecentStore, recent_messages
 from gateway.schema_bodies import (
     DefinitionBody,
@@ -218,6 +219,8 @@ class SchemaRoutes:
         return await self._named(tenant_of(scope), path_param(scope, "name"))
 
     async def _named(self, tenant_id: bytes, name: str) -> Schema:
+        if name_errors(name):
+            raise not_found("schema", name)
         try:
             return await self._schemas.get(tenant_id, name)
         except NotFound as error:

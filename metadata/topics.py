@@ -239,7 +239,9 @@ async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow 
 
 
 async def _require_schema(session: AsyncSession, tenant_id: bytes, name: str | None) -> None:
-    if name is not None and await session.get(SchemaRow, (tenant_id, name)) is None:
+    if name is None:
+        return
+    if "\0" in name or await session.get(SchemaRow, (tenant_id, name)) is None:
         raise NotFound("schema", name)
 
 

@@ -18,6 +18,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         http.post(f"{url}/topics", json={"name": TOPIC, "partitions": 2}).raise_for_status()
         made = {"name": SUBSCRIPTION, "start": "earliest", "ack_deadline_seconds": 1}
         http.post(f"{url}/topics/{TOPIC}/subscriptions", json=made).raise_for_status()
+        schema = {"name": SUBSCRIPTION, "type": "json_schema", "definition": {"type": "object"}}
+        http.post(f"{url}/schemas", json=schema).raise_for_status()
+        runs = {"cron": "0 0 1 1 *", "message": {"data": 1}}
+        http.put(f"{url}/schedules/{SUBSCRIPTION}", json={"topic": TOPIC} | runs).raise_for_status()
         for body in (b'{"a":1}', b"text", b"\xff\x00"):
             http.post(f"{url}/topics/{TOPIC}/messages", data=body).raise_for_status()
         yield installation
