@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from typing import Any
 
 import pytest
@@ -241,6 +242,29 @@ async def test_a_state_is_told_once(world: World) -> None:
     assert again == paused
     found = await world.subscriptions.get(world.tenant_id, "billing")
     assert (found.state, found.state_reason) == (SubscriptionState.PAUSED, "deploy")
+
+
+@pytest.mark.parametrize("what", ["seek", "snapshot"])
+async def test_cursors_are_locked_in_key_order(world: World, what: str) -> None:
+    """While a flush holds the first row, a seek or a snapshot waits for it and holds no other."""
+    place = await Place.open(world, partitions=4)
+    lock = "SELECT 1 FROM cursors WHERE subscription_uid = $1 AND partition = $2 FOR UPDATE"
+    first, last = await world.database.dedicated("a"), await world.database.dedicated("b")
+    try:
+        async with asyncio.timeout(20), first.transaction():
+            await first.execute(lock, uuid.UUID(bytes=place.subscription.uid), 0)
+            waiting = asyncio.create_task(
+                place.seek(Target(1)) if what == "seek" else place.snapshot()
+            )
+            while not await last.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0.01)
+            await last.execute("SET lock_timeout = 1000")
+            await last.execute(lock, uuid.UUID(bytes=place.subscription.uid), 3)
+            assert not waiting.done()
+        await waiting
+    finally:
+        await first.close()
+        await last.close()
 
 
 async def test_seeks_flushes_claims_and_snapshots_in_a_storm(world: World) -> None:
