@@ -30,7 +30,7 @@ async def step_over(world: World, subscription: Subscription, *offsets: int) -> 
     async def work(connection: Connection) -> None:
         for offset in offsets:
             await connection.execute(
-                "INSERT INTO deliveries VALUES ($1, $2, 0, 0, $3, 1, NULL, 'a hole')",
+                "INSERT INTO deliveries VALUES ($1, $2, 0, 0, $3, 1, NULL, 'hole')",
                 subscription.tenant_id,
                 subscription.uid,
                 offset,

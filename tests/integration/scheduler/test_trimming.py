@@ -95,7 +95,7 @@ class Site:
             for offset in kept:
                 await connection.execute(
                     "INSERT INTO deliveries SELECT tenant_id, subscription_uid, 0, 0, $1, 1, NULL,"
-                    " 'a hole' FROM cursors WHERE topic_uid = $2 AND partition = 0",
+                    " 'hole' FROM cursors WHERE topic_uid = $2 AND partition = 0",
                     offset,
                     topic.uid,
                 )
