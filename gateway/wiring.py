@@ -70,6 +70,7 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.undelivered import find_undelivered
 from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
@@ -196,6 +197,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
                 SubscriptionStateRepository(database),
             ).routes()
             letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
+            _own(stack, find_undelivered(letters, subscriber, undertaker))
             parts.routes += DeadLetters(catalog, store, letters).routes()
             parts.routes += Redrives(catalog, letters, redrives).routes()
             parts.routes += ParkedKeys(subscriber, undertaker).routes()

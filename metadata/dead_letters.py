@@ -58,6 +58,14 @@ _WAITING = """
 SELECT count(*), min(detail) FILTER (WHERE detail LIKE 'no dead letter yet: %') FROM deliveries
 WHERE tenant_id = $1 AND subscription_uid = $2 AND reason IN ('exhausted', 'rejected')
 """
+_UNDELIVERED = """
+SELECT DISTINCT subscriptions.tenant_id, subscriptions.name
+FROM deliveries
+JOIN subscriptions ON subscriptions.tenant_id = deliveries.tenant_id
+    AND subscriptions.uid = deliveries.subscription_uid
+WHERE deliveries.reason IN ('exhausted', 'rejected')
+LIMIT $1
+"""
 _PRUNE = """
 DELETE FROM dead_letters WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM dead_letters
@@ -167,6 +175,14 @@ class DeadLetterRepository:
     async def waiting(self, tenant_id: bytes, subscription_uid: bytes) -> Waiting:
         async def work(connection: Connection) -> Waiting:
             return Waiting(*await connection.fetchrow(_WAITING, tenant_id, subscription_uid))
+
+        return await self._database.statement(work, writes=False)
+
+    async def undelivered(self, limit: int) -> list[tuple[bytes, str]]:
+        """Subscriptions of all tenants that have such messages: tenant and name."""
+
+        async def work(connection: Connection) -> list[tuple[bytes, str]]:
+            return [(row[0], row[1]) for row in await connection.fetch(_UNDELIVERED, limit)]
 
         return await self._database.statement(work, writes=False)
 

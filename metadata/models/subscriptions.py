@@ -16,6 +16,7 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
@@ -143,6 +144,12 @@ class DeliveryRow(Base):
         CheckConstraint(
             "reason IN ('hole', 'failed', 'exhausted', 'rejected', 'parked', 'behind_parked')",
             name="deliveries_reason",
+        ),
+        Index(
+            "deliveries_without_dead_letter",
+            "tenant_id",
+            "subscription_uid",
+            postgresql_where=text("reason IN ('exhausted', 'rejected')"),
         ),
     )
 

@@ -45,6 +45,10 @@ _STATEMENTS = (
             'hole', 'failed', 'exhausted', 'rejected', 'parked', 'behind_parked'))
     """,
     """
+    CREATE INDEX deliveries_without_dead_letter ON deliveries (tenant_id, subscription_uid)
+        WHERE reason IN ('exhausted', 'rejected')
+    """,
+    """
     CREATE TABLE delivery_leases (
         tenant_id uuid NOT NULL,
         subscription_uid uuid NOT NULL,

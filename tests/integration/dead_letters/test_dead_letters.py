@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -9,10 +10,12 @@ import pytest
 
 from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.dead_letters import DeadLetterRepository
 from metadata.types import OnExhausted, RetryPolicy
 from outbox.dead_letter import PREFIX
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.undelivered import find_undelivered
 from tests.chaos.cluster import ChaosCluster
 from tests.integration.dead_letters.yard import LETTERS, REDRIVES, Yard, until
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
@@ -98,9 +101,14 @@ async def test_a_crash_between_append_and_commit_leaves_one_dead_letter(
             held.freeze()
         assert len(await yard.stored()) == 1
     async with yard.forwarder() as reader:
-        assert await reader.pulled() == []
+        # Nobody pulls, so its next owner has to look for it.
+        letters = DeadLetterRepository(database)
+        looking = find_undelivered(letters, reader.forwarder, reader.undertaker, look_every_s=0.05)
+        task = asyncio.create_task(looking)
         (letter,) = await reader.dead(1)
+        task.cancel()
         assert letter["letter_id"]
+        assert await reader.pulled() == []
     assert len(await yard.stored()) == 1
 
 

@@ -1,0 +1,55 @@
+"""Finds exhausted and rejected messages that nobody works on: of subscriptions without a consumer.
+
+A message that was to become a dead letter when its owner died is told of by the next owner's
+ledger, which is opened when somebody pulls. So that this waits for nobody, subscriptions with such
+messages are looked for in Postgres and opened here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+from edge.problem import Problem
+from metadata.errors import MetadataError
+from store_nodes.errors import StoreError
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.undertaker import Undertaker
+
+LOOK_EVERY_S = 10.0
+MAX_SUBSCRIPTIONS = 1000
+"""Looked at in one go."""
+
+
+class Forwarder(Protocol):
+    """The part of `forwarder.SubscribeForwarder` that it uses."""
+
+    def not_ready_reason(self) -> str | None: ...
+    async def hub(self, tenant_id: bytes, name: str) -> Hub: ...
+
+
+class Letters(Protocol):
+    """The part of `metadata.dead_letters.DeadLetterRepository` that it uses."""
+
+    async def undelivered(self, limit: int) -> list[tuple[bytes, str]]: ...
+
+
+async def find_undelivered(
+    letters: Letters,
+    forwarder: Forwarder,
+    undertaker: Undertaker,
+    *,
+    look_every_s: float = LOOK_EVERY_S,
+) -> None:
+    """For ever."""
+    while True:
+        if forwarder.not_ready_reason() is None:
+            with suppress(MetadataError):
+                for tenant_id, name in await letters.undelivered(MAX_SUBSCRIPTIONS):
+                    with suppress(Problem, StoreError, MetadataError):
+                        hub = await forwarder.hub(tenant_id, name)
+                        for reader in hub.readers.values():
+                            if not reader.frozen:
+                                undertaker.look(reader)
+        await asyncio.sleep(look_every_s)
