@@ -44,7 +44,7 @@ async def cursors_of(database: Database) -> list[CursorState]:
     topic = await topics.activate(tenant_id, made.uid)
     for name in ("failing", "clean"):
         await SubscriptionRepository(database).create(
-            tenant_id, topic.uid, SubscriptionSpec(name), {0: 0}
+            tenant_id, topic.uid, SubscriptionSpec(name), {(0, 0): 0}
         )
     await LeaseRepository(database).register(incarnation, role="subscribe")
     key = PartitionKey(tenant_id, topic.uid, 0)
