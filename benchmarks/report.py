@@ -23,6 +23,7 @@ from benchmarks.systems import (
     POST_256,
     PUBLISH_32,
     PUBLISH_256,
+    STREAM,
 )
 
 Row = dict[str, Any]
@@ -41,7 +42,7 @@ def derive(row: Row) -> Row:
     if "fdatasyncs" in row:
         row["fdatasyncs_per_message"] = row["fdatasyncs"] / n if n else math.nan
         row["fdatasyncs_per_message_and_node"] = row["fdatasyncs_per_message"] / STORE_NODES
-    if row["case"] == DRAIN:  # ages of a backlog, or acks: nothing to set side by side
+    if row["case"] in (DRAIN, STREAM):  # ages of a backlog, or acks: nothing to set side by side
         row["p50_ms"] = row["p99_ms"] = math.nan
     load_cpu_s = row.get("client_cpu_s", 0.0)
     row["other_cores"] = (row["machine_cpu_s"] - row["server_cpu_s"] - load_cpu_s) / row["wall_s"]

@@ -23,6 +23,7 @@ POST_32, POST_256 = "POST, 32 connections", "POST, 256 connections"
 BATCH_JSON, BATCH_MSGPACK = ":batch 4×64, JSON", ":batch 4×64, msgpack"
 PUBLISH_32, PUBLISH_256 = "publish, 32 in flight", "publish, 256 in flight"
 DRAIN, LATENCY = "drain + ack", "publish→consume, 200/s"
+STREAM = "stream + ack"
 LATENCY_PER_S = 200
 DRAIN_MESSAGES = 20_000
 
@@ -67,6 +68,7 @@ class PacketboatSystem:
             ),
         )
         yield DRAIN, lambda: self._counted(lambda: self._drain(case_s), prepare=self._fill)
+        yield STREAM, lambda: self._counted(lambda: self._stream(case_s), prepare=self._fill)
         yield (
             LATENCY,
             lambda: self._counted(
@@ -98,6 +100,9 @@ class PacketboatSystem:
 
     def _drain(self, case_s: float) -> Row:
         return self._load("drain", case_s * 2, subscription="drain")
+
+    def _stream(self, case_s: float) -> Row:
+        return self._load("stream", case_s * 2, subscription="drain")
 
     def _counted(
         self, measure: Callable[[], Row], *, prepare: Callable[[], None] = lambda: None

@@ -124,7 +124,6 @@ class PullWaiter:
         if problem is None:
             self.future.set_result(self.held)
         else:
-            self.held.release()
             self.future.set_exception(problem)
 
     @property
