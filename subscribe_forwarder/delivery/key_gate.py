@@ -61,7 +61,7 @@ class KeyGate:
             return True
         while self._unknown:
             offset = self._unknown[-1]
-            if offset >= self._tail.first:
+            if not self._tail.gone(offset):
                 batch = self._tail.find(offset)
                 if batch is None:
                     self._tail.want(offset)
@@ -165,7 +165,7 @@ class KeyGate:
     def _read_times(self) -> None:
         """Of heads that came with the row: so that they hold nobody up beyond their time."""
         for offset in tuple(self._asked):
-            if not self.order.is_head(offset) or offset < self._tail.first:
+            if not self.order.is_head(offset) or self._tail.gone(offset):
                 self._asked.discard(offset)
             elif (batch := self._tail.find(offset)) is None:
                 self._tail.want(offset)

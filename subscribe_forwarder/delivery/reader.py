@@ -202,7 +202,7 @@ class Reader:
         """Whether messages may be ready that the cache does not hold; asks the tail for them."""
         starved = self.keys is not None and self.keys.missing()
         again = self.ledger.peek_ready()
-        if again is not None and not self.tail.has(again):
+        if again is not None and not self.tail.has(again) and not self.tail.gone(again):
             self.tail.want(again)
             starved = True
         end = self.end
@@ -260,7 +260,7 @@ class Reader:
                 continue
             batch = self.tail.find(offset)
             if batch is None:
-                if offset >= self.tail.first:
+                if not self.tail.gone(offset):
                     self.tail.want(offset)
                     return
                 ledger.take_ready()

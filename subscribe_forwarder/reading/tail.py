@@ -31,6 +31,7 @@ MAX_FETCHES = 4
 """In flight per partition; subscriptions far apart in it fetch side by side."""
 MIN_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 1.0
+MAX_GONE = 10_000
 _log = structlog.get_logger("packetboat.subscribe")
 
 
@@ -78,7 +79,8 @@ class Tail:
             topic_uid, generations[-1].number, staged_ids, generations[-1].lane
         )
         self.first = 0
-        """What is below is not readable, but for kept offsets."""
+        """What is below is not readable, but for kept offsets: of those, a fetch tells."""
+        self._gone: set[int] = set()
         self.end: int | None = None
         """One past the last readable offset known; None before the store has said."""
         self.failure: Exception | None = None
@@ -132,6 +134,10 @@ class Tail:
     def has(self, offset: int) -> bool:
         index = bisect_right(self._bases, offset) - 1
         return index >= 0 and offset < self._batches[index].end
+
+    def gone(self, offset: int) -> bool:
+        """Whether a fetch of it said that it is no longer stored."""
+        return offset in self._gone
 
     def want(self, offset: int) -> None:
         """Starts fetching from `offset` unless that is under way; `on_change` tells when done."""
@@ -218,6 +224,9 @@ class Tail:
             self._recovered()
             link.first = max(link.first, error.first_offset)
             self._find_first()
+            if len(self._gone) >= MAX_GONE:
+                self._gone.clear()  # whoever needs to know asks again
+            self._gone.add(offset)
         except Exception as error:
             self._failed(link, error)
         else:

@@ -434,7 +434,10 @@ class Ledger:
         policy, row = self.policy, self._open.rows.get(offset)
         attempts = (0 if row is None else row.attempts) + 1
         if reason is Reason.FAILED and policy.exhausted(attempts):
-            reason = Reason.PARKED if policy.park else Reason.EXHAUSTED
+            if not policy.park:
+                reason = Reason.EXHAUSTED
+            elif (self._key_hash(offset) if row is None else row.key_hash) is not None:
+                reason = Reason.PARKED  # without a key there is nothing to hold back: it goes on
         not_before_us = None
         if reason is Reason.FAILED:
             if delay_ms is None:

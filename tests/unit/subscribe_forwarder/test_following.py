@@ -11,11 +11,13 @@ from metadata.types import (
     ChangeKind,
     Counters,
     CursorKey,
+    OnExhausted,
     RetryPolicy,
     SkipRule,
     Subscription,
     SubscriptionState,
 )
+from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.reading.batch import ORIGIN_ONLY
@@ -23,6 +25,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     NOW,
     SUBSCRIPTION_UID,
     TENANT,
+    TOPIC_UID,
     FakeMetadata,
     FakeStore,
     World,
@@ -262,3 +265,41 @@ async def test_what_is_doomed_is_told_to_the_undertaker() -> None:
         ((reader, dead),) = told
         assert reader.cursor.key.subscription_uid == SUBSCRIPTION_UID
         assert (dead.offset, dead.attempts, dead.reason) == (0, 1, Reason.EXHAUSTED)
+
+
+async def test_an_open_delivery_that_is_kept_below_the_first_offset_goes_out_again() -> None:
+    store = FakeStore()
+    async with world(store, cache_bytes=1600) as w:
+        for text in (b"a", b"b", b"c", b"d"):
+            store.publish(text)
+        messages = []
+        while len(messages) < 4:
+            messages += await w.pulled(wait_s=5)
+        await nack(w, *messages[:2])
+        await w.ack(*messages[2:])
+        assert w.metadata.row().floor == 4
+        store.truncate(4, keep=(1,))
+        store.tell(QueueId(TOPIC_UID, 0))
+        (kept,) = await w.pulled(wait_s=5)
+        assert (kept["data"], kept["attempt"]) == ("b", 2)
+        await w.ack(kept)
+        assert w.metadata.row().counters == Counters(acked=3, expired=1)
+
+
+async def test_a_message_without_a_key_is_not_parked() -> None:
+    metadata = FakeMetadata(
+        topic(),
+        replace(
+            subscription(),
+            ordered=True,
+            retry=RetryPolicy(0.0, 0.0, max_attempts=1),
+            on_exhausted=OnExhausted.PARK,
+        ),
+    )
+    async with world(FakeStore(), metadata) as w:
+        await w.ready()
+        w.store.publish(b"a")
+        for attempt in (1, 2, 3):
+            (message,) = await w.pulled(wait_s=5)
+            assert message["attempt"] == attempt
+            await nack(w, message)
