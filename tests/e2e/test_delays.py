@@ -28,7 +28,7 @@ def boat(running: Installation) -> Iterator[Client]:
         client.create_topic(TOPIC, partitions=2)
         client.create_subscription(TOPIC, TOPIC, start="earliest")
         yield client
-        client.delete_topic(TOPIC)
+        client.delete_topic(TOPIC, force=True)
 
 
 def shown(http: requests.Session, url: str, message_id: str) -> dict[str, object]:

@@ -156,7 +156,7 @@ def test_a_client_that_leaves_a_long_poll_leases_nothing(flow: Flow) -> None:
 def test_a_topic_made_again_shares_nothing(flow: Flow) -> None:
     old = flow.publish().json()["message_id"]
     topic = f"{flow.url}/topics/{flow.name}"
-    assert flow.http.delete(topic).status_code == 204
+    assert flow.http.delete(f"{topic}?force=true").status_code == 204
     assert flow.publish().status_code == 404
     assert flow.pull(0).status_code == 404
     assert flow.http.post(f"{flow.url}/topics", json={"name": flow.name}).status_code == 201

@@ -110,6 +110,7 @@ async def test_tenants_share_nothing(running: Installation, other: httpx2.AsyncC
     for method, path, body in (
         ("POST", f"/subscriptions/{name}/ack", {"message_id": message_id}),
         ("PATCH", f"/subscriptions/{name}", {}),
+        ("PATCH", f"/topics/{name}", {}),
         ("POST", f"/subscriptions/{name}/skip_rules", {"expression": "true", "reason": "x"}),
         ("POST", f"/subscriptions/{name}:preview_filter", {"filter": "true"}),
         ("POST", f"/topics/{name}:preview_filter", {"filter": "true"}),
