@@ -42,9 +42,6 @@ MAX_RUNS = 1000
 MAX_COUNTED = 10_000
 """Of one schedule and plan: what is due before these runs is neither made nor counted."""
 MINUTE = timedelta(minutes=1)
-LOOK_BACK = timedelta(hours=3)
-"""More than clocks are changed by."""
-UTC_NAMES = frozenset({"UTC", "Etc/UTC"})
 
 
 class BadSchedule(ValueError):
@@ -83,17 +80,9 @@ def runs_after(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]
     Wherever it begins it gives the same runs: the first of the repeated hour, say, is not given
     again from within that hour.
     """
-    zone, expression = _zone(time_zone), _expression(cron)
-    start = after
-    minute, hour, *_ = expression.split()
-    if time_zone not in UTC_NAMES and not minute.startswith("*") and not hour.startswith("*"):
-        # By the clock on the wall: what it shows now may come twice, or not at all.
-        start = after - LOOK_BACK
-    last: datetime | None = None
-    for run in CronSim(expression, start.astimezone(zone)):
+    for run in CronSim(_expression(cron), after.astimezone(_zone(time_zone))):
         moment = run.astimezone(UTC)
-        if moment > after and (last is None or moment > last):
-            last = moment
+        if moment > after:
             yield moment
 
 
@@ -149,6 +138,4 @@ def _expression(cron: str) -> str:
 
 @lru_cache(maxsize=1000)
 def _zone(name: str) -> ZoneInfo:
-    if name in UTC_NAMES:
-        return ZoneInfo("UTC")
     return ZoneInfo(name)
