@@ -1,0 +1,52 @@
+"""Previews: how a number of messages is shared out, what is counted, which samples are kept."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subscribe_forwarder.api.preview import share_out
+from subscribe_forwarder.reading.places import Bounds
+from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.selection.preview import MAX_SAMPLES, Preview
+from subscribe_forwarder.state.lanes import Lane
+from tests.unit.subscribe_forwarder.test_selection import batch_of, message
+
+
+def stored(*counts: int) -> dict[Lane, Bounds]:
+    return {Lane(number): Bounds(5, 5 + count) for number, count in enumerate(counts)}
+
+
+def test_what_one_place_lacks_goes_to_the_others() -> None:
+    assert share_out(10, stored(100, 100)) == {Lane(0): 5, Lane(1): 5}
+    assert share_out(10, stored(2, 100, 0)) == {Lane(0): 2, Lane(1): 8}
+    assert share_out(10, stored(1, 2)) == {Lane(0): 1, Lane(1): 2}
+    assert share_out(1, stored(0, 0)) == {}
+
+
+@given(st.integers(1, 10_000), st.lists(st.integers(0, 5_000), min_size=1, max_size=40))
+def test_as_many_as_are_wanted_or_there(wanted: int, counts: list[int]) -> None:
+    shares = share_out(wanted, stored(*counts))
+    assert sum(shares.values()) == min(wanted, sum(counts))
+    assert all(0 < share <= counts[place.partition] for place, share in shares.items())
+
+
+def test_counts_against_the_present_filter_and_keeps_the_latest() -> None:
+    batch = batch_of([message({"n": n}) for n in range(20)] + [message("text")])
+    preview = Preview("data.n < 12", "data.n >= 8")
+    renderer = PartitionRenderer(b"t" * 16, 2)
+    preview.look(batch, 0, 10, renderer)
+    preview.look(batch, 10, 21, renderer)
+    result = preview.result()
+    assert (result["examined"], result["matched"], result["errors"]) == (21, 12, 1)
+    assert result["changes"] == {"newly_matched": 8, "no_longer_matched": 8}
+    matched = [sample["offset"] - 100 for sample in result["samples"]["matched"]]
+    assert sorted(matched) == [7, 8, 9, 10, 11]
+    assert len(result["samples"]["unmatched"]) == MAX_SAMPLES
+
+
+def test_without_a_present_filter_everything_matched_before() -> None:
+    preview = Preview("data.n > 0", None)
+    batch = batch_of([message({"n": n}) for n in range(3)])
+    preview.look(batch, 0, 3, PartitionRenderer(b"t" * 16, 2))
+    assert preview.result()["changes"] == {"newly_matched": 0, "no_longer_matched": 1}
