@@ -100,6 +100,24 @@ class NoTokens:
         raise TokenRefused
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the roles of a process share."""
+
+    settings: ServerSettings
+    parts: Parts
+    stack: AsyncExitStack
+    database: Database
+    store: StoreClient
+    feed: ChangeFeed
+    catalog: Catalog
+    topics: TopicRepository
+    subscriptions: SubscriptionRepository
+    schemas: SchemaRepository
+    schema_catalog: SchemaCatalog
+    snapshots: SnapshotRepository
+
+
 @asynccontextmanager
 async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
     """Never fails because Postgres or the store is down: readiness says so until they are up."""
@@ -118,100 +136,147 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
         parts.readiness.add("store", leaders)
 
-        topics, subscriptions = TopicRepository(database), SubscriptionRepository(database)
         feed = ChangeFeed(database)
-        catalog = Catalog(topics, subscriptions, feed)
+        topics, subscriptions = TopicRepository(database), SubscriptionRepository(database)
         schemas = SchemaRepository(database)
-        schema_catalog = SchemaCatalog(schemas, feed)
-        snapshots = SnapshotRepository(database)
+        shared = _Shared(
+            settings=settings,
+            parts=parts,
+            stack=stack,
+            database=database,
+            store=store,
+            feed=feed,
+            catalog=Catalog(topics, subscriptions, feed),
+            topics=topics,
+            subscriptions=subscriptions,
+            schemas=schemas,
+            schema_catalog=SchemaCatalog(schemas, feed),
+            snapshots=SnapshotRepository(database),
+        )
         await feed.start()
         stack.push_async_callback(feed.close)
         if settings.role.controls:
-            choice, placements = GroupChoice(store), PlacementRepository(database)
-            lifecycle = TopicLifecycle(topics, placements, store, choice)
-            _own(stack, lifecycle.repair())
-            mover = Mover(placements, store, choice)
-            _own(stack, mover.repair())
-            parts.routes += TopicRoutes(
-                topics, lifecycle, subscriptions, CursorRepository(database), store
-            ).routes()
-            parts.routes += PartitionRoutes(topics, placements, store, mover).routes()
-            parts.routes += SchemaRoutes(schemas, catalog, store).routes()
-            parts.routes += ScheduleRoutes(
-                ScheduleRepository(database),
-                catalog,
-                Outbox(store),
-                SchemaCheck(schema_catalog),
-            ).routes()
-            parts.routes += SkipRuleRoutes(
-                SkipRuleRepository(database), subscriptions, CursorRepository(database)
-            ).routes()
-            parts.routes += SubscriptionRoutes(
-                catalog, subscriptions, CursorRepository(database), store, snapshots
-            ).routes()
-            parts.routes += SnapshotRoutes(snapshots).routes()
-            _own(stack, sweep_snapshots(snapshots))
+            _control(shared)
         if settings.role.publishes:
-            forwarded = ForwardedRepository(database)
-            publisher = PublishForwarder(
-                catalog,
-                store,
-                publish_settings.load(),
-                forwarded=forwarded,
-                schemas=schema_catalog,
-            )
-            await publisher.start()
-            stack.push_async_callback(publisher.close)
-            parts.routes += publish_routes.routes(publisher)
+            await _publish(shared)
         if settings.role.subscribes:
-            subscriber = SubscribeForwarder(
-                store=store,
-                catalog=catalog,
-                feed=feed,
-                cursors=CursorRepository(database),
-                assignments=AssignmentRepository(database),
-                leases=LeaseRepository(database),
-                forwarded=ForwardedRepository(database),
-                ack_key=settings.ack_secret,
-                settings=subscribe_settings.load(),
-                address=f"{settings.host}:{settings.port}",
-            )
-            undertaker = Undertaker(Outbox(store), catalog, store, subscriber.flusher.note)
-            subscriber.undertaker = undertaker.bury
-            await subscriber.start()
-            stack.push_async_callback(subscriber.close)
-            stack.push_async_callback(undertaker.close)
-            parts.readiness.add("subscribe", subscriber.not_ready_reason)
-            parts.drains.append(subscriber.drain)
-            task_acks = TaskAcks(
-                AckPublisher(Staging(store), PublicationRepository(database), subscriber.flusher),
-                OutputReader(catalog, SchemaCatalog(schemas, feed)),
-            )
-            parts.routes += subscribe_routes.routes(
-                subscriber, AckHistoryRepository(database), task_acks
-            )
-            parts.routes += PositionRoutes(
-                subscriber,
-                SeekRepository(database),
-                snapshots,
-                SubscriptionStateRepository(database),
-            ).routes()
-            letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
-            _own(stack, find_undelivered(letters, subscriber, undertaker))
-            parts.routes += DeadLetters(catalog, store, letters).routes()
-            parts.routes += Redrives(catalog, letters, redrives).routes()
-            parts.routes += ParkedKeys(subscriber, undertaker).routes()
+            await _subscribe(shared)
         if settings.role.schedules:
-            scheduler = Scheduler(
-                store=store,
-                database=database,
-                feed=feed,
-                settings=scheduler_settings.load(),
-                tenant_bytes=settings.tenant_stored_bytes,
-            )
-            await scheduler.start()
-            stack.push_async_callback(scheduler.close)
+            await _schedule(shared)
         yield parts
+
+
+def _control(shared: _Shared) -> None:
+    """Topics, subscriptions and what belongs to them, as people and programs change them."""
+    parts, stack = shared.parts, shared.stack
+    choice, placements = GroupChoice(shared.store), PlacementRepository(shared.database)
+    lifecycle = TopicLifecycle(shared.topics, placements, shared.store, choice)
+    _own(stack, lifecycle.repair())
+    mover = Mover(placements, shared.store, choice)
+    _own(stack, mover.repair())
+    parts.routes += TopicRoutes(
+        shared.topics,
+        lifecycle,
+        shared.subscriptions,
+        CursorRepository(shared.database),
+        shared.store,
+    ).routes()
+    parts.routes += PartitionRoutes(shared.topics, placements, shared.store, mover).routes()
+    parts.routes += SchemaRoutes(shared.schemas, shared.catalog, shared.store).routes()
+    parts.routes += ScheduleRoutes(
+        ScheduleRepository(shared.database),
+        shared.catalog,
+        Outbox(shared.store),
+        SchemaCheck(shared.schema_catalog),
+    ).routes()
+    parts.routes += SkipRuleRoutes(
+        SkipRuleRepository(shared.database), shared.subscriptions, CursorRepository(shared.database)
+    ).routes()
+    parts.routes += SubscriptionRoutes(
+        shared.catalog,
+        shared.subscriptions,
+        CursorRepository(shared.database),
+        shared.store,
+        shared.snapshots,
+    ).routes()
+    parts.routes += SnapshotRoutes(shared.snapshots).routes()
+    _own(stack, sweep_snapshots(shared.snapshots))
+
+
+async def _publish(shared: _Shared) -> None:
+    """Messages on their way in."""
+    parts, stack = shared.parts, shared.stack
+    forwarded = ForwardedRepository(shared.database)
+    publisher = PublishForwarder(
+        shared.catalog,
+        shared.store,
+        publish_settings.load(),
+        forwarded=forwarded,
+        schemas=shared.schema_catalog,
+    )
+    await publisher.start()
+    stack.push_async_callback(publisher.close)
+    parts.routes += publish_routes.routes(publisher)
+
+
+async def _subscribe(shared: _Shared) -> None:
+    """Messages on their way out, and what is left of those that were given up."""
+    settings, parts, stack = shared.settings, shared.parts, shared.stack
+    subscriber = SubscribeForwarder(
+        store=shared.store,
+        catalog=shared.catalog,
+        feed=shared.feed,
+        cursors=CursorRepository(shared.database),
+        assignments=AssignmentRepository(shared.database),
+        leases=LeaseRepository(shared.database),
+        forwarded=ForwardedRepository(shared.database),
+        ack_key=settings.ack_secret,
+        settings=subscribe_settings.load(),
+        address=f"{settings.host}:{settings.port}",
+    )
+    undertaker = Undertaker(
+        Outbox(shared.store), shared.catalog, shared.store, subscriber.flusher.note
+    )
+    subscriber.undertaker = undertaker.bury
+    await subscriber.start()
+    stack.push_async_callback(subscriber.close)
+    stack.push_async_callback(undertaker.close)
+    parts.readiness.add("subscribe", subscriber.not_ready_reason)
+    parts.drains.append(subscriber.drain)
+    task_acks = TaskAcks(
+        AckPublisher(
+            Staging(shared.store), PublicationRepository(shared.database), subscriber.flusher
+        ),
+        OutputReader(shared.catalog, shared.schema_catalog),
+    )
+    parts.routes += subscribe_routes.routes(
+        subscriber, AckHistoryRepository(shared.database), task_acks
+    )
+    parts.routes += PositionRoutes(
+        subscriber,
+        SeekRepository(shared.database),
+        shared.snapshots,
+        SubscriptionStateRepository(shared.database),
+    ).routes()
+    letters, redrives = DeadLetterRepository(shared.database), RedriveRepository(shared.database)
+    _own(stack, find_undelivered(letters, subscriber, undertaker))
+    parts.routes += DeadLetters(shared.catalog, shared.store, letters).routes()
+    parts.routes += Redrives(shared.catalog, letters, redrives).routes()
+    parts.routes += ParkedKeys(subscriber, undertaker).routes()
+
+
+async def _schedule(shared: _Shared) -> None:
+    """What runs once in the installation."""
+    settings, stack = shared.settings, shared.stack
+    scheduler = Scheduler(
+        store=shared.store,
+        database=shared.database,
+        feed=shared.feed,
+        settings=scheduler_settings.load(),
+        tenant_bytes=settings.tenant_stored_bytes,
+    )
+    await scheduler.start()
+    stack.push_async_callback(scheduler.close)
 
 
 async def _greet_metadata(database: Database, readiness: Readiness) -> None:
