@@ -296,6 +296,7 @@ async def run(options: argparse.Namespace) -> Result:
         "p99_ms": percentile(load.latencies, 99) * 1e3,
         "failed": load.failed,
         "errors": load.errors,
+        "requests": len(load.latencies),
         "server_cpu_s": servers,
         "machine_cpu_s": machine,
         "client_cpu_s": time.process_time(),
