@@ -121,6 +121,7 @@ def _partition(place: Lane, reader: Reader, lanes: bool) -> dict[str, Any]:
         "read_to": cursor.read_to,
         "end": reader.tail.end,
         "pending": cursor.pending(),
+        "exceptions": cursor.exceptions,
         "acked_ranges": cursor.range_count,
         "acked": counters.acked,
         "filtered": counters.filtered,

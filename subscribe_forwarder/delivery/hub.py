@@ -81,7 +81,7 @@ class Hub:
 
     @property
     def outstanding(self) -> int:
-        return sum(reader.ledger.outstanding for reader in self.readers.values())
+        return sum(reader.outstanding for reader in self.readers.values())
 
     def paused_reason(self) -> str | None:
         """Why nothing new is handed out, if so."""

@@ -160,6 +160,13 @@ class Reader:
         return due_ms is not None and due_ms <= now.ms
 
     @property
+    def outstanding(self) -> int:
+        """What counts against the subscription's limit: all that is held in memory, but for what
+        has a parked key, which has a limit of its own."""
+        outstanding = self.ledger.outstanding
+        return outstanding if self.keys is None else outstanding - self.keys.order.set_aside
+
+    @property
     def held(self) -> int:
         """Messages that wait for an earlier one of their key."""
         return 0 if self.keys is None else self.keys.held

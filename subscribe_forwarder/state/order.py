@@ -47,6 +47,8 @@ class KeyOrder:
         """By key hash: the later ones, ascending; a key with none has no entry."""
         self._key_of: dict[int, int] = {}
         self._parked: set[int] = set()
+        self.set_aside = 0
+        """How many messages have a parked key, its head among them."""
         self._expires_us: dict[int, int] = {}
         self._expiring: list[tuple[int, int]] = []
         self._overdue: set[int] = set()
@@ -89,7 +91,10 @@ class KeyOrder:
             self._at_head(offset)
             return Verdict.GO
         self._behind.setdefault(key, OrderedDict())[offset] = None
-        return Verdict.BEHIND if key in self._parked else Verdict.HOLD
+        if key in self._parked:
+            self.set_aside += 1
+            return Verdict.BEHIND
+        return Verdict.HOLD
 
     def settled(self, offsets: Iterable[int]) -> list[int]:
         """The messages that are heads now and were not before. A settled head unparks its key."""
@@ -106,13 +111,14 @@ class KeyOrder:
             if self._heads[key] != offset:
                 assert behind is not None
                 del behind[offset]
+                self.set_aside -= key in self._parked
             elif behind is None:
                 del self._heads[key]
-                self._parked.discard(key)
+                self._unpark(key, 1)
             else:
+                self._unpark(key, 1 + len(behind))
                 following, _ = behind.popitem(last=False)
                 self._heads[key] = following
-                self._parked.discard(key)
                 self._at_head(following)
                 freed.append(following)
             if behind is not None and not behind:
@@ -126,16 +132,22 @@ class KeyOrder:
 
     def park(self, key: int) -> Sequence[int]:
         """Nothing of the key goes out until `unpark`; those that are behind its head."""
-        if key in self._heads:
+        if key in self._heads and key not in self._parked:
             self._parked.add(key)
+            self.set_aside += 1 + len(self._behind.get(key, ()))
         return self.behind(key)
 
     def unpark(self, key: int) -> int | None:
         """The head of the key, which may go out again; None when it was not parked."""
         if key not in self._parked:
             return None
-        self._parked.discard(key)
+        self._unpark(key, 1 + len(self._behind.get(key, ())))
         return self._heads[key]
+
+    def _unpark(self, key: int, messages: int) -> None:
+        if key in self._parked:
+            self._parked.discard(key)
+            self.set_aside -= messages
 
     def parked_keys(self) -> Mapping[int, tuple[int, int]]:
         """By hash: the head, and how many are behind it."""

@@ -88,6 +88,7 @@ class OrderMachine(RuleBasedStateMachine):
         assert len(self.order) == len(known)
         assert self.order.held == len(known) - len(self.heads())
         assert {offset for offset in known if self.order.is_head(offset)} == self.heads()
+        assert self.order.set_aside == sum(len(self.unsettled[key]) for key in self.parked)
         assert self.order.parked_keys() == {
             key: (self.unsettled[key][0], len(self.unsettled[key]) - 1) for key in self.parked
         }
