@@ -56,24 +56,26 @@ class WildQueue:
 class WildStore:
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
-        self.queues: dict[int, WildQueue] = {}
+        self.queues: dict[tuple[int, int], WildQueue] = {}
+        """By partition and lane."""
 
     def has_leader(self, group: int) -> bool:
         return self.dice.random() < 0.8
 
     def appender(self, group: int, queue: QueueId) -> WildQueue:
-        self.queues[queue.partition] = WildQueue(self.dice, set(), group)
-        return self.queues[queue.partition]
+        made = self.queues[queue.partition, queue.lane] = WildQueue(self.dice, set(), group)
+        return made
 
 
-@pytest.mark.parametrize("seed", range(12))
-async def test_order_and_truth_hold_whatever_the_store_does(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("priorities", [1, 3])
+async def test_order_and_truth_hold_whatever_the_store_does(seed: int, priorities: int) -> None:
     dice = random.Random(seed)
     store = WildStore(dice)
     answers: dict[bytes, asyncio.Future[Outcome]] = {}
     async with running(
         store,  # type: ignore[arg-type]
-        FakeCatalog(topic(partitions=3)),
+        FakeCatalog(topic(partitions=3, priorities=priorities)),
         stall_s=0.002,
         max_append_bytes=2000,
     ) as forwarder:
@@ -82,7 +84,7 @@ async def test_order_and_truth_hold_whatever_the_store_does(seed: int) -> None:
             routes = await forwarder.routes_of(TENANT, "orders")
             key = f"k{number % 7}" if number % 3 else None
             data = f"{key}:{number}".encode()
-            message = Message(data, key=key)
+            message = Message(data, key=key, priority=dice.randrange(10))
             parcel = forwarder.publish_nowait(routes, share, message, Durability.QUORUM)
             assert parcel.future is not None
             answers[data] = parcel.future
@@ -96,7 +98,8 @@ async def test_order_and_truth_hold_whatever_the_store_does(seed: int) -> None:
     for data, future in answers.items():
         outcome = future.result()
         if isinstance(outcome, Placed):
-            assert store.queues[outcome.partition].log[outcome.base_offset] == data
+            queue = store.queues[outcome.partition, outcome.receipts.lane]
+            assert queue.log[outcome.base_offset] == data
         elif isinstance(outcome, Problem) and outcome.slug != "outcome-unknown":
             assert data not in stored, "answered not done, and stored"
     for queue in store.queues.values():
