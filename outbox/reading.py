@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from metadata.types import Partition, SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
 from store_nodes.queue_id import QueueId
-from store_nodes.record_batch import Message, decode
+from store_nodes.record_batch import Message, decode, peek
 
 FETCH_BYTES = 1024 * 1024
 
@@ -64,8 +65,8 @@ async def read(
 ) -> dict[int, Stored]:
     """Those that are still stored. Raises StoreError, BadBatch."""
     found: dict[int, Stored] = {}
-    wanted = set(offsets)
-    for offset in sorted(wanted):
+    wanted = sorted(set(offsets))
+    for offset in wanted:
         generation = _generation_of(topic, partition, lane, offset)
         if offset not in found and generation is not None:
             await _fetch(store, topic, generation, offset, wanted, found)
@@ -84,7 +85,7 @@ async def _fetch(
     topic: Topic,
     of: Partition | SealedPartition,
     offset: int,
-    wanted: set[int],
+    wanted: Sequence[int],
     found: dict[int, Stored],
 ) -> None:
     """`offset`, and what else is wanted of the batches that come with it."""
@@ -94,11 +95,17 @@ async def _fetch(
     except (QueueTruncated, QueueNotFound):
         return
     for entry in fetched.entries:
+        base = entry.base_offset
+        count = peek(entry.batch)[0] if entry.indices is None else len(entry.indices)
+        here = wanted[bisect_left(wanted, base) : bisect_left(wanted, base + count)]
+        if not here:
+            continue  # decoding it would cost more than all else
         messages = decode(entry.batch)
-        indices = range(len(messages)) if entry.indices is None else entry.indices
-        for at, index in enumerate(indices, entry.base_offset):
-            if at in wanted:
-                stage = None if entry.stage is None else (of.generation, entry.stage + index)
-                found[at] = Stored(messages[index], entry.log_time_us, stage)
+        for at in here:
+            index = at - base if entry.indices is None else entry.indices[at - base]
+            stage = None if entry.stage is None else (of.generation, entry.stage + index)
+            found[at] = Stored(messages[index], entry.log_time_us, stage)
+        if base + count > wanted[-1]:
+            break
     if offset not in found and fetched.first_offset <= offset and not fetched.entries:
         raise Unavailable(f"no replica has offset {offset} of {queue} now")

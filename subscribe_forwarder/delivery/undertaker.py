@@ -19,6 +19,7 @@ import asyncio
 import struct
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ from subscribe_forwarder.state.cursor import Settled
 
 MAX_PENDING = 100_000
 MAX_AT_ONCE = 8
-BATCH = 500
+BATCH = 200
 MIN_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0
 LOOK_EVERY_S = 0.5
@@ -180,7 +181,6 @@ class Undertaker:
         known = grave.pending.get(place)
         if known is None:
             self._count += 1
-            metrics.undelivered.set(self._count)
         elif known.ledger is reader.ledger and known.reader is reader:
             return
         grave.pending[place] = _Pending(reader, reader.ledger, dead)
@@ -261,6 +261,7 @@ class Undertaker:
         if not batch:
             later = [each.not_before_s for each in grave.pending.values()]
             return min(later) - now_s if later and not stale else 0
+        metrics.undelivered.set(self._count)
         try:
             async with self._at_once:
                 done = await self._bury_all(*key, batch)
@@ -317,7 +318,8 @@ class Undertaker:
                 continue  # its next ledger tells again, and finds the letter written
             pending.ledger.bury(_row(uid, pending.dead, found, original, letters, where))
             self._note(pending.reader)
-            metrics.dead_lettered.labels(pending.dead.reason.value).inc()
+        for reason, count in Counter(each.dead.reason.value for _, each, *_ in here).items():
+            metrics.dead_lettered.labels(reason).inc(count)
         return list(batch)
 
     async def _subscription(
