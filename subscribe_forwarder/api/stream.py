@@ -238,6 +238,8 @@ class Stream:
             self._end = unavailable("subscription", "This forwarder lost its lease; ask again.")
         if self._hub.incomplete:
             await self._find_again()
+        if self._window.forget_all_but({one.ledger for one in self._hub.readers.values()}):
+            self._hub.dispatch()
         if now_s - self._began_s >= self._request.ends_after_s:
             self._end = self._end or MAX_SECONDS
         elif now_s - self._response.wrote_s >= self._request.heartbeat_s:

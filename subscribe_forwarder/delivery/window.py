@@ -7,6 +7,7 @@ again only when the sum leaves little room, by the grants whose number of live l
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from subscribe_forwarder.delivery.line import Delivery
@@ -72,6 +73,18 @@ class Window:
             }
             part.grant.holder = self
             self._put(part.grant, _Part(part.reader.ledger, sizes_bytes))
+
+    def forget_all_but(self, ledgers: Collection[Ledger]) -> bool:
+        """What is of other ledgers is out no more: its partition or generation is not ours now.
+
+        Whether there was any.
+        """
+        gone = [pair for pair in self._parts.items() if pair[1].ledger not in ledgers]
+        for grant, part in gone:
+            del self._parts[grant]
+            self._messages -= len(part.sizes_bytes)
+            self._bytes -= sum(part.sizes_bytes.values())
+        return bool(gone)
 
     def _put(self, grant: Grant, part: _Part) -> None:
         self._parts[grant] = part

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from metadata.types import ChangeKind
+from metadata.types import ChangeKind, SubscriptionState
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api import stream as stream_module
 from tests.unit.subscribe_forwarder.stream_support import stream
@@ -303,3 +303,33 @@ async def test_a_limited_stream_goes_at_its_rate() -> None:
             assert (await backlog(w))["paused"] == "rate_limited"
             await asyncio.sleep(0.1)
             assert 105 <= len(s.messages) <= 120
+
+
+async def change(w: World, **members: Any) -> None:
+    """The subscription changes, and the change feed tells it."""
+    reader = w.metadata.subscriptions["reader"]
+    w.metadata.subscriptions["reader"] = replace(reader, **members)
+    await w.metadata.changed(ChangeKind.SUBSCRIPTION, reader.uid, reader.name)
+
+
+async def test_a_pause_leaves_it_open_and_says_so(ticking: None) -> None:
+    async with world() as w, stream(w, "heartbeat_seconds=1") as s:
+        await change(w, state=SubscriptionState.PAUSED, state_reason="lunch")
+        w.store.publish(b"a")
+        async with asyncio.timeout(5):
+            while len(s.objects) < 2:
+                await asyncio.sleep(0.01)
+        assert s.objects[1]["heartbeat"]["paused"] == "paused"
+        await change(w, state=SubscriptionState.ACTIVE)
+        await s.until(1)
+
+
+async def test_a_subscription_that_was_moved_goes_on_where_it_is_now(ticking: None) -> None:
+    async with world() as w, stream(w, "max_outstanding_messages=2") as s:
+        w.store.publish(b"a", b"b")
+        await s.until(2)  # and they are not acked: they were of another generation
+        key = next(iter(w.metadata.rows))
+        row = replace(w.metadata.rows[key], generation=2, floor=0, read_to=0, acked=())
+        w.metadata.rows[key] = row
+        await change(w, generation=2)
+        assert [m["data"] for m in await s.until(4)] == ["a", "b", "a", "b"]
