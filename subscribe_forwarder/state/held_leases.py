@@ -53,6 +53,7 @@ class HeldLeases:
     def __init__(self, rows: Iterable[DeliveryLease] = ()) -> None:
         self._held: dict[int, _Held] = {}
         self._of: dict[int, _Held] = {}
+        self._acked_of: dict[int, _Held] = {}  # acked, under a lease that still holds others
         self._records: dict[int, _Held] = {}
         self._open_records: dict[tuple[Epoch, int], tuple[_Held, int]] = {}
         self._extended: tuple[tuple[Epoch, int, int], _Held] | None = None
@@ -98,9 +99,12 @@ class HeldLeases:
 
     def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
         """Whether this lease acked the offset."""
+        held = self._acked_of.get(offset)
+        if held is not None:
+            return (held.epoch, held.turn) == (epoch, turn)
         return any(
-            held.turn == turn and held.epoch == epoch and offset in held.acked
-            for held in (*self._records.values(), *self._held.values())
+            record.turn == turn and record.epoch == epoch and offset in record.acked
+            for record in self._records.values()
         )
 
     def acked(self, offset: int, now_us: int) -> None:
@@ -109,6 +113,7 @@ class HeldLeases:
         if held is not None:
             held.leased.discard(offset)
             held.acked.add(offset, offset + 1)
+            self._acked_of[offset] = held
             self._over(held, now_us)
 
     def drop(self, offset: int, now_us: int) -> None:
@@ -174,6 +179,8 @@ class HeldLeases:
             self._open_records[held.epoch, held.turn] = record, now_us
         for low, high in held.acked.ranges():
             record.acked.add(low, high)
+            for offset in range(low, high):
+                self._acked_of.pop(offset, None)
         self._change(record)
 
     def _new(self, epoch: Epoch, turn: int, expires_us: int) -> _Held:
@@ -193,6 +200,9 @@ class HeldLeases:
         for low, high in row.offsets:
             held.leased.update(o for o in range(low, high) if o not in held.acked)
         self._of.update(dict.fromkeys(held.leased, held))
+        if held.leased:
+            for low, high in row.acked:
+                self._acked_of.update(dict.fromkeys(range(low, high), held))
         (self._held if held.leased else self._records)[row.number] = held
         self._next = max(self._next, row.number + 1)
 
