@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_nodes.queue_id import QueueId
+from subscribe_forwarder.state.cursor import Settled
 from subscribe_forwarder.state.lanes import AGING, MAX_TURNS, Lanes
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
+    TENANT,
+    TOPIC_UID,
     FakeMetadata,
     FakeStore,
     World,
@@ -177,3 +183,45 @@ async def test_an_expired_lease_of_a_quiet_lane_comes_again() -> None:
         (again,) = await w.pulled(wait_s=5)
         assert again["attempt"] == 2
         assert w.metadata.row().key.subscription_uid == SUBSCRIPTION_UID
+
+
+def backlog(store: FakeStore, batches: int) -> None:
+    """So many thousands of priority 0, of which nobody makes the bytes more than once."""
+    store.publish(*[b"0"] * 1000)
+    queue = store.queues[QueueId(TOPIC_UID, 0, 0)]
+    one = queue.entries[0]
+    queue.entries += [replace(one, base_offset=1000 * n) for n in range(1, batches)]
+    queue.end = 1000 * batches
+
+
+async def test_the_top_priority_behind_a_million_is_next() -> None:
+    store, metadata = await prioritized()
+    backlog(store, 1000)
+    async with world(store, metadata) as w:
+        await w.ready()
+        for most in (1, 1000):
+            assert [m["data"] for m in await w.pulled(most, wait_s=5)] == ["0"] * most
+        w.store.publish(b"9", lane=9)
+        got: list[str] = []
+        for _ in range(2):  # the first asks the store for it
+            got += [m["data"] for m in await w.pulled(1000, wait_s=5)]
+            await asyncio.sleep(0.01)
+        assert "9" in got
+
+
+async def test_a_long_backlog_costs_neither_memory_nor_more_for_each_pull() -> None:
+    store, metadata = await prioritized(1)
+    backlog(store, 5000)
+    async with world(store, metadata, cache_bytes=8_000_000) as w:
+        await w.ready()
+        hub = await w.forwarder.hub(TENANT, "reader")
+        (reader,) = hub.readers.values()
+        for low in (0, 4_990_000):
+            reader.ledger.settle_range(0, low, Settled.ACKED)
+            before = len(store.fetches)
+            for _ in range(10):
+                messages = await w.pulled(1000, wait_s=5)
+                assert (await w.ack(*messages)).json()["acked"] == len(messages)
+            assert len(store.fetches) - before <= 12, "each chunk is read once, ahead of its need"
+            assert w.forwarder._tails.cached_bytes <= 8_000_000
+            assert (reader.ledger.outstanding, reader.cursor.range_count) == (0, 0)
