@@ -93,9 +93,13 @@ class LaneReplay:
 
     async def look(self) -> Bounds:
         """What is stored now; of a partition that was moved meanwhile, where it is now."""
-        *_, present = self._topic.generations(self._number, self._lane)
+        *before, present = self._topic.generations(self._number, self._lane)
         store = self._replays.store
-        if (await store.offsets(present.group, queue_of(self._topic, present))).sealed:
+        found = await store.offsets(present.group, queue_of(self._topic, present))
+        if not before and not found.sealed:
+            self.bounds = Bounds(found.first, found.end)
+            return self.bounds
+        if found.sealed:
             catalog = self._replays.catalog
             now = await catalog.topic(self._topic.tenant_id, self._topic.name, refresh=True)
             if now.uid == self._topic.uid:
