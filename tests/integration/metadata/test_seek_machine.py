@@ -197,7 +197,7 @@ def test_seeks_and_flushes_in_any_order(database_url: str) -> None:
     run_state_machine_as_test(
         SeekMachine,
         settings=settings(
-            max_examples=12,
+            max_examples=8,
             stateful_step_count=20,
             deadline=None,
             phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes here
