@@ -1,4 +1,4 @@
-"""Recounts the books of owned cursors from what Postgres holds (P9), and ends leases nobody asks of.
+"""Recounts the books of owned cursors from what Postgres holds (P9); ends leases nobody asks of.
 
 The flush says at once whether a row balances and how its open deliveries changed (flush.py); only
 counting them shows what went wrong without a flush. A cursor is recounted within 5 s of its last

@@ -1,0 +1,112 @@
+"""Single rules of the ledger and of its flushes, beside the model (test_ledger_model.py)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+
+from metadata.errors import StatementRefused
+from metadata.types import CursorKey, CursorUpdate
+from subscribe_forwarder.state import ledger as module
+from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.state.ledger import Ledger, Now, Policy
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    SUBSCRIPTION_UID,
+    FakeMetadata,
+    FakeStore,
+    subscription,
+    topic,
+    world,
+)
+from tests.unit.subscribe_forwarder.test_cursor import EPOCH, state
+
+NOW = Now(1_000, 1_700_000_000_000_000)
+OTHER_UID = uuid.UUID(int=10).bytes
+
+
+def leased(count: int, policy: Policy) -> Ledger:
+    ledger = Ledger(state(), EPOCH, policy)
+    ledger.classify(count)
+    ledger.lease(list(range(count)), NOW, NOW.ms + 1_000)
+    return ledger
+
+
+def test_too_many_open_deliveries_pause() -> None:
+    ledger = leased(3, Policy(max_exceptions=2))
+    ledger.fail(0, NOW, 0, None)
+    assert ledger.paused_reason() is None
+    ledger.fail(1, NOW, 0, None)
+    assert ledger.paused_reason() == "too_many_exceptions"
+    ledger.settle([0], Settled.ACKED)
+    assert ledger.paused_reason() is None
+
+
+def test_back_off_doubles_has_full_jitter_and_an_end() -> None:
+    policy = Policy(min_backoff_ms=100, max_backoff_ms=1_000)
+    assert [policy.backoff_ms(n, lambda: 1.0) for n in range(1, 7)] == [
+        100,
+        200,
+        400,
+        800,
+        1_000,
+        1_000,
+    ]
+    assert policy.backoff_ms(3, lambda: 0.5) == 200
+    assert policy.backoff_ms(10_000, lambda: 0.0) == 0
+
+
+def test_what_was_settled_before_its_flush_never_had_a_row() -> None:
+    ledger = leased(2, Policy())
+    ledger.fail(0, NOW, 0, None)
+    ledger.settle([0, 1], Settled.ACKED)
+    update = ledger.update()
+    assert (update.stepped_over, update.closed, update.exceptions) == ((), (), 0)
+    assert update.floor == 2
+
+
+def test_only_what_changed_since_the_last_commit_travels() -> None:
+    ledger = leased(50, Policy())
+    for offset in range(40):
+        ledger.fail(offset, NOW, 60_000, None)
+    update = ledger.update()
+    assert len(update.stepped_over) == 40
+    ledger.wrote(update)
+    ledger.settle([45], Settled.ACKED)
+    assert ledger.update().stepped_over == ()
+
+
+async def test_a_commit_waits_for_as_many_flushes_as_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    async with world() as w:
+        w.store.publish(*[b"%d" % n for n in range(35)])
+        messages = await w.pulled(35)
+        ids = [message["ack_id"] for message in messages]
+        answer = await w.post("nack", {"ack_ids": ids, "delay_seconds": 60})
+        assert answer.json()["done"] == 35
+        assert w.metadata.row().exceptions == 35
+        assert (
+            max(len(update.stepped_over) for flush in w.metadata.flushes for update in flush) == 10
+        )
+
+
+async def test_a_row_that_postgres_refuses_is_set_aside_alone() -> None:
+    class Refusing(FakeMetadata):
+        async def flush(self, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
+            if any(update.key.subscription_uid == OTHER_UID for update in updates):
+                raise StatementRefused("cursors_order")
+            return await super().flush(updates)
+
+    metadata = Refusing(topic(), subscription(), subscription("other", OTHER_UID))
+    async with world(FakeStore(), metadata) as w:
+        await w.ready()
+        w.store.publish(b"a", b"b")
+        good = await w.pulled()
+        (bad, _) = (await w.pull(name="other")).json()["messages"]
+        assert (await w.post("ack", {"ack_id": bad["ack_id"]}, name="other")).status == 503
+        assert (await w.ack(*good)).json()["acked"] == 2
+        assert metadata.row(uid=SUBSCRIPTION_UID).floor == 2
+        assert len(w.forwarder.flusher.books) == 1
