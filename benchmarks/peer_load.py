@@ -101,15 +101,23 @@ class Nats:
     async def pull(self, on_body: OnBody) -> None:
         """Pages of a pull consumer, each message acked."""
         from nats.js import api
+        from nats.js.errors import ServiceUnavailableError  # type: ignore[import-not-found]
 
         config = api.ConsumerConfig(
             ack_policy=api.AckPolicy.EXPLICIT, max_ack_pending=4096, ack_wait=60
         )
-        subscription = await self._stream.pull_subscribe("s.a", durable="P", config=config)
+        subscription = None
         while True:
             try:
+                if subscription is None:
+                    subscription = await self._stream.pull_subscribe(
+                        "s.a", durable="P", config=config
+                    )
                 page = await subscription.fetch(PULL_MESSAGES, timeout=1)
             except TimeoutError:
+                continue
+            except ServiceUnavailableError:  # the consumer has no leader yet
+                await asyncio.sleep(0.05)
                 continue
             for message in page:
                 on_body(message.data)
