@@ -74,13 +74,6 @@ class Ledger:
         if self._loaded:
             self._take_in()
 
-    def succeed(self, former: Ledger) -> None:
-        """Takes over whatever is not of the row: the policy, and who is told."""
-        self.policy = former.policy
-        self.on_settled = former.on_settled
-        self.on_doomed = former.on_doomed
-        self.key_hash_of = former.key_hash_of
-
     @property
     def policy(self) -> Policy:
         return self._policy
