@@ -1,9 +1,9 @@
 """What became of one message, by subscription; and how long the history of acks is kept.
 
 A row of `ack_history` says when a range of offsets was settled, and how. It is written with the
-cursor that settled it (cursors.py), and goes when the messages are trimmed and the topic's retention
-has passed since. The rows of one generation of a cursor do not overlap: so the one that holds an
-offset is the first that ends above it.
+cursor that settled it (cursors.py), and goes when the messages are trimmed and the topic's
+retention has passed since. The rows of one generation of a cursor do not overlap: so the one that
+holds an offset is the first that ends above it.
 """
 
 from __future__ import annotations
