@@ -5,11 +5,12 @@ What is settled without being delivered is settled by runs; what has to wait for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from subscribe_forwarder import metrics
-from subscribe_forwarder.reading.batch import Batch, Run
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.reading.judgement import Judgement, Run
 from subscribe_forwarder.state.cursor import Settled
 
 if TYPE_CHECKING:
@@ -17,20 +18,6 @@ if TYPE_CHECKING:
     from subscribe_forwarder.delivery.room import Room
 
 _NAMES = {Settled.FILTERED: "filtered", Settled.SKIPPED: "skipped"}
-
-
-def how_settled(runs: Sequence[Run] | None, index: int) -> Settled | None:
-    """What becomes of one message instead of its delivery."""
-    if runs is None:
-        return None
-    low, high = 0, len(runs)
-    while low < high:
-        middle = (low + high) // 2
-        if runs[middle].high <= index:
-            low = middle + 1
-        else:
-            high = middle
-    return runs[low].how
 
 
 def settle(reader: Reader, low: int, high: int, how: Settled) -> None:
@@ -55,8 +42,11 @@ class Choosing:
         reader, room, base = self._reader, self._room, batch.base
         began = offset
         stop = min(stop, offset + room.scan)
-        runs = batch.runs(reader.selection, reader.cursor.key.subscription_uid)
-        for low, high, how in _within(runs, offset - base, stop - base):
+        judgement = reader.judge(batch, offset - base, room)
+        if judgement is not None and base + judgement.upto < stop:
+            stop = base + judgement.upto
+            room.more = True
+        for low, high, how in _within(judgement, offset - base, stop - base):
             if how is not None:
                 settle(reader, base + low, base + high, how)
                 offset = base + high
@@ -93,10 +83,10 @@ class Choosing:
         return base + index
 
 
-def _within(runs: Sequence[Run] | None, low: int, high: int) -> Iterator[Run]:
-    if runs is None:
+def _within(judgement: Judgement | None, low: int, high: int) -> Iterator[Run]:
+    if judgement is None:
         yield Run(low, high, None)
         return
-    for run in runs:
+    for run in judgement.runs:
         if run.high > low and run.low < high:
             yield Run(max(run.low, low), min(run.high, high), run.how)

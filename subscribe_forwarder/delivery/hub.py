@@ -27,6 +27,7 @@ from subscribe_forwarder.delivery.reader import (
 )
 from subscribe_forwarder.delivery.room import Room
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
+from subscribe_forwarder.reading.judgement import Turn
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane
@@ -68,6 +69,8 @@ class Hub:
         """Those that are open, in line or not."""
         self._more = False
         """The last pass took nothing and did not get to the end."""
+        self._turn = Turn()
+        self._renewing = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -243,14 +246,21 @@ class Hub:
 
     def _collect_once(self, want: Want) -> Delivery | None:
         new = self.max_outstanding - self.outstanding
-        room = Room(want.max_messages, want.max_bytes, max(0, new))
+        room = Room(want.max_messages, want.max_bytes, max(0, new), self._turn)
         now_s = self._clock()
         now = Now(int(now_s * 1000), wall_us())
         from_s = max(now_s, want.lease_from_s)
         deadline_ms = int((from_s + self.subscription.ack_deadline_s) * 1000)
         taken = self.collector.collect(self.readers, room, now, deadline_ms)
         self._more = room.more and not taken
+        if self._turn.begun and not self._renewing:
+            self._renewing = True
+            asyncio.get_running_loop().call_soon(self._renew_turn)
         return Delivery(taken) if taken else None
+
+    def _renew_turn(self) -> None:
+        self._renewing = False
+        self._turn.renew()
 
     def _idle(self) -> None:
         """Nothing is ready: asks for what may be, answers who won't wait, and sets the clock."""

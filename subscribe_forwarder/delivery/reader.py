@@ -5,8 +5,8 @@ handed out, again or in its turn. A reader starts with `scan` at the floor, so w
 the last owner died is simply handed out again, whatever its number: what lies below `read_to` is
 not new, and no limit on what is new holds it back.
 
-One pass looks at no more than `room.MAX_SCAN` messages: whoever finds `Room.more` set goes on in
-the loop's next turn.
+One pass looks at no more than `room.MAX_SCAN` messages, and judges no longer than `Room.turn` has
+left: whoever finds `Room.more` set goes on in the loop's next turn.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from metadata.types import CursorState, Epoch, PartitionKey
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
-from subscribe_forwarder.delivery.choosing import Choosing, how_settled
+from subscribe_forwarder.delivery.choosing import Choosing
 from subscribe_forwarder.delivery.key_gate import KeyGate, ParkedKey
 from subscribe_forwarder.delivery.room import Room
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
-from subscribe_forwarder.reading.batch import Batch, Selection
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.reading.judgement import Judgement, Selection
 from subscribe_forwarder.reading.render import delivery
 from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.state.cursor import Cursor, Settled
@@ -275,8 +276,13 @@ class Reader:
                 continue
             index = offset - batch.base
             messages = batch.messages()
-            if selection is not None and self._settled_instead(batch, index):
-                continue
+            if selection is not None:
+                judgement = self.judge(batch, index, room, index + 1)
+                if judgement is not None and judgement.upto <= index:
+                    room.more = True
+                    return
+                if judgement is not None and self._settled_instead(judgement, index):
+                    continue
             size = len(messages[index].data)
             if size > room.max_bytes and room.taken:
                 room.max_bytes = 0
@@ -290,9 +296,17 @@ class Reader:
             room.max_messages -= 1
             room.max_bytes -= size
 
-    def _settled_instead(self, batch: Batch, index: int) -> bool:
+    def judge(
+        self, batch: Batch, index: int, room: Room, upto: int | None = None
+    ) -> Judgement | None:
+        """What is delivered of the batch from `index` on, as far as it is known this turn; None:
+        everything."""
+        uid = self.cursor.key.subscription_uid
+        return batch.judge(self.selection, uid, index, room.turn, upto)
+
+    def _settled_instead(self, judgement: Judgement, index: int) -> bool:
         """Settles what is ready, and is not delivered any more since the subscription changed."""
-        how = how_settled(batch.runs(self.selection, self.cursor.key.subscription_uid), index)
+        how = judgement.how(index)
         if how is None:
             return False
         offset = self.ledger.take_ready()
@@ -320,7 +334,7 @@ class Reader:
                 self.tail.want(offset)
                 break
             known = offset < known_to
-            if self._plain(batch):
+            if self._plain(batch, offset, room):
                 upto = self._take_run(places, room, batch, offset, gap_end, now_us, known)
             else:
                 stop = min(batch.end, gap_end)
@@ -328,6 +342,8 @@ class Reader:
                 upto = choosing.go_over(batch, offset, stop, known=known)
             self.scan = upto
             self.ledger.classify(upto)
+            if upto <= offset:
+                break  # the turn is over
             if batch.chunk_end < end and not self.tail.has(batch.chunk_end):
                 self.tail.want(batch.chunk_end)  # read ahead: one fetch before it is needed
 
@@ -370,14 +386,15 @@ class Reader:
         room.max_bytes = left_bytes
         return offset
 
-    def _plain(self, batch: Batch) -> bool:
-        """Whether all of it is delivered, in any order."""
+    def _plain(self, batch: Batch, offset: int, room: Room) -> bool:
+        """Whether all of it from `offset` on is delivered, in any order."""
         if self.keys is not None:
             return False
         batch.messages()
         if self.selection is None and not batch.targeted:
             return True
-        return batch.runs(self.selection, self.cursor.key.subscription_uid) is None
+        judgement = self.judge(batch, offset - batch.base, room)
+        return judgement is None or judgement.plain
 
     def expire(self, offset: int) -> None:
         """Its time to live is over, or it is no longer stored."""

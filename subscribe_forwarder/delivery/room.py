@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from subscribe_forwarder.reading.judgement import Turn
+
 MAX_SCAN = 4_096
 """Messages that one pass over the readers looks at one by one: a filter may take none of them."""
 
@@ -9,9 +11,11 @@ MAX_SCAN = 4_096
 class Room:
     """What is left of a pull's limits while it goes over the partitions."""
 
-    __slots__ = ("max_bytes", "max_messages", "more", "new", "scan", "taken")
+    __slots__ = ("max_bytes", "max_messages", "more", "new", "scan", "taken", "turn")
 
-    def __init__(self, max_messages: int, max_bytes: int, new: int) -> None:
+    def __init__(
+        self, max_messages: int, max_bytes: int, new: int, turn: Turn | None = None
+    ) -> None:
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.new = new
@@ -19,7 +23,9 @@ class Room:
         self.taken = 0
         self.scan = MAX_SCAN
         self.more = False
-        """The pass ended at `MAX_SCAN`: there may be something further on."""
+        """The pass ended at `MAX_SCAN` or with its turn: there may be something further on."""
+        self.turn = turn or Turn()
+        """What filters may take of the loop's present turn."""
 
     @property
     def full(self) -> bool:

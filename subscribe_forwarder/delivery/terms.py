@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from subscribe_forwarder.reading.batch import Selection
+from subscribe_forwarder.reading.judgement import Selection
 from subscribe_forwarder.state.retry import Policy
 
 

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from store_nodes import record_batch
 from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Buffer, Entry
+from subscribe_forwarder.reading.judgement import ORIGIN_ONLY, Judgement, Selection, Turn
 from subscribe_forwarder.reading.render import PartitionRenderer, time_json
-from subscribe_forwarder.state.cursor import Settled
 from subscribe_forwarder.state.order import hash_of
 
 CHUNKS = 16
 _MESSAGE_OVERHEAD_BYTES = 600
-_MAX_RUNS = 64
-ORIGIN_ONLY = "only"
-"""In `origin`: the uid, in hex, of the one subscription that a message is for."""
-
-
-class Selection(Protocol):
-    """What a subscription is given of a batch."""
-
-    def verdicts(self, batch: Batch) -> Sequence[Settled | None] | None:
-        """By message: how it is settled without being delivered, or None; None for a batch of
-        which everything is delivered."""
-        ...
-
-
-class Run(NamedTuple):
-    """The messages of a batch from index `low` to `high` are all settled so, or all delivered."""
-
-    low: int
-    high: int
-    how: Settled | None
+_MAX_JUDGEMENTS = 64
 
 
 class Batch:
@@ -46,11 +25,11 @@ class Batch:
         "_fragments",
         "_generation",
         "_indices",
+        "_judgements",
         "_key_hashes",
         "_messages",
         "_publish_time",
         "_raw",
-        "_runs",
         "_stage",
         "attribute_index",
         "base",
@@ -80,7 +59,7 @@ class Batch:
         """Whether a message of it is for one subscription only; known once decoded."""
         self._messages: list[Message] | None = None
         self._key_hashes: list[int | None] | None = None
-        self._runs: dict[tuple[Selection | None, bytes], tuple[Run, ...] | None] = {}
+        self._judgements: dict[tuple[Selection | None, bytes], Judgement] = {}
         self._fragments: list[bytes | None] = []
         self._publish_time = b""
         self.partition = partition
@@ -119,40 +98,27 @@ class Batch:
             self._key_hashes = [None if key is None else hash_of(key) for key in keys]
         return self._key_hashes
 
-    def runs(self, selection: Selection | None, subscription_uid: bytes) -> tuple[Run, ...] | None:
-        """What the subscription is given of it, made once for each selection; None: everything."""
+    def judge(
+        self,
+        selection: Selection | None,
+        subscription_uid: bytes,
+        index: int,
+        turn: Turn,
+        upto: int | None = None,
+    ) -> Judgement | None:
+        """What the subscription is given of it from `index` on, as far as the turn goes (at most to
+        `upto`, where given); kept for each selection. None: everything."""
         if selection is None and not self.targeted:
             return None
         key = selection, subscription_uid if self.targeted else b""
-        if key not in self._runs:
-            if len(self._runs) >= _MAX_RUNS:
-                self._runs.clear()
-            self._runs[key] = self._find_runs(selection, subscription_uid)
-        return self._runs[key]
-
-    def _find_runs(
-        self, selection: Selection | None, subscription_uid: bytes
-    ) -> tuple[Run, ...] | None:
-        messages = self.messages()
-        verdicts = None if selection is None else selection.verdicts(self)
-        if self.targeted:
-            mine = subscription_uid.hex()
-            given = verdicts or [None] * len(messages)
-            verdicts = [
-                verdict
-                if message.origin is None or message.origin.get(ORIGIN_ONLY, mine) == mine
-                else Settled.FILTERED
-                for message, verdict in zip(messages, given, strict=True)
-            ]
-        if verdicts is None:
-            return None
-        found: list[Run] = []
-        low = 0
-        for how, same in groupby(verdicts):
-            high = low + sum(1 for _ in same)
-            found.append(Run(low, high, how))
-            low = high
-        return tuple(found)
+        known = self._judgements.get(key)
+        if known is None or not known.first <= index <= known.upto:
+            if known is None and len(self._judgements) >= _MAX_JUDGEMENTS:
+                self._judgements.clear()
+            only = subscription_uid.hex() if self.targeted else None
+            known = self._judgements[key] = Judgement(self, selection, only, index)
+        known.go_on(turn, upto)
+        return known
 
     def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
         """What every delivery of the message shares, rendered once."""

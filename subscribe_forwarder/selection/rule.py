@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from edge.expressions import Expression, compile_expression
@@ -34,6 +35,11 @@ class Rule:
     def first_error(self) -> str | None:
         return None if self._residual is None else self._residual.first_error
 
+    @property
+    def looks(self) -> bool:
+        """Whether it has to look at messages, beyond the index."""
+        return self._residual is not None
+
     def matches(self, batch: Batch, among: Iterable[int] | None = None) -> list[int]:
         """The indices, ascending, for which it is true; `among`, ascending too, where given."""
         found = self._by_index(batch, among)
@@ -44,8 +50,12 @@ class Rule:
 
     def _by_index(self, batch: Batch, among: Iterable[int] | None) -> list[int]:
         found = None if among is None else list(among)
+        if found == []:
+            return found
         for equality in self._equalities:
             held = holders(batch, equality)
+            if found is not None:
+                held = held[bisect_left(held, found[0]) : bisect_right(held, found[-1])]
             if found is None:
                 found = held
                 continue

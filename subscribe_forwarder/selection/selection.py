@@ -1,8 +1,8 @@
 """The verdicts of a subscription's filter and skip rules over a batch.
 
 A skip rule is asked about what the filter lets through, so that each message has one reason. The
-unit is a whole stored batch, of at most 1,000 messages; the batch keeps what it is told. A filter
-that is not taken any more filters nothing: a message too many is what a consumer can bear.
+unit is a piece of a stored batch, cut by what pieces cost; the batch keeps what it is told. A
+filter that is not taken any more filters nothing: a message too many is what a consumer can bear.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ import structlog
 
 from edge.expressions import BadExpression
 from metadata.types import Subscription
+from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 from subscribe_forwarder.state.cursor import Settled
 
+PIECE_S = 0.001
+PIECE_BYTES = 64 * 1024
+MAX_PIECE = 1_000
 Verdicts = Sequence[Settled | None] | None
 _bodies = Bodies()
 _log = structlog.get_logger("packetboat.subscribe")
@@ -27,7 +31,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 class Selection:
     """Compared by what it was made of."""
 
-    __slots__ = ("_filter", "_skips", "key")
+    __slots__ = ("_filter", "_looks", "_piece", "_skips", "key")
 
     def __init__(
         self, filter_text: str | None, skip_texts: Sequence[str], bodies: Bodies = _bodies
@@ -36,6 +40,8 @@ class Selection:
         self.key = (filter_text, tuple(skip_texts))
         self._filter = None if filter_text is None else Rule(filter_text, bodies)
         self._skips = [Rule(text, bodies) for text in skip_texts]
+        self._looks = any(rule.looks for rule in self._rules)
+        self._piece = 1
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Selection) and self.key == other.key
@@ -55,27 +61,55 @@ class Selection:
     def _rules(self) -> list[Rule]:
         return self._skips if self._filter is None else [self._filter, *self._skips]
 
-    def verdicts(self, batch: Batch) -> Verdicts:
-        """How each message is settled instead of delivered, None for those that are delivered;
-        None alone when all of them are. Raises BadBatch."""
+    def slice_end(self, batch: Batch, low: int) -> int:
+        """So far that one piece takes about `PIECE_S`, as pieces go; a message at least."""
+        messages = batch.messages()
+        if not self._looks:
+            return len(messages)
+        high = min(len(messages), low + self._piece)
+        left = PIECE_BYTES
+        for index in range(low, high):
+            left -= size_bytes(messages[index])
+            if left < 0:
+                return max(low + 1, index)
+        return high
+
+    def took(self, count: int, elapsed_s: float) -> None:
+        """Pieces grow and shrink with what they cost."""
+        if elapsed_s > PIECE_S:
+            self._piece = max(1, min(self._piece // 2, int(count * PIECE_S / elapsed_s)))
+        elif count >= self._piece and 2 * elapsed_s < PIECE_S:
+            self._piece = min(MAX_PIECE, 2 * self._piece)
+
+    def verdicts(self, batch: Batch, low: int = 0, high: int | None = None) -> Verdicts:
+        """How each message of the indices `low` … `high` − 1 (by default, all) is settled instead
+        of delivered, None for those that are delivered; None alone when all of them are. Raises
+        BadBatch."""
         failed = self.errors
-        count = len(batch.messages())
-        delivered: list[int] | range = range(count)
+        high = len(batch.messages()) if high is None else high
+        count = high - low
+        delivered: list[int] | range = range(low, high)
         verdicts: list[Settled | None] = [None] * count
         if self._filter is not None:
-            delivered = self._filter.matches(batch)
+            delivered = self._filter.matches(batch, delivered)
             if len(delivered) < count:
                 verdicts = [Settled.FILTERED] * count
                 for index in delivered:
-                    verdicts[index] = None
+                    verdicts[index - low] = None
         skipped = 0
         for rule in self._skips:
             for index in rule.matches(batch, delivered):
-                skipped += verdicts[index] is None
-                verdicts[index] = Settled.SKIPPED
+                skipped += verdicts[index - low] is None
+                verdicts[index - low] = Settled.SKIPPED
         if self.errors > failed:
             metrics.filter_failed.inc(self.errors - failed)
         return None if len(delivered) == count and not skipped else verdicts
+
+
+def size_bytes(message: Message) -> int:
+    """What an expression may have to look at."""
+    attributes = message.attributes
+    return len(message.data) + (sum(map(len, attributes.values())) if attributes else 0)
 
 
 def of(subscription: Subscription) -> Selection | None:
