@@ -17,26 +17,21 @@ from __future__ import annotations
 import random as random_module
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 
 from metadata.deliveries import DeadLetter, OpenDelivery, Publication, Reason
 from metadata.types import CursorState, CursorUpdate, Epoch
+from subscribe_forwarder.state import failures
 from subscribe_forwarder.state.ages import Ages
 from subscribe_forwarder.state.cursor import Cursor, Settled
+from subscribe_forwarder.state.doomed import Doomed
+from subscribe_forwarder.state.exact_leases import ExactLeases
 from subscribe_forwarder.state.exceptions import Exceptions
+from subscribe_forwarder.state.flushes import Flushes
 from subscribe_forwarder.state.held_leases import HeldLeases
-from subscribe_forwarder.state.holes import step_over_holes
 from subscribe_forwarder.state.leases import Grant, LeaseTable
 from subscribe_forwarder.state.retry import Now, Policy
 
 __all__ = ["Grant", "Ledger", "Now", "Policy"]
-
-MAX_ROWS = 10_000
-"""New open deliveries that one flush carries."""
-MAX_TURN = 0xFFFF
-_BURY_AGAIN_MS = 30_000
-_DOOMED = (Reason.EXHAUSTED, Reason.REJECTED)
-_PARKED = (Reason.PARKED, Reason.BEHIND_PARKED)
 
 
 class Ledger:
@@ -54,8 +49,6 @@ class Ledger:
         self.policy = policy or Policy()
         self.on_settled: Callable[[Sequence[int]], None] | None = None
         """Told of offsets that were settled one by one, also those that were never handed out."""
-        self.on_doomed: Callable[[OpenDelivery], None] | None = None
-        """Told of messages to be dead-lettered, once that is committed; again when it failed."""
         self.on_parked: Callable[[OpenDelivery], None] | None = None
         """Told of messages that are parked, once that is committed."""
         self.key_hash_of: Callable[[int], int | None] | None = None
@@ -63,13 +56,13 @@ class Ledger:
         self._leases = LeaseTable()
         self._open = Exceptions(state.stepped_over)
         self._held = HeldLeases(state.leases)
-        self._turns: dict[int, int] = {}  # exactly-once: how often it was given back
-        self._doomed: list[tuple[int, int]] = []  # (when to tell of it, offset)
-        self._dead_letters: list[DeadLetter] = []
-        self._publications: list[Publication] = []
+        self._exact = ExactLeases(self.cursor, self._open, self._held)
+        self._doomed = Doomed(self._open)
         self._now = Now(0, 0)
         self._ages = Ages(self.cursor.floor)
-        self._sent: tuple[CursorUpdate, int] | None = None
+        self._flushes = Flushes(
+            self.cursor, self._leases, self._open, self._held, self._ages, self._key_hash
+        )
         self._loaded = bool(state.stepped_over or state.leases)
         if self._loaded:
             self._take_in()
@@ -85,6 +78,15 @@ class Ledger:
             self.cursor.history = None
         elif self.cursor.history is None:
             self.cursor.history = []
+
+    @property
+    def on_doomed(self) -> Callable[[OpenDelivery], None] | None:
+        """Told of messages to be dead-lettered, once that is committed; again when it failed."""
+        return self._doomed.told
+
+    @on_doomed.setter
+    def on_doomed(self, told: Callable[[OpenDelivery], None] | None) -> None:
+        self._doomed.told = told
 
     @property
     def leased(self) -> int:
@@ -108,7 +110,7 @@ class Ledger:
     @property
     def has_failures(self) -> bool:
         """Whether `attempt` or `turn` may be more than 1."""
-        return bool(self._open) or bool(self._turns)
+        return bool(self._open) or self._exact.any_given_back
 
     def attempt(self, offset: int) -> int:
         """The number of this offset's present attempt, or of its next one; from 1."""
@@ -117,7 +119,7 @@ class Ledger:
     def turn(self, offset: int) -> int:
         """What its ack id says: the attempt, and for exactly-once more than that where a lease was
         given back, so that no two leases share an id."""
-        return min(self._open.attempts(offset) + 1 + self._turns.get(offset, 0), MAX_TURN)
+        return self._exact.turn(offset)
 
     def grant_of(self, offset: int) -> Grant | None:
         """The lease it is under."""
@@ -159,12 +161,7 @@ class Ledger:
         self._now = now
         grant = self._leases.lease(offsets, deadline_ms, self.cursor.epoch.n, now.us)
         if self.policy.exactly_once and offsets:
-            by_turn: dict[int, list[int]] = {}
-            for offset in offsets:
-                by_turn.setdefault(self.turn(offset), []).append(offset)
-            for turn, of_turn in by_turn.items():
-                self._held.grant(of_turn, self.cursor.epoch, turn, self._wall_us(deadline_ms))
-            self.cursor.touch()
+            self._exact.grant(offsets, now.wall_us(deadline_ms))
         return grant
 
     def spend(self, grant: Grant) -> bool:
@@ -202,8 +199,7 @@ class Ledger:
         self._leases.settle(offsets)
         if self._open:
             new += self._close(offsets, how)
-        if self._held:
-            self._end_leases(offsets, how)
+        self._exact.settled(offsets, how, self._now.us)
         if self.on_settled is not None:
             self.on_settled(offsets)
         return new
@@ -225,7 +221,7 @@ class Ledger:
         grant = self._leases.end(offset)
         if grant is None:
             return False
-        self._failed(offset, grant, delay_ms, detail)
+        self._failed(offset, grant.leased_us, delay_ms, detail)
         return True
 
     def reject(self, offset: int, now: Now, detail: str | None) -> bool:
@@ -234,7 +230,7 @@ class Ledger:
         grant = self._leases.end(offset)
         if grant is None:
             return False
-        self._failed(offset, grant, 0, detail, Reason.REJECTED)
+        self._ended(failures.rejected(self._row(offset), leased_us=grant.leased_us, detail=detail))
         return True
 
     def give_back(self, offset: int) -> bool:
@@ -242,9 +238,7 @@ class Ledger:
         if not self._leases.give_back(offset):
             return False
         if self.policy.exactly_once:
-            self._turns[offset] = self._turns.get(offset, 0) + 1
-            self._held.drop(offset, self._now.us)
-            self.cursor.touch()
+            self._exact.give_back(offset, self._now.us)
         return True
 
     def extend(self, offset: int, deadline_ms: int) -> bool:
@@ -252,8 +246,7 @@ class Ledger:
         if not self._leases.extend(offset, deadline_ms):
             return False
         if self.policy.exactly_once:
-            self._held.extend(offset, self._wall_us(deadline_ms), self._now.us)
-            self.cursor.touch()
+            self._exact.extend(offset, self._now.wall_us(deadline_ms), self._now.us)
         return True
 
     def expire(self, now: Now) -> int:
@@ -266,39 +259,34 @@ class Ledger:
             self._schedule_loaded()
         ended = self._leases.due(now.ms)
         for offset, grant in ended:
-            self._failed(offset, grant, None, None)
-        if self._doomed:
-            self._tell_doomed()
-        if self._held and self._held.prune(now.us):
-            self.cursor.touch()
+            self._failed(offset, grant.leased_us, None, None)
+        self._doomed.tell(now.ms)
+        self._exact.prune(now.us)
         return len(ended)
 
     # Exactly once.
 
     def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
         """Whether the offset is under this very lease."""
-        return self._held.holds(offset, epoch, turn)
+        return self._exact.holds(offset, epoch, turn)
 
     def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
         """Whether the offset was acked under this very lease."""
-        return self._held.acked_under(offset, epoch, turn)
+        return self._exact.acked_under(offset, epoch, turn)
 
     # Parked keys and dead letters.
 
     def step_over(self, offsets: Sequence[int], reason: Reason) -> None:
         """Held, pending or never handed out; they are open deliveries from the next flush on."""
         for offset in offsets:
-            row = self._open.rows.get(offset)
-            if row is None:
-                row = OpenDelivery(offset, 0, reason, key_hash=self._key_hash(offset))
-            self._open.put(replace(row, reason=reason, not_before_us=None))
+            self._open.put(replace(self._row(offset), reason=reason, not_before_us=None))
             self._leases.hold_unwritten(offset)
         self.cursor.touch()
 
     def resume(self, offset: int) -> bool:
         """A parked one goes out again, its attempts counted anew. False when it is not parked."""
         row = self._open.rows.get(offset)
-        if row is None or row.reason not in _PARKED:
+        if row is None or row.reason not in failures.PARKED:
             return False
         self._open.put(replace(row, reason=Reason.HOLE, attempts=0, not_before_us=None))
         self._leases.hold_unwritten(offset)
@@ -308,7 +296,7 @@ class Ledger:
     def skip(self, offset: int) -> bool:
         """A parked one is settled as skipped. False when it is not parked."""
         row = self._open.rows.get(offset)
-        if row is None or row.reason not in _PARKED:
+        if row is None or row.reason not in failures.PARKED:
             return False
         self.settle((offset,), Settled.SKIPPED)
         return True
@@ -317,21 +305,21 @@ class Ledger:
         """It is stored as a dead letter. False when it was settled meanwhile."""
         if dead_letter.offset not in self._open:
             return False
-        self._dead_letters.append(dead_letter)
+        self._flushes.dead_letters.append(dead_letter)
         self.settle((dead_letter.offset,), Settled.DEAD_LETTERED)
         return True
 
     def not_buried(self, offset: int, detail: str) -> None:
         """The dead letter could not be stored: it says why, and is told of again later."""
         row = self._open.rows.get(offset)
-        if row is not None and row.reason in _DOOMED:
+        if row is not None and row.reason in failures.DOOMED:
             self._open.put(replace(row, detail=detail))
-            heappush(self._doomed, (self._now.ms + _BURY_AGAIN_MS, offset))
+            self._doomed.again(offset, self._now.ms)
             self.cursor.touch()
 
     def publish(self, offsets: Sequence[int], publication: Publication) -> None:
         """Acks unsettled offsets; no flush commits that without what it publishes."""
-        self._publications.append(publication)
+        self._flushes.publications.append(publication)
         self.settle(offsets, Settled.ACKED)
 
     def is_settled(self, offset: int) -> bool:
@@ -355,102 +343,48 @@ class Ledger:
 
     def update(self) -> CursorUpdate:
         """Everything that the next flush has to write. Flushes never overlap."""
-        cursor = self.cursor
-        for offset in self._open.first_new(MAX_ROWS):
-            cursor.step_over(offset)
-            self._open.step(offset)
-        step_over_holes(cursor, self._leases, self._open, self._ages, self._key_hash)
-        rows, closed = self._open.changes()
-        leases, ended = self._held.changes()
-        update = replace(
-            cursor.update(),
-            stepped_over=rows,
-            closed=closed,
-            leases=leases,
-            ended_leases=ended,
-            dead_letters=tuple(self._dead_letters),
-            history=tuple(cursor.history or ()),
-            publications=tuple(self._publications),
-        )
-        # What is left for the next flush is not written by this one.
-        self._sent = update, cursor.flushed_version if self._open.new else cursor.version
-        return update
+        return self._flushes.update()
 
     def wrote(self, update: CursorUpdate) -> bool:
         """It is committed; whether a message may go out now that could not before."""
-        if self._sent is None or self._sent[0] is not update:
-            return False
-        cursor = self.cursor
-        cursor.flushed_version = max(cursor.flushed_version, self._sent[1])
-        self._sent = None
-        durable = self._open.wrote(update.stepped_over, update.closed)
-        self._held.wrote()
-        del self._dead_letters[: len(update.dead_letters)]
-        del self._publications[: len(update.publications)]
-        if cursor.history is not None:
-            del cursor.history[: len(update.history)]
-        return sum([self._let_go(row) for row in durable]) > 0
+        return sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
 
     def resync(self, state: CursorState, epoch: Epoch) -> bool:
         """Goes on under a new epoch with what is in memory, after a flush whose outcome is not
         known. False when memory lacks something that the row has, or has acked what may never be
         published: it must be read anew."""
-        if (
-            self._publications
-            or not self.cursor.covers(state)
-            or any(
-                row.offset not in self._open and not self.cursor.is_passed(row.offset)
-                for row in state.stepped_over
-            )
-        ):
+        durable = self._flushes.resync(state, epoch)
+        if durable is None:
             return False
-        if self._sent is not None and _same(self._sent[0], state):
-            self.wrote(self._sent[0])  # so that no history is told twice
-        self._sent = None
-        self.cursor.epoch = epoch
-        for row in self._open.resync(state.stepped_over):
+        for row in durable:
             self._let_go(row)
-        self._held.resync(state.leases)
-        self.cursor.touch()
         return True
 
     # Within.
 
+    def _row(self, offset: int) -> OpenDelivery:
+        """The open delivery that it is, or would be."""
+        row = self._open.rows.get(offset)
+        return row or OpenDelivery(offset, 0, Reason.HOLE, key_hash=self._key_hash(offset))
+
     def _failed(
-        self,
-        offset: int,
-        grant: Grant,
-        delay_ms: int | None,
-        detail: str | None,
-        reason: Reason = Reason.FAILED,
+        self, offset: int, leased_us: int, delay_ms: int | None, detail: str | None
     ) -> None:
-        policy, row = self.policy, self._open.rows.get(offset)
-        attempts = (0 if row is None else row.attempts) + 1
-        if reason is Reason.FAILED and policy.exhausted(attempts):
-            if not policy.park:
-                reason = Reason.EXHAUSTED
-            elif (self._key_hash(offset) if row is None else row.key_hash) is not None:
-                reason = Reason.PARKED  # without a key there is nothing to hold back: it goes on
-        not_before_us = None
-        if reason is Reason.FAILED:
-            if delay_ms is None:
-                delay_ms = policy.backoff_ms(attempts, self._random)
-            not_before_us = self._now.us + delay_ms * 1000 if delay_ms else None
-        first_us = None if row is None else row.first_us
-        self._open.put(
-            OpenDelivery(
-                offset,
-                attempts,
-                reason,
-                not_before_us,
-                key_hash=self._key_hash(offset) if row is None else row.key_hash,
-                detail=row.detail if detail is None and row is not None else detail,
-                first_us=grant.leased_us if first_us is None else first_us,
-                last_us=grant.leased_us,
-            )
+        row = failures.failed(
+            self._row(offset),
+            self.policy,
+            leased_us=leased_us,
+            now_us=self._now.us,
+            delay_ms=delay_ms,
+            detail=detail,
+            random=self._random,
         )
-        if self._held:
-            self._held.drop(offset, self._now.us)
+        self._ended(row)
+
+    def _ended(self, row: OpenDelivery) -> None:
+        """Its lease did, without an ack."""
+        self._open.put(row)
+        self._exact.failed(row.offset, self._now.us)
         self.cursor.touch()
 
     def _let_go(self, row: OpenDelivery) -> bool:
@@ -462,21 +396,14 @@ class Ledger:
             if row.not_before_us is None:
                 self._leases.make_ready(offset)
             else:
-                self._leases.delay(offset, self._clock_ms(row.not_before_us))
+                self._leases.delay(offset, self._now.clock_ms(row.not_before_us))
             return True
         self._leases.hold(offset)
         if row.reason is Reason.PARKED and self.on_parked is not None:
             self.on_parked(row)
-        if row.reason in _DOOMED:
-            heappush(self._doomed, (self._now.ms, offset))
-            self._tell_doomed()
+        if row.reason in failures.DOOMED:
+            self._doomed.add(offset, self._now.ms)
         return False
-
-    def _tell_doomed(self) -> None:
-        while self._doomed and self._doomed[0][0] <= self._now.ms and self.on_doomed is not None:
-            row = self._open.rows.get(heappop(self._doomed)[1])
-            if row is not None and row.reason in _DOOMED:
-                self.on_doomed(row)
 
     def _close(self, offsets: Sequence[int], how: Settled) -> int:
         closed = 0
@@ -485,13 +412,6 @@ class Ledger:
                 self.cursor.close(offset, how)
                 closed += 1
         return closed
-
-    def _end_leases(self, offsets: Sequence[int], how: Settled) -> None:
-        end = self._held.acked if how is Settled.ACKED else self._held.drop
-        for offset in offsets:
-            self._turns.pop(offset, None)
-            end(offset, self._now.us)
-        self.cursor.touch()
 
     def _take_in(self) -> None:
         """Open deliveries and leases of the row; their times wait for the first `expire`."""
@@ -508,7 +428,7 @@ class Ledger:
         for offset, expires_us in self._held.offsets():
             if offset in self._open and self._leases.is_unwritten(offset):
                 self._leases.settle((offset,))
-                deadline_ms = self._clock_ms(expires_us)
+                deadline_ms = self._now.clock_ms(expires_us)
                 self._leases.lease([offset], deadline_ms, leased_us=self._now.us)
             elif offset not in self._open:
                 self._held.drop(offset, self._now.us)
@@ -517,20 +437,3 @@ class Ledger:
 
     def _key_hash(self, offset: int) -> int | None:
         return None if self.key_hash_of is None else self.key_hash_of(offset)
-
-    def _wall_us(self, ms: int) -> int:
-        return self._now.us + (ms - self._now.ms) * 1000
-
-    def _clock_ms(self, us: int) -> int:
-        return self._now.ms + -((self._now.us - us) // 1000)
-
-
-def _same(update: CursorUpdate, state: CursorState) -> bool:
-    """Whether the row is what this update wrote, as far as it tells."""
-    return (update.floor, update.read_to, update.acked, update.counters, update.exceptions) == (
-        state.floor,
-        state.read_to,
-        state.acked,
-        state.counters,
-        state.exceptions,
-    )

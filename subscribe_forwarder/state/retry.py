@@ -19,6 +19,14 @@ class Now(NamedTuple):
     us: int
     """Wall clock, since 1970 UTC: what is written down."""
 
+    def wall_us(self, ms: int) -> int:
+        """The same moment as `ms` of the monotonic clock."""
+        return self.us + (ms - self.ms) * 1000
+
+    def clock_ms(self, us: int) -> int:
+        """The first ms of the monotonic clock at or after `us` of the wall clock."""
+        return self.ms + -((self.us - us) // 1000)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

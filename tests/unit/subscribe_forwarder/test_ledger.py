@@ -9,7 +9,7 @@ import pytest
 
 from metadata.errors import StatementRefused
 from metadata.types import CursorKey, CursorUpdate
-from subscribe_forwarder.state import ledger as module
+from subscribe_forwarder.state import flushes
 from subscribe_forwarder.state.cursor import Settled
 from subscribe_forwarder.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import (
@@ -80,7 +80,7 @@ def test_only_what_changed_since_the_last_commit_travels() -> None:
 async def test_a_commit_waits_for_as_many_flushes_as_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    monkeypatch.setattr(flushes, "MAX_ROWS", 10)
     async with world() as w:
         w.store.publish(*[b"%d" % n for n in range(35)])
         messages = await w.pulled(35)
