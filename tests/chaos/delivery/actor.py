@@ -76,6 +76,17 @@ class Actor:
     def next_message(self) -> dict[str, Any]:
         return {"data": f"{self.name}-{next(self._numbers)}", "content_type": "text/plain"}
 
+    def payload_of(self, data: Any) -> str:
+        """What a message is known by."""
+        return str(data)
+
+    def answered(self, payload: str, result: dict[str, Any]) -> None:
+        """What a publish said of one message: a receipt or a problem."""
+        self.published[payload] = 201 if "message_id" in result else 0
+
+    def saw(self, message: dict[str, Any]) -> None:
+        """A message of a pull as it was answered."""
+
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
         """What a worker does with a pull's messages; the default acks all."""
         await self.ack(caller, messages)
@@ -117,14 +128,14 @@ class Actor:
         caller = self.caller()
         while not stopping.is_set():
             batch = [self.next_message() for _ in range(self.dice.randint(1, 5))]
-            for message in batch:
-                self.published[message["data"]] = 0
+            payloads = [self.payload_of(message["data"]) for message in batch]
+            self.published |= dict.fromkeys(payloads, 0)
             reply = await caller.call(
                 "POST", f"/topics/{self.name}/messages:batch", {"messages": batch}
             )
             if reply.status == 200:
-                for message, result in zip(batch, reply.body["results"], strict=True):
-                    self.published[message["data"]] = 201 if "message_id" in result else 0
+                for payload, result in zip(payloads, reply.body["results"], strict=True):
+                    self.answered(payload, result)
             await asyncio.sleep(self.pause_s)
         caller.close()
 
@@ -148,11 +159,13 @@ class Actor:
             await asyncio.sleep(PAUSE_S)
             return []
         got_s = time.monotonic()
+        for each in reply.body["messages"]:
+            self.saw(each)
         return [
             Message(
                 each["ack_id"],
                 each["message_id"],
-                each["data"],
+                self.payload_of(each["data"]),
                 each["key"],
                 each["attempt"],
                 got_s,

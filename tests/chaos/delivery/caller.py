@@ -43,7 +43,8 @@ class Caller:
             if self._connection is None or self._connection.closed:
                 self._connection = await connect(HOST, self._port)
             sent = self._connection.send(request(method, path, self._token, data))
-            answer = await asyncio.wait_for(sent, ANSWER_TIMEOUT_S)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):  # wait_for may lose a cancellation
+                answer = await sent
         except (OSError, TimeoutError):
             self.close()
             await asyncio.sleep(PAUSE_S)

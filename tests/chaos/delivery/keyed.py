@@ -7,6 +7,7 @@ message whose ack was sent counts as settled from that moment: the ack may have 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -38,10 +39,14 @@ class Keyed(Actor):
     async def _publish(self, stopping: asyncio.Event) -> None:
         await asyncio.gather(*(self._publish_key(f"k{key}", stopping) for key in range(KEYS)))
 
+    def most(self, key: str) -> float:
+        """So many messages of the key are published."""
+        return math.inf
+
     async def _publish_key(self, key: str, stopping: asyncio.Event) -> None:
         caller = self.caller()
         number = 0
-        while not stopping.is_set():
+        while not stopping.is_set() and number < self.most(key):
             payload = f"{key} {number}"
             number += 1
             self.published[payload] = 0

@@ -7,7 +7,19 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from tests.chaos.delivery import choosing, effects, keyed, moving, retrying, streamed, tasks
+from tests.chaos.delivery import (
+    choosing,
+    effects,
+    keyed,
+    moving,
+    parked,
+    published,
+    redriven,
+    replaying,
+    retrying,
+    streamed,
+    tasks,
+)
 from tests.chaos.delivery.actor import Actor, Site
 from tests.chaos.delivery.caller import Caller
 from tests.chaos.sometimes import Sometimes
@@ -22,8 +34,24 @@ ACTORS: tuple[type[Actor], ...] = (
     choosing.Ranked,
     moving.Moving,
     streamed.Streamed,
+    parked.Parked,
+    redriven.Redriven,
+    published.Published,
+    replaying.Replaying,
 )
-MODULES = (retrying, keyed, effects, tasks, choosing, moving, streamed)
+MODULES = (
+    retrying,
+    keyed,
+    effects,
+    tasks,
+    choosing,
+    moving,
+    streamed,
+    parked,
+    redriven,
+    published,
+    replaying,
+)
 SITUATIONS = tuple(what for module in MODULES for what in module.SITUATIONS)
 
 

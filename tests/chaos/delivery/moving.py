@@ -1,4 +1,4 @@
-"""A subscription that is sought, snapshotted, paused and resumed while it is consumed.
+"""A subscription that is sought, snapshotted, paused, drained and resumed while it is consumed.
 
 What must come of it: after the last seek to the start, everything comes again; an ack id of an
 older position is stale; and the books balance, which the load checks for every actor.
@@ -16,7 +16,8 @@ from tests.chaos.delivery.caller import Caller
 SOUGHT = "a subscription was sought while it was consumed"
 RESTORED = "a subscription was sought to a snapshot"
 PAUSED = "a subscription was paused and resumed"
-SITUATIONS = (SOUGHT, RESTORED, PAUSED)
+DRAINED = "a subscription was draining and resumed"
+SITUATIONS = (SOUGHT, RESTORED, PAUSED, DRAINED)
 
 
 class Moving(Actor):
@@ -42,18 +43,18 @@ class Moving(Actor):
         while not stopping.is_set():
             number += 1
             name = f"moving-{number}"
-            what = self.dice.choice(["earliest", "latest", "snapshot", "pause"])
+            what = self.dice.choice(["earliest", "latest", "snapshot", "pause", "drain"])
             if what == "snapshot":
                 await caller.until_ok("POST", f"{self.path}/snapshots", {"name": name})
                 await asyncio.sleep(0.3)
                 await caller.until_ok("POST", f"{self.path}/seek", {"to": {"snapshot": name}})
                 await caller.until_ok("DELETE", f"/snapshots/{name}")
                 self.sometimes.hit(RESTORED)
-            elif what == "pause":
-                await caller.until_ok("POST", f"{self.path}/pause", {"reason": "torture"})
+            elif what in ("pause", "drain"):
+                await caller.until_ok("POST", f"{self.path}/{what}", {"reason": "torture"})
                 await asyncio.sleep(0.3)
                 await caller.until_ok("POST", f"{self.path}/resume")
-                self.sometimes.hit(PAUSED)
+                self.sometimes.hit(PAUSED if what == "pause" else DRAINED)
             else:
                 await caller.until_ok("POST", f"{self.path}/seek", {"to": what})
                 self.sometimes.hit(SOUGHT)

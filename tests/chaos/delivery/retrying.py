@@ -17,10 +17,11 @@ from tests.chaos.delivery.caller import Caller
 MAX_ATTEMPTS = 4
 NACKED = "a message was nacked and came again"
 EXPIRED = "a lease ended and its message came again"
+EXTENDED = "a lease was extended"
 RELEASED = "a message was released"
 REJECTED = "a message was rejected"
 DEAD = "a message's attempts were used up"
-SITUATIONS = (NACKED, EXPIRED, RELEASED, REJECTED, DEAD)
+SITUATIONS = (NACKED, EXPIRED, EXTENDED, RELEASED, REJECTED, DEAD)
 
 LETTERS = "retrying-dead"
 PREFIX = "packetboat-dead-letter-"
@@ -66,6 +67,9 @@ class Retrying(Actor):
         for call, some in by_call.items():
             if call == "forget":
                 continue
+            if call == "ack" and self.dice.random() < 0.1:
+                held = await self.tell(caller, "modify_ack_deadline", some, deadline_seconds=5)
+                self.sometimes.hit(EXTENDED, any(held or ()))
             told = await self.tell(caller, call, some)
             if told is None:
                 if call in ("ack", "reject"):
