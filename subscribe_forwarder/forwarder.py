@@ -36,6 +36,7 @@ from subscribe_forwarder import metrics, selection
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
+from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reconciler import Reconciler
@@ -58,6 +59,8 @@ from subscribe_forwarder.state.ledger import Now, Policy
 
 CLAIM_AT_ONCE = 500
 LOCATE_AT_ONCE = 32
+MAX_LOADS = 4
+"""Of a cursor that is moved while it is loaded."""
 
 
 class SubscribeForwarder:
@@ -104,6 +107,7 @@ class SubscribeForwarder:
         self.reconciler = Reconciler(cursors, self.flusher, self._touchable, self.now)
         self._owners: dict[PartitionKey, Owner] = {}
         self._hubs: dict[bytes, Hub] = {}
+        self._moves = Moves()
         self._claiming = asyncio.Lock()
         self._reclaim: set[PartitionKey] = set()
         self._stopping = False
@@ -179,9 +183,10 @@ class SubscribeForwarder:
         MetadataError; then the next use loads them.
         """
         hub = self._hubs.get(subscription.uid)
+        self._moves.moved(subscription.uid, subscription.generation)
         for key in [key for key in self._owners if key.topic_uid == subscription.topic_uid]:
             owner = self._owners[key]
-            for reader in owner.drop_readers(subscription.uid, subscription.generation):
+            for reader in owner.drop_readers(subscription.uid):
                 self._dropped(reader)
         if hub is not None:
             await self._open_hub(subscription)
@@ -274,11 +279,14 @@ class SubscribeForwarder:
         self.require_lease()
         terms = self._terms(self._hubs.get(subscription.uid), subscription, topic.ack_history)
         readers: dict[Lane, Reader] = {}
-        while len(readers) < len(topic.partitions):
-            for one in topic.partitions:
-                key = PartitionKey(topic.tenant_id, topic.uid, one.number)
-                place = Lane(one.number, one.lane)
-                readers[place] = await self._reader(key, one.lane, subscription, terms)
+        while missing := [
+            Lane(one.number, one.lane)
+            for one in topic.partitions
+            if not self._is_current(readers.get(Lane(one.number, one.lane)))
+        ]:
+            for place in missing:
+                key = PartitionKey(topic.tenant_id, topic.uid, place.partition)
+                readers[place] = await self._reader(key, place.lane, subscription, terms)
             topic = self._tails.latest(topic)  # it may have grown meanwhile
         hub = self._hubs.get(subscription.uid)
         if hub is not None and hub.subscription.version > subscription.version:
@@ -300,13 +308,20 @@ class SubscribeForwarder:
         self, key: PartitionKey, lane: int, subscription: Subscription, terms: Terms
     ) -> Reader:
         owner = await self._owner(key)
-        reader = owner.reader(subscription.uid, lane, terms)
-        if reader is None:
-            owner.add_rows(await self.cursors.load([key]))
+        for _ in range(MAX_LOADS):
             reader = owner.reader(subscription.uid, lane, terms)
-        if reader is None:
-            raise not_found("subscription", subscription.name)
-        return reader
+            if reader is not None:
+                return reader
+            rows = await self.cursors.load([key])
+            owner.add_rows(rows)
+            if not any(row.key.subscription_uid == subscription.uid for row in rows):
+                raise not_found("subscription", subscription.name)
+        raise unavailable("subscription", "It is being moved; ask again.")
+
+    def _is_current(self, reader: Reader | None) -> bool:
+        """Whether nothing has dropped it, nor the partition, since it was asked for."""
+        owner = None if reader is None else self._owners.get(reader.partition)
+        return reader is not None and owner is not None and owner.has(reader)
 
     async def _owner(self, key: PartitionKey) -> Owner:
         owner = self._owners.get(key)
@@ -357,7 +372,9 @@ class SubscribeForwarder:
             if (tail := self._tails.open(claim.key, topic, lane)) is not None
         }
         if tails:
-            self._owners[claim.key] = Owner(claim, tails, self.ack_key, self._on_doomed)
+            self._owners[claim.key] = Owner(
+                claim, tails, self.ack_key, self._on_doomed, self._moves
+            )
 
     async def _drop_owner(self, key: PartitionKey) -> None:
         owner = self._owners.pop(key, None)

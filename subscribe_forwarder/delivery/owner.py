@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from metadata.deliveries import OpenDelivery
 from metadata.types import Claim, CursorState, Epoch, PartitionKey
+from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
 from subscribe_forwarder.reading.tail import Tail
@@ -28,6 +29,7 @@ class Owner:
         tails: Mapping[int, Tail],
         ack_key: bytes,
         on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
+        moves: Moves | None = None,
     ) -> None:
         self.key: PartitionKey = claim.key
         self.tails = tails
@@ -36,7 +38,7 @@ class Owner:
         self._ack_key = ack_key
         self._on_doomed = on_doomed
         self._epoch = claim.epoch
-        self._generations: dict[bytes, int] = {}
+        self._moves = moves or Moves()
         self._rows = self._by_reader(claim.cursors)
         self._readers: dict[_ReaderKey, Reader] = {}
 
@@ -64,15 +66,18 @@ class Owner:
         return reader
 
     def add_rows(self, rows: Iterable[CursorState]) -> None:
-        """Cursors of subscriptions made after the claim."""
+        """Cursors of subscriptions made after the claim; what a claim gave meanwhile is newer."""
         for key, row in self._by_reader(rows).items():
             if row.key.partition == self.key.partition and key not in self._readers:
-                self._rows[key] = row
+                self._rows.setdefault(key, row)
 
-    def drop_readers(self, subscription_uid: bytes, generation: int = 0) -> list[Reader]:
-        """Of one subscription, with its rows; those that there were. From now on no row of it
-        counts that is of an older generation: it was read before the subscription was moved."""
-        self._generations[subscription_uid] = generation
+    def has(self, reader: Reader) -> bool:
+        """Whether it is one of these, and not dropped meanwhile."""
+        key = reader.cursor.key
+        return self._readers.get((key.subscription_uid, key.lane)) is reader
+
+    def drop_readers(self, subscription_uid: bytes) -> list[Reader]:
+        """Of one subscription, with its rows; those that there were."""
         dropped = []
         for lane in self.tails:
             self._rows.pop((subscription_uid, lane), None)
@@ -112,5 +117,5 @@ class Owner:
         return {
             (row.key.subscription_uid, row.key.lane): row
             for row in rows
-            if row.generation >= self._generations.get(row.key.subscription_uid, 0)
+            if not self._moves.is_past(row.key.subscription_uid, row.generation)
         }

@@ -1,0 +1,29 @@
+"""Which generation a subscription is of at least, for those that were moved lately.
+
+A row that was read before a move committed may arrive after everybody was told of the move: it must
+not count any more.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+MAX_MOVES = 10_000
+"""Older ones are long past any read that was under way."""
+
+
+class Moves:
+    """One per process, for all partitions."""
+
+    def __init__(self) -> None:
+        self._generations: OrderedDict[bytes, int] = OrderedDict()
+
+    def moved(self, subscription_uid: bytes, generation: int) -> None:
+        known = self._generations.pop(subscription_uid, 0)
+        self._generations[subscription_uid] = max(known, generation)
+        while len(self._generations) > MAX_MOVES:
+            self._generations.popitem(last=False)
+
+    def is_past(self, subscription_uid: bytes, generation: int) -> bool:
+        """Whether it has been moved on from that generation."""
+        return generation < self._generations.get(subscription_uid, 0)
