@@ -52,14 +52,17 @@ class ChaosCluster:
         zones: Mapping[int, str] | None = None,
         node_settings: Mapping[str, str] | None = None,
         proxied: bool = False,
+        failpoints: bool = False,
     ) -> None:
         """`node_settings`: more of every node's environment. `proxied`: the first nodes listen at
-        `listens`, not at their addresses; something must stand between (`links`)."""
+        `listens`, not at their addresses; something must stand between (`links`). `failpoints`: the
+        server has some, see `act_once`."""
         self.root = root
         self._node_settings = dict(node_settings or {})
         self._zones = dict(zones or {})
         self._store_only = store_only
         self._segment_bytes = segment_bytes
+        self._failpoints = failpoints
         self.node_dirs = dict(node_dirs or {node: root / f"node-{node}" for node in NODES})
         self.token = f"pbdev_{secrets.token_hex(16)}"
         self.http_port, postgres_port, *store_ports = free_ports(5)
@@ -128,15 +131,18 @@ class ChaosCluster:
         self.node_dirs[node] = self.root / f"node-{node}"
         return f"{HOST}:{port}"
 
-    def start_server(self, failpoint: str = "") -> None:
-        """Start the server, with a failpoint (see tests/chaos/failpoints.py) that acts once;
-        returns at once."""
-        environment = self._environment()
-        program = ["-m", "gateway"]
-        if failpoint:
-            environment[failpoints.ONCE] = str(self.root / f"failpoint-{failpoint}")
-            program = ["-m", "tests.chaos.failpoints", failpoint]
+    def start_server(self) -> None:
+        """Returns at once."""
+        environment, program = self._environment(), ["-m", "gateway"]
+        if self._failpoints:
+            environment[failpoints.FAILPOINT] = str(self.root / "failpoint")
+            program = ["-m", "tests.chaos.failpoints"]
         self._server = self._start("serve", environment, program=program)
+
+    def act_once(self, failpoint: str) -> None:
+        """The server's next time there; of a cluster with failpoints."""
+        assert self._failpoints
+        failpoints.act_once(self.root / "failpoint", failpoint)
 
     def _start(
         self,

@@ -1,7 +1,8 @@
-"""A server with failpoints armed: `python -m tests.chaos.failpoints NAME[:HOW] serve` runs
-`packetboat serve` with those.
+"""A server with failpoints: `python -m tests.chaos.failpoints serve` runs `packetboat serve` with
+all of them armed. One acts when the file that FAILPOINT names holds its name, and once: the file
+goes.
 
-    publication.*       ends the process there, once: a file named in FAILPOINT_ONCE says it did
+    publication.*       ends the process there
     flush.update:HOW    falsifies one flush: range, counter, left_out
 
 `range` records acked ranges without their counter, `counter` a counter without its range, and
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,37 +21,53 @@ from edge import failpoints
 from gateway.command import main
 from metadata.types import CursorUpdate
 
-ONCE = "PACKETBOAT_TEST_FAILPOINT_ONCE"
+FAILPOINT = "PACKETBOAT_TEST_FAILPOINT"
 EXIT_STATUS = 137
+FALSIFIED = "flush.update"
+HOW = ("range", "counter", "left_out")
 
 
-def _first_time() -> bool:
-    """Also over restarts."""
-    path = Path(os.environ[ONCE])
+def act_once(path: Path, name: str) -> None:
+    """The servers that look at the path: the next to come there acts."""
+    new = path.with_suffix(".new")
+    new.write_text(name)
+    new.replace(path)
+
+
+def _is_due(name: str) -> bool:
+    """It acts now, and not again, also over restarts."""
+    path = Path(os.environ[FAILPOINT])
     try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
+        if path.read_text() != name:
+            return False
+        path.unlink()
+    except FileNotFoundError:
         return False
     return True
 
 
-def end_process(_: object) -> None:
+def _end_process(name: str) -> Callable[[object], None]:
     """As by SIGKILL: nothing is written, closed or told."""
-    if _first_time():
-        os._exit(EXIT_STATUS)
+
+    def end(_: object) -> None:
+        if _is_due(name):
+            os._exit(EXIT_STATUS)
+
+    return end
 
 
-def falsify(how: str) -> Callable[[list[CursorUpdate]], list[CursorUpdate]]:
-    """Of the first flush that settles something."""
+def _falsify() -> Callable[[list[CursorUpdate]], list[CursorUpdate]]:
+    """The first flush that settles something more of what was flushed before."""
     last: dict[Any, CursorUpdate] = {}
 
     def change(updates: list[CursorUpdate]) -> list[CursorUpdate]:
         changed = []
         for update in updates:
             before = last.get(update.key)
-            grew = before is not None and update.counters.acked > before.counters.acked
-            if before is not None and grew and _first_time():
-                update = _falsified(how, before, update)
+            if before is not None and update.counters.acked > before.counters.acked:
+                for how in HOW:
+                    if _is_due(f"{FALSIFIED}:{how}"):
+                        update = _falsified(how, before, update)
             last[update.key] = update
             changed.append(update)
         return changed
@@ -68,9 +84,9 @@ def _falsified(how: str, before: CursorUpdate, update: CursorUpdate) -> CursorUp
 
 
 def run() -> None:
-    """Arms what the first argument names; the rest is `packetboat`'s."""
-    name, _, how = sys.argv.pop(1).partition(":")
-    failpoints.arm(name, falsify(how) if how else end_process)
+    """The arguments are `packetboat`'s."""
+    for name in failpoints.NAMES:
+        failpoints.arm(name, _falsify() if name == FALSIFIED else _end_process(name))
     main()
 
 
