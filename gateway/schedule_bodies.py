@@ -23,8 +23,8 @@ from publish_forwarder.headers import (
     longer_than,
 )
 from publish_forwarder.schemas.definition import is_json
-from scheduler.cron import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
 from scheduler.cron_plan import MAX_CRON_CHARS, BadSchedule, check, next_run, runs_after
+from scheduler.cron_round import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
 from store_nodes.record_batch import Message
 
 SHOWN_RUNS = 3

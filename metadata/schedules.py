@@ -105,17 +105,22 @@ ORDER BY s.next_at
 LIMIT $2
 """
 _RAN = """
-UPDATE schedules
-SET runs = runs + $4,
-    missed = missed + $5,
-    last_at = coalesce($6, last_at),
-    last_message_id = coalesce($7, last_message_id),
+UPDATE schedules s
+SET runs = s.runs + d.runs,
+    missed = s.missed + d.missed,
+    last_at = coalesce(d.last_at, s.last_at),
+    last_message_id = coalesce(d.last_message_id, s.last_message_id),
     failure = NULL,
-    next_at = CASE WHEN cron = $8 AND time_zone = $9 THEN $10 ELSE next_at END
-WHERE tenant_id = $1 AND uid = $2 AND next_at = $3
+    next_at = CASE WHEN s.cron = d.cron AND s.time_zone = d.time_zone THEN d.next ELSE s.next_at END
+FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::bigint[], $5::bigint[],
+        $6::timestamptz[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])
+    AS d (tenant_id, uid, seen, runs, missed, last_at, last_message_id, cron, time_zone, next)
+WHERE s.tenant_id = d.tenant_id AND s.uid = d.uid AND s.next_at = d.seen
 """
 _FAILED = """
-UPDATE schedules SET failure = $3 WHERE tenant_id = $1 AND uid = $2 AND failure IS DISTINCT FROM $3
+UPDATE schedules s SET failure = d.failure
+FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS d (tenant_id, uid, failure)
+WHERE s.tenant_id = d.tenant_id AND s.uid = d.uid AND s.failure IS DISTINCT FROM d.failure
 """
 
 
@@ -223,35 +228,43 @@ class ScheduleRepository:
 
         return await self._database.statement(work, writes=False)
 
-    async def ran(self, lock: Lock, due: DueSchedule, progress: Progress) -> None:
-        """Once what was to be published is. Nothing where it was deleted, or counted before.
+    async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None:
+        """Once what was to be published is. Nothing of those that were deleted, or counted before.
         LeaseLost when another schedules now."""
+        columns = zip(
+            *[
+                (
+                    due.tenant_id,
+                    due.uid,
+                    due.next_at,
+                    progress.runs,
+                    progress.missed,
+                    progress.last_at,
+                    progress.last_message_id,
+                    due.cron,
+                    due.time_zone,
+                    progress.then,
+                )
+                for due, progress in done
+            ],
+            strict=True,
+        )
+        await self._all(lock, _RAN, [list(column) for column in columns])
+
+    async def failed(self, lock: Lock, failures: Sequence[tuple[DueSchedule, str]]) -> None:
+        """Why their runs cannot be made now; they stay due. LeaseLost when another schedules
+        now."""
+        texts = [text[:MAX_FAILURE_CHARS].replace("\0", "") for _, text in failures]
+        tenants, uids = [due.tenant_id for due, _ in failures], [due.uid for due, _ in failures]
+        await self._all(lock, _FAILED, [tenants, uids, texts])
+
+    async def _all(self, lock: Lock, statement: str, columns: Sequence[Sequence[object]]) -> None:
+        if not columns:
+            return
 
         async def work(connection: Connection) -> None:
             await locks.check(connection, lock)
-            await connection.execute(
-                _RAN,
-                due.tenant_id,
-                due.uid,
-                due.next_at,
-                progress.runs,
-                progress.missed,
-                progress.last_at,
-                progress.last_message_id,
-                due.cron,
-                due.time_zone,
-                progress.then,
-            )
-
-        await self._database.transaction(work)
-
-    async def failed(self, lock: Lock, due: DueSchedule, failure: str) -> None:
-        """Why its run cannot be made now; it stays due. LeaseLost when another schedules now."""
-
-        async def work(connection: Connection) -> None:
-            await locks.check(connection, lock)
-            text = failure[:MAX_FAILURE_CHARS].replace("\0", "")
-            await connection.execute(_FAILED, due.tenant_id, due.uid, text)
+            await connection.execute(statement, *columns)
 
         await self._database.transaction(work)
 

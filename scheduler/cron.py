@@ -1,7 +1,8 @@
 """Makes the runs of schedules, each once.
 
 What must be durable before what is said: a run's message is in the log, under the name of the run
-(schedule, scheduled time), before its schedule moves past it in Postgres. The log remembers names
+(schedule, scheduled time), before its schedule moves past it in Postgres: a round is one append a
+topic (chunks of it, where it is large) and one statement for all. The log remembers names
 for a day: a scheduler that died in between, or does not know whether its append or its commit was
 heard, does both again, and the message is found where it is.
 
@@ -13,45 +14,41 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
 
-import msgspec
 import structlog
 
-from metadata.errors import LeaseLost, MetadataError, NotFound
+from metadata.errors import LeaseLost, MetadataError, NotFound, StatementRefused
 from metadata.locks import Lock
 from metadata.schedules import DueSchedule, Progress
 from metadata.types import Change, ChangeKind, Topic, TopicState
 from outbox import Item, Placed, TopicFull
 from scheduler import metrics
-from scheduler.cron_plan import BadSchedule, Plan, plan
+from scheduler.cron_plan import BadSchedule, plan
+from scheduler.cron_round import Piece, Round
 from store_nodes.errors import StoreError
-from store_nodes.record_batch import Message
 
-ATTRIBUTE_SCHEDULE = "packetboat-schedule"
-ATTRIBUTE_TIME = "packetboat-scheduled-time"
 READ_AT_ONCE = 200
 MAKE_AT_ONCE = 16
-APPEND_RUNS = 100
-"""Of one schedule, before Postgres is told."""
+"""Appends side by side."""
 MAX_WAIT_S = 30.0
 AFTER_FAILURE_S = 1.0
 MAX_BACKOFF_S = 30.0
 MAX_FAILING = 10_000
 """Schedules whose next try waits; of more, those that failed first are tried at once."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _log = structlog.get_logger("packetboat.scheduler")
-_message = msgspec.msgpack.Decoder(Message)
+_TopicKey = tuple[bytes, bytes]
 
 
 class Schedules(Protocol):
     """The part of `metadata.schedules.ScheduleRepository` that it uses; raises MetadataError."""
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueSchedule]: ...
-    async def ran(self, lock: Lock, due: DueSchedule, progress: Progress) -> None: ...
-    async def failed(self, lock: Lock, due: DueSchedule, failure: str) -> None: ...
+    async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None: ...
+    async def failed(self, lock: Lock, failures: Sequence[tuple[DueSchedule, str]]) -> None: ...
 
 
 class Topics(Protocol):
@@ -125,99 +122,159 @@ class Cron:
         return max(0.0, min(MAX_WAIT_S, next_s, *retries))
 
     async def _make_all(self, due: Sequence[DueSchedule], lock: Callable[[], Lock]) -> None:
+        work, failed = Round(), _Failed()
+        for one in due:
+            with failed.noted(one):
+                what = plan(one.cron, one.time_zone, one.missed_runs, one.next_at, self._wall())
+                work.add(one, what)
+            if work.full:
+                break
+            await asyncio.sleep(0)
+        done = [_Done(one, one.progress(None)) for one in work.pieces if not one.items]
+        by_topic: dict[_TopicKey, list[Piece]] = {}
+        for piece in work.pieces:
+            if piece.items:
+                by_topic.setdefault((piece.due.tenant_id, piece.due.topic_uid), []).append(piece)
         gate = asyncio.Semaphore(MAKE_AT_ONCE)
-        topics: dict[tuple[bytes, bytes], Topic] = {}
-
-        async def make(one: DueSchedule) -> None:
-            async with gate:
-                await self._make(one, lock, topics)
-
-        for result in await asyncio.gather(*map(make, due), return_exceptions=True):
-            if result is not None:
+        ways = [self._publish(key, some, lock, gate, failed) for key, some in by_topic.items()]
+        for result in await asyncio.gather(*ways, return_exceptions=True):
+            if isinstance(result, BaseException):
                 raise result
+            done += result
+        await self._note(done, lock, failed)
+        await self._note_failed(failed, lock)
 
-    async def _make(
+    async def _publish(
         self,
-        due: DueSchedule,
+        key: _TopicKey,
+        pieces: Sequence[Piece],
         lock: Callable[[], Lock],
-        topics: dict[tuple[bytes, bytes], Topic],
-    ) -> None:
+        gate: asyncio.Semaphore,
+        failed: _Failed,
+    ) -> list[_Done]:
+        """All of a topic together, without those that failed before; each alone where that
+        fails, so that one (or the partition of one) does not keep the others from running."""
+        together = [piece for piece in pieces if piece.due.uid not in self._failing]
+        alone = [piece for piece in pieces if piece.due.uid in self._failing]
+        done: list[_Done] = []
         try:
-            what = plan(due.cron, due.time_zone, due.missed_runs, due.next_at, self._wall())
-            await self._carry_out(due, what, lock, topics)
-        except LeaseLost:
-            raise
-        except (MetadataError, StoreError) as error:
-            await self._failed(due, lock, f"{error.code}: {error}")
-        except (TopicFull, BadSchedule) as error:
-            await self._failed(due, lock, str(error))
-        except Exception as error:
-            # A fault of one schedule must not keep the others from running.
-            _log.exception("a schedule failed", schedule=due.name)
-            await self._failed(due, lock, f"internal error: {type(error).__name__}")
-        else:
-            self._failing.pop(due.uid, None)
-
-    async def _carry_out(
-        self,
-        due: DueSchedule,
-        what: Plan,
-        lock: Callable[[], Lock],
-        topics: dict[tuple[bytes, bytes], Topic],
-    ) -> None:
-        if not what.make:
-            await self._note(due, Progress(what.then, 0, what.missed, None, None), lock)
-            return
-        topic = await self._topic(due, topics)
-        missed = what.missed
-        for low in range(0, len(what.make), APPEND_RUNS):
-            runs = what.make[low : low + APPEND_RUNS]
-            rest = what.make[low + APPEND_RUNS :]
-            lock()
-            placed = await self._outbox.append(topic, [run_of(due, at) for at in runs])
-            then = rest[0] if rest else what.then
-            progress = Progress(then, len(runs), missed, runs[-1], placed[-1].message_id)
-            await self._note(due, progress, lock)
-            now = self._wall()
-            for at in runs:
-                metrics.schedule_late_seconds.observe(max(0.0, (now - at).total_seconds()))
-            if then is not None:
-                due = due._replace(next_at=then)
-            missed = 0
-
-    async def _topic(self, due: DueSchedule, topics: dict[tuple[bytes, bytes], Topic]) -> Topic:
-        key = (due.tenant_id, due.topic_uid)
-        if key not in topics:
-            topics[key] = await self._topics.get_by_uid(*key)
-        if topics[key].state is not TopicState.ACTIVE:
-            raise NotFound("topic", due.topic_uid.hex())
-        return topics[key]
-
-    async def _note(self, due: DueSchedule, progress: Progress, lock: Callable[[], Lock]) -> None:
-        await self._schedules.ran(lock(), due, progress)
-        metrics.schedule_runs.inc(progress.runs)
-        metrics.schedule_missed.inc(progress.missed)
-
-    async def _failed(self, due: DueSchedule, lock: Callable[[], Lock], failure: str) -> None:
-        metrics.schedule_failures.inc()
-        tries, _ = self._failing.pop(due.uid, (0, 0.0))
-        wait_s = min(MAX_BACKOFF_S, AFTER_FAILURE_S * 2**tries)
-        self._failing[due.uid] = (min(tries + 1, 10), self._monotonic_s() + wait_s)
-        while len(self._failing) > MAX_FAILING:
-            del self._failing[next(iter(self._failing))]
-        try:
-            await self._schedules.failed(lock(), due, failure)
+            async with gate:
+                topic = await self._topic(key)
         except LeaseLost:
             raise
         except MetadataError as error:
-            _log.info("failure of a schedule not noted", schedule=due.name, error=str(error))
+            for piece in pieces:
+                failed.note(piece.due, error)
+            return []
+        try:
+            async with gate:
+                done += await self._append(topic, together, lock)
+        except LeaseLost:
+            raise
+        except TopicFull as error:
+            for piece in pieces:
+                failed.note(piece.due, error)
+            return []
+        except Exception as error:
+            _log.info("runs are tried one by one", topic=topic.name, error=repr(error))
+            alone = list(pieces)
+
+        async def by_itself(piece: Piece) -> None:
+            async with gate:
+                with failed.noted(piece.due):
+                    done.extend(await self._append(topic, [piece], lock))
+
+        for result in await asyncio.gather(*map(by_itself, alone), return_exceptions=True):
+            if result is not None:
+                raise result
+        return done
+
+    async def _append(
+        self, topic: Topic, pieces: Sequence[Piece], lock: Callable[[], Lock]
+    ) -> list[_Done]:
+        if not pieces:
+            return []
+        lock()
+        placed = iter(
+            await self._outbox.append(topic, [item for piece in pieces for item in piece.items])
+        )
+        now, done = self._wall(), []
+        for piece in pieces:
+            where = [next(placed) for _ in piece.items]
+            done.append(_Done(piece, piece.progress(where[-1].message_id)))
+            for at in piece.runs:
+                metrics.schedule_late_seconds.observe(max(0.0, (now - at).total_seconds()))
+        return done
+
+    async def _topic(self, key: _TopicKey) -> Topic:
+        topic = await self._topics.get_by_uid(*key)
+        if topic.state is not TopicState.ACTIVE:
+            raise NotFound("topic", key[1].hex())
+        return topic
+
+    async def _note(self, done: Sequence[_Done], lock: Callable[[], Lock], failed: _Failed) -> None:
+        """In one statement; where Postgres refuses that, each by itself."""
+        if not done:
+            return
+        try:
+            await self._schedules.ran(lock(), [(one.piece.due, one.progress) for one in done])
+        except StatementRefused as error:
+            if len(done) == 1:
+                failed.note(done[0].piece.due, error)
+                return
+            for one in done:
+                await self._note([one], lock, failed)
+            return
+        for one in done:
+            self._failing.pop(one.piece.due.uid, None)
+            metrics.schedule_runs.inc(one.progress.runs)
+            metrics.schedule_missed.inc(one.progress.missed)
+
+    async def _note_failed(self, failed: _Failed, lock: Callable[[], Lock]) -> None:
+        metrics.schedule_failures.inc(len(failed.why))
+        for due, _ in failed.why:
+            tries, _ = self._failing.pop(due.uid, (0, 0.0))
+            wait_s = min(MAX_BACKOFF_S, AFTER_FAILURE_S * 2**tries)
+            self._failing[due.uid] = (min(tries + 1, 10), self._monotonic_s() + wait_s)
+        while len(self._failing) > MAX_FAILING:
+            del self._failing[next(iter(self._failing))]
+        if not failed.why:
+            return
+        try:
+            await self._schedules.failed(lock(), failed.why)
+        except LeaseLost:
+            raise
+        except MetadataError as error:
+            _log.info("failures of schedules not noted", count=len(failed.why), error=str(error))
 
 
-def run_of(due: DueSchedule, at: datetime) -> Item:
-    """The message of a run, and its name: the same whenever the run is made."""
-    message = _message.decode(due.message)
-    shown = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    attributes = {**(message.attributes or {}), ATTRIBUTE_SCHEDULE: due.name, ATTRIBUTE_TIME: shown}
-    seconds = (at - EPOCH) // timedelta(seconds=1)
-    name = b"schedule" + due.uid + seconds.to_bytes(8, "big")
-    return Item(msgspec.structs.replace(message, attributes=attributes), name)
+class _Done(NamedTuple):
+    piece: Piece
+    progress: Progress
+
+
+class _Failed:
+    """Schedules whose runs cannot be made now, and why."""
+
+    def __init__(self) -> None:
+        self.why: list[tuple[DueSchedule, str]] = []
+
+    @contextmanager
+    def noted(self, due: DueSchedule) -> Iterator[None]:
+        """Whatever fails of this one within, but for a lost lease."""
+        try:
+            yield
+        except LeaseLost:
+            raise
+        except Exception as error:
+            self.note(due, error)
+
+    def note(self, due: DueSchedule, error: Exception) -> None:
+        if isinstance(error, MetadataError | StoreError):
+            self.why.append((due, f"{error.code}: {error}"))
+        elif isinstance(error, TopicFull | BadSchedule):
+            self.why.append((due, str(error)))
+        else:
+            # A fault of one schedule must not keep the others from running.
+            _log.error("a schedule failed", schedule=due.name, exc_info=error)
+            self.why.append((due, f"internal error: {type(error).__name__}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -105,9 +105,9 @@ class Dying(ScheduleRepository):
         super().__init__(database)
         self._commits = commits
 
-    async def ran(self, lock: Lock, due: DueSchedule, progress: Progress) -> None:
+    async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None:
         if self._commits:
-            await super().ran(lock, due, progress)
+            await super().ran(lock, done)
         raise OutcomeUnknown("the connection was cut")
 
 
@@ -117,7 +117,8 @@ async def test_a_run_is_published_once_though_the_scheduler_dies_between_log_and
 ) -> None:
     await site.add("once")
     site.now = START + timedelta(minutes=95)
-    await site.cron(Dying(site.world.database, commits=commits)).round(lambda: site.lock)
+    with pytest.raises(OutcomeUnknown):
+        await site.cron(Dying(site.world.database, commits=commits)).round(lambda: site.lock)
     assert len(await site.published()) == 3
     while await site.cron().round(lambda: site.lock) == 0:
         pass
@@ -187,7 +188,7 @@ async def test_changes_while_a_run_is_made_are_not_lost(site: Site) -> None:
     edited = await site.schedules.update(site.world.tenant_id, "edited", change)
     assert edited.version > before.version
     progress = Progress(START + timedelta(hours=1), 1, 0, START, "id")
-    await site.schedules.ran(site.lock, due, progress)
+    await site.schedules.ran(site.lock, [(due, progress)])
     found = await site.schedules.get(site.world.tenant_id, "edited")
     assert (found.next_at, found.runs) == (later, 0), "the run counts with the clock it came of"
     with pytest.raises(Conflict):

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata.errors import LeaseLost, MetadataUnavailable, OutcomeUnknown
+from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable, OutcomeUnknown
 from metadata.locks import Lock
 from metadata.schedules import DueSchedule, Progress
 from metadata.types import Change, ChangeKind, Retention, Topic, TopicState
 from outbox import Item, Placed, TopicFull
-from scheduler.cron import Cron, run_of
+from scheduler.cron import Cron
+from scheduler.cron_round import items_of
 from store_nodes.errors import Unavailable
 from store_nodes.record_batch import Message
 
@@ -60,11 +61,11 @@ class World:
         self.missed: dict[bytes, int] = {}
         self.failures: dict[bytes, str | None] = {}
         self.log: dict[bytes, Message] = {}
-        self.reads = 0
+        self.reads = self.writes = self.appends = 0
         self.topic = TOPIC
 
     def add(self, number: int, policy: str = "all", cron: str = "@hourly") -> bytes:
-        uid = bytes([number]) * 16
+        uid = number.to_bytes(2) * 8
         message = msgspec.msgpack.encode(Message(b"x", attributes={"a": "b"}))
         due = DueSchedule(
             bytes(16), uid, bytes(16), f"s{number}", cron, "UTC", policy, message, START + HOUR
@@ -77,29 +78,33 @@ class World:
         rows = [row for uid, row in self.rows.items() if uid not in besides]
         return sorted(rows, key=lambda row: row.next_at)[:limit]
 
-    async def ran(self, lock: Lock, due: DueSchedule, progress: Progress) -> None:
+    async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None:
+        self.writes += 1
         fault = self.faults.take()
         if fault == "before":
             raise MetadataUnavailable("away")
-        row = self.rows[due.uid]
-        if row.next_at == due.next_at:
-            self.runs[due.uid] += progress.runs
-            self.missed[due.uid] += progress.missed
-            self.failures[due.uid] = None
-            assert progress.then is not None
-            self.rows[due.uid] = row._replace(next_at=progress.then)
+        for due, progress in done:
+            row = self.rows[due.uid]
+            if row.next_at == due.next_at:
+                self.runs[due.uid] += progress.runs
+                self.missed[due.uid] += progress.missed
+                self.failures[due.uid] = None
+                assert progress.then is not None
+                self.rows[due.uid] = row._replace(next_at=progress.then)
         if fault == "after":
             raise OutcomeUnknown("lost")
         if fault == "lease":
             raise LeaseLost("over")
 
-    async def failed(self, lock: Lock, due: DueSchedule, failure: str) -> None:
-        self.failures[due.uid] = failure
+    async def failed(self, lock: Lock, failures: Sequence[tuple[DueSchedule, str]]) -> None:
+        for due, failure in failures:
+            self.failures[due.uid] = failure
 
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
         return self.topic
 
     async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+        self.appends += 1
         fault = self.faults.take()
         if topic.full is not None:
             raise TopicFull(topic.full, topic.full_detail)
@@ -127,6 +132,8 @@ async def settle(world: World, cron: Cron) -> Cron:
             wait_s = await cron.round(lambda: LOCK)
         except LeaseLost:
             cron = world.cron()
+            continue
+        except MetadataError:
             continue
         if wait_s:
             if all(row.next_at > world.now for row in world.rows.values()):
@@ -158,13 +165,13 @@ async def test_each_run_is_published_once_whatever_fails(
 async def test_a_run_has_its_name_and_its_time_and_the_message_stays_as_it_was() -> None:
     world = World(Faults())
     uid = world.add(1)
-    item = run_of(world.rows[uid], START + HOUR)
+    item, other = items_of(world.rows[uid], [START + HOUR, START + 2 * HOUR])
     assert item.message.attributes == {
         "a": "b",
         "packetboat-schedule": "s1",
         "packetboat-scheduled-time": "2026-01-01T01:00:00Z",
     }
-    assert item.name != run_of(world.rows[uid], START + 2 * HOUR).name
+    assert item.name != other.name
 
 
 @pytest.mark.parametrize(
@@ -230,3 +237,58 @@ async def test_nothing_is_asked_while_nothing_is_near_and_a_change_is_heard() ->
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_thousand_due_at_once_take_an_append_and_a_write_a_round() -> None:
+    world = World(Faults())
+    uids = [world.add(number) for number in range(1_000)]
+    world.now += HOUR
+    await settle(world, world.cron())
+    assert all(world.runs[uid] == 1 for uid in uids)
+    assert world.appends == world.writes == 5
+
+
+async def test_a_message_that_is_refused_or_a_partition_that_is_away_fails_alone() -> None:
+    world = World(Faults())
+    bad, *good = [world.add(number) for number in range(3)]
+    append = world.append
+
+    async def refusing(topic: Topic, items: Sequence[Item]) -> list[Placed]:
+        if any(bad in item.name for item in items):
+            raise Unavailable("no leader")
+        return await append(topic, items)
+
+    cron = Cron(world, world, Refusing(refusing), wall=lambda: world.now, monotonic_s=lambda: 0.0)
+    for hours in (1, 2):
+        world.now += HOUR
+        await cron.round(lambda: LOCK)
+        assert [world.runs[uid] for uid in good] == [hours, hours]
+    assert world.runs[bad] == 0
+    assert "no leader" in str(world.failures[bad])
+
+
+async def test_a_long_time_due_is_made_in_rounds_of_bounded_size() -> None:
+    world = World(Faults())
+    uids = [world.add(number) for number in range(15)]
+    for uid in uids[:2]:
+        message = msgspec.msgpack.encode(Message(bytes(9 * 1024 * 1024)))
+        world.rows[uid] = world.rows[uid]._replace(message=message)
+    sizes: list[int] = []
+    append = world.append
+
+    async def counting(topic: Topic, items: Sequence[Item]) -> list[Placed]:
+        sizes.append(sum(len(item.message.data) for item in items))
+        return await append(topic, items)
+
+    cron = Cron(world, world, Refusing(counting), wall=lambda: world.now, monotonic_s=lambda: 0.0)
+    world.now += 3 * HOUR
+    await settle(world, cron)
+    assert all(world.runs[uid] == 3 for uid in uids)
+    assert max(sizes) < 3 * 9 * 1024 * 1024
+
+
+class Refusing:
+    """An outbox that does as a test says."""
+
+    def __init__(self, append: Any) -> None:
+        self.append = append
