@@ -36,8 +36,8 @@ WHERE ack_publications.tenant_id = gone.tenant_id AND ack_publications.tag = gon
 _LEFT = """
 SELECT tenant_id, tag, state, outputs FROM ack_publications
 WHERE state = $1 AND created_at < clock_timestamp() - make_interval(secs => $2)
-ORDER BY created_at
-LIMIT $3
+ORDER BY created_at, tag
+OFFSET $4 LIMIT $3
 """
 _LOCK_OPEN = """
 SELECT ack_publications.tenant_id, ack_publications.tag
@@ -118,11 +118,13 @@ class PublicationRepository:
         """Nothing of what was aborted is staged any more: the rows go. Idempotent."""
         await self._drop(publications, "aborted")
 
-    async def left(self, state: str, *, older_than_s: float, limit: int) -> list[Publication]:
-        """Rows of that state that nobody has finished, the oldest first."""
+    async def left(
+        self, state: str, *, older_than_s: float, limit: int, skip: int = 0
+    ) -> list[Publication]:
+        """Rows of that state that nobody has finished, the oldest first, but for `skip` of them."""
 
         async def work(connection: Connection) -> list[Publication]:
-            rows = await connection.fetch(_LEFT, state, older_than_s, limit)
+            rows = await connection.fetch(_LEFT, state, older_than_s, limit, skip)
             return [
                 Publication(row["tenant_id"], row["tag"], _decoder.decode(row["outputs"]))
                 for row in rows

@@ -5,13 +5,15 @@
     open for longer than an ack     aborted first, which makes its commit impossible; only then is
     can take                        what was staged under its tag discarded
 
-Every step can be repeated, and by several schedulers at once: the log and the row decide.
+Every step can be repeated, and by several schedulers at once: the log and the row decide. What
+fails waits for the next sweep, and so does, untried, what else is in a group that does not answer:
+it keeps nothing of the others waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -24,7 +26,7 @@ from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore
 from scheduler.releasing import Forward
-from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
+from store_nodes.errors import OutcomeUnknown, QueueNotFound, QueueSealed, StoreError, Unavailable
 from store_nodes.queue_id import QueueId
 
 SWEEP_EVERY_S = 2.0
@@ -34,14 +36,18 @@ OPEN_AFTER_S = 30.0
 """Longer than staging and a flush may take."""
 ABORTED_FOR_S = 600.0
 SWEEP_AT_ONCE = 100
+"""Rows that it reads together."""
 LIST_AT_ONCE = 1000
+_NO_ANSWER = (Unavailable, OutcomeUnknown)
 _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Publications(Protocol):
     """The part of `metadata.publications.PublicationRepository` that the sweep uses."""
 
-    async def left(self, state: str, *, older_than_s: float, limit: int) -> list[Publication]: ...
+    async def left(
+        self, state: str, *, older_than_s: float, limit: int, skip: int = 0
+    ) -> list[Publication]: ...
     async def abort(self, tenant_id: bytes, tag: bytes) -> bool: ...
     async def released(self, publications: Sequence[Publication]) -> None: ...
     async def discarded(self, publications: Sequence[Publication]) -> None: ...
@@ -66,6 +72,7 @@ class PublicationSweep:
         self._timeout_s = timeout_s
         self._open_after_s = open_after_s
         self._committed_after_s = committed_after_s
+        self._down: set[int] = set()  # groups that did not answer this sweep
 
     async def run(self) -> None:
         """For the life of the term."""
@@ -78,29 +85,50 @@ class PublicationSweep:
                 _log.info("publications put off", error=f"{error.code}: {error}")
 
     async def sweep(self) -> None:
-        """Once over what is left. Raises StoreError, MetadataError; one that fails is tried again
-        by the next, and does not keep the others waiting."""
-        failed: Exception | None = None
-        for publication in await self._left("committed", self._committed_after_s):
-            try:
-                await self._release(publication)
-            except (StoreError, MetadataError) as error:
-                failed = error
-        for publication in await self._left("open", self._open_after_s):
-            if await self._publications.abort(publication.tenant_id, publication.tag):
-                metrics.publications.labels("aborted").inc()
-                await self._discard(publication)
-        for publication in await self._left("aborted", ABORTED_FOR_S):
-            try:
-                await self._discard(publication)
-                await self._publications.discarded([publication])
-            except (StoreError, MetadataError) as error:
-                failed = error
-        if failed is not None:
-            raise failed
+        """Once over what is left. Raises StoreError, MetadataError: some of it was not done."""
+        self._down.clear()
+        failed = [
+            await self._each("committed", self._committed_after_s, self._release),
+            await self._each("open", self._open_after_s, self._abort),
+            await self._each("aborted", ABORTED_FOR_S, self._forget),
+        ]
+        for error in failed:
+            if error is not None:
+                raise error
 
-    async def _left(self, state: str, older_than_s: float) -> list[Publication]:
-        return await self._publications.left(state, older_than_s=older_than_s, limit=SWEEP_AT_ONCE)
+    async def _each(
+        self, state: str, older_than_s: float, act: Callable[[Publication], Awaitable[None]]
+    ) -> StoreError | None:
+        """Acts on all of that state, which are of it no longer when that succeeds; a failure, if
+        any. Raises MetadataError."""
+        failed: StoreError | None = None
+        left = 0
+        while page := await self._publications.left(
+            state, older_than_s=older_than_s, limit=SWEEP_AT_ONCE, skip=left
+        ):
+            for publication in page:
+                if any(output.group in self._down for output in publication.outputs):
+                    left += 1
+                    continue
+                try:
+                    await act(publication)
+                except StoreError as error:
+                    failed = error
+                    left += 1
+        return failed
+
+    async def _abort(self, publication: Publication) -> None:
+        """What cannot be discarded now is when the row goes."""
+        if await self._publications.abort(publication.tenant_id, publication.tag):
+            metrics.publications.labels("aborted").inc()
+            try:
+                await self._discard(publication)
+            except StoreError as error:
+                _log.info("discard put off", error=f"{error.code}: {error}")
+
+    async def _forget(self, publication: Publication) -> None:
+        await self._discard(publication)
+        await self._publications.discarded([publication])
 
     async def _release(self, publication: Publication) -> None:
         for output in publication.outputs:
@@ -116,6 +144,9 @@ class PublicationSweep:
             )
         except QueueNotFound:
             return  # its topic is gone
+        except _NO_ANSWER:
+            self._down.add(output.group)
+            raise
         except QueueSealed as sealed:
             left = list(output.numbers)
             staged = StagedQueue(QueueKey(tenant_id, *queue), output.group, Progress())
@@ -135,6 +166,9 @@ class PublicationSweep:
                     )
             except QueueNotFound:
                 continue
+            except _NO_ANSWER:
+                self._down.add(output.group)
+                raise
 
     async def _tagged(self, group: int, queue: QueueId, tag: bytes) -> list[int]:
         found: list[int] = []

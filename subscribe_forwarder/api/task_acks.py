@@ -40,6 +40,12 @@ class TaskAcks:
     ) -> dict[str, Any]:
         """The members of the answer beside the count. Raises Problem: nothing was done, or with
         503 nobody knows yet; sending it again is safe."""
+        if hub.subscription.delivery is Delivery.AT_MOST_ONCE:
+            raise invalid(
+                "The messages of an at_most_once subscription are acked before they are delivered:"
+                " no ack of theirs can decide about others.",
+                [FieldError("publish", "not with at_most_once")],
+            )
         reader, places = _only(readers, named)
         offsets = sorted({place.offset for place in places})
         exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE

@@ -128,6 +128,7 @@ class AckPublisher:
         Raises Problem: 409 when some of the messages are acked already, 503 when the outcome is not
         done or unknown; StoreError and MetadataError before anything was committed.
         """
+        generation = reader.cursor.generation
         for _ in range(TRIES):
             if _settled(reader, offsets):
                 await self._flusher.commit([reader])
@@ -143,11 +144,12 @@ class AckPublisher:
                 continue
             publication = Publication(tenant_id, tag, staged.places)
             failpoints.reach("publication.staged")
-            if _settled(reader, offsets):  # the sweep takes back what was staged
+            # Meanwhile anything may have happened here; what is left staged the sweep takes back.
+            if reader.frozen or reader.cursor.generation != generation:
+                raise ack_unavailable("The ownership of the partition is being checked.")
+            if _settled(reader, offsets):
                 await self._flusher.commit([reader])
                 return Published([], duplicate=True)
-            if reader.frozen:
-                raise ack_unavailable("The ownership of the partition is being checked.")
             check()
             reader.ledger.publish(offsets, publication)
             await self._flusher.commit([reader])
