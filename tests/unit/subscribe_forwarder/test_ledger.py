@@ -16,6 +16,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     FakeMetadata,
     FakeStore,
+    stored,
     subscription,
     topic,
     world,
@@ -55,6 +56,23 @@ def test_back_off_doubles_has_full_jitter_and_an_end() -> None:
     ]
     assert policy.backoff_ms(3, lambda: 0.5) == 200
     assert policy.backoff_ms(10_000, lambda: 0.0) == 0
+
+
+def test_a_further_failure_in_a_flush_that_never_was_is_not_taken_for_durable() -> None:
+    """It changes nothing of the cursor row itself, so only the open deliveries can tell."""
+    ledger = leased(1, Policy(min_backoff_ms=0, max_backoff_ms=0))
+    ledger.fail(0, NOW, 0, None)
+    update = ledger.update()
+    row = stored(state(), update)
+    ledger.wrote(update)
+    ledger.take_ready()
+    ledger.lease([0], NOW, NOW.ms + 1_000)
+    ledger.fail(0, NOW, 0, None)
+    ledger.update()  # its outcome is not known, and it did not happen
+    assert ledger.resync(row, EPOCH)
+    assert ledger.peek_ready() is None
+    ledger.wrote(ledger.update())
+    assert ledger.peek_ready() == 0
 
 
 def test_what_was_settled_before_its_flush_never_had_a_row() -> None:
