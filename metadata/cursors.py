@@ -245,9 +245,7 @@ class CursorRepository:
         return await self._database.statement(work, writes=False)
 
 
-async def _flush(
-    connection: Connection, updates: Sequence[CursorUpdate]
-) -> dict[CursorKey, int]:
+async def _flush(connection: Connection, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
     statement, columns = _FLUSH, _columns(updates)
     if any(map(beside.has_rows, updates)):
         statement, columns = _FLUSH_WITH_ROWS, (*columns, *beside.columns(updates))

@@ -208,9 +208,7 @@ async def test_a_control_plane_commit_whose_answer_is_lost_is_unknown(
 
     monkeypatch.setattr(AsyncSession, "commit", deaf_commit)
     with pytest.raises(OutcomeUnknown):
-        await far.subscriptions.create(
-            world.tenant_id, topic.uid, SubscriptionSpec("billing"), {}
-        )
+        await far.subscriptions.create(world.tenant_id, topic.uid, SubscriptionSpec("billing"), {})
     monkeypatch.undo()
     assert (await world.subscriptions.get(world.tenant_id, "billing")).topic_uid == topic.uid
 
