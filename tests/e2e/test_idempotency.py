@@ -24,7 +24,7 @@ def topic(running: Installation) -> Iterator[str]:
         made = {"name": name, "start": "earliest"}
         http.post(f"{running.url}/topics/{name}/subscriptions", json=made).raise_for_status()
         yield name
-        http.delete(f"{running.url}/topics/{name}").raise_for_status()
+        http.delete(f"{running.url}/topics/{name}?force=true").raise_for_status()
 
 
 def publish(

@@ -81,8 +81,8 @@ async def test_claiming_again_fences_a_flush_that_is_still_on_its_way(world: Wor
     lost = settled(cursor, floor=4, read_to=10)
     (again,) = (await world.claim(owner, topic))[0].cursors
     assert again.epoch == Epoch(0, 2)
-    assert await world.cursors.flush([settled(again, floor=8, read_to=10)]) == {again.key}
-    assert await world.cursors.flush([lost]) == set()
+    assert await world.cursors.flush([settled(again, floor=8, read_to=10)]) == {again.key: 0}
+    assert await world.cursors.flush([lost]) == {}
     (stored,) = await world.cursors.of_topic(world.tenant_id, topic.uid)
     assert stored.floor == 8
 
@@ -93,7 +93,7 @@ async def test_a_subscription_made_under_an_owner_gets_its_epoch(world: World) -
     await world.subscription(topic)
     (cursor,) = await world.cursors.of_topic(world.tenant_id, topic.uid)
     assert cursor.epoch == Epoch(0, 1)
-    assert await world.cursors.flush([settled(cursor, floor=1, read_to=1)]) == {cursor.key}
+    assert await world.cursors.flush([settled(cursor, floor=1, read_to=1)]) == {cursor.key: 0}
 
 
 async def test_subscriptions_and_claims_at_once_leave_no_cursor_behind(world: World) -> None:

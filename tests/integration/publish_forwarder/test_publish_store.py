@@ -16,8 +16,8 @@ from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
+from publish_forwarder.level import queue_of
 from publish_forwarder.outcomes import Placed, Scheduled, Single
-from publish_forwarder.router import queue_of
 from publish_forwarder.settings import PublishSettings
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
@@ -46,7 +46,7 @@ async def new_topic(client: StoreClient, *groups: int) -> Topic:
     partitions = tuple(Partition(number, group) for number, group in enumerate(groups))
     made = replace(topic(), uid=os.urandom(16), partitions=partitions)
     for number, group in enumerate(groups):
-        await client.create(group, queue_of(made, number), 0, b"test")
+        await client.create(group, queue_of(made, made.partitions[number]), 0, b"test")
     return made
 
 
@@ -108,7 +108,7 @@ async def test_the_retry_of_a_killed_leaders_publish_is_a_duplicate_at_the_next_
                         TENANT, "orders", Message(b"twice", idempotency_key="order-17")
                     )
         assert client.leader(GROUP) not in (None, old)
-    assert await read_texts(client, queue_of(made, 0)) == ["once"]
+    assert await read_texts(client, queue_of(made, made.partitions[0])) == ["once"]
 
 
 async def test_publishes_under_way_while_leaders_die_are_stored_once_each(
@@ -142,7 +142,7 @@ async def test_publishes_under_way_while_leaders_die_are_stored_once_each(
             await client.wait_ready()
     stored = []
     for partition in made.partitions:
-        queue = queue_of(made, partition.number)
+        queue = queue_of(made, partition)
         stored += await read_texts(client, queue, partition.group)
     assert sorted(map(int, stored)) == list(range(300))
     assert duplicates >= 300
@@ -175,7 +175,7 @@ async def test_a_delayed_message_is_staged_once_and_can_be_cancelled(
     cluster: ChaosCluster, client: StoreClient
 ) -> None:
     made = await new_topic(client, GROUP)
-    queue = queue_of(made, 0)
+    queue = queue_of(made, made.partitions[0])
     message = Message(b"later", idempotency_key="d1")
     hour = Delay(False, 3_600_000_000)
     async with forwarder_of(client, FakeCatalog(made)) as forwarder:
@@ -224,7 +224,7 @@ async def test_a_partition_moves_while_it_is_published_to(
 
         tasks = [asyncio.create_task(publisher(name)) for name in range(6)]
         await asyncio.sleep(0.3)
-        end = await client.seal(0, queue_of(old, 0), [(1, successor)])
+        end = await client.seal(0, queue_of(old, old.partitions[0]), [(1, successor)])
         await asyncio.sleep(0.2)
         await client.create(1, successor, end, b"test")
         sealed = SealedPartition(0, 0, 0, 0, 0, end, time.time_ns() // 1000, 1)
@@ -235,7 +235,7 @@ async def test_a_partition_moves_while_it_is_published_to(
         done.set()
         await asyncio.gather(*tasks)
         assert failed == []
-        before = await read_texts(client, queue_of(old, 0))
+        before = await read_texts(client, queue_of(old, old.partitions[0]))
         after = await read_texts(client, successor, 1)
         assert len(before) == end
         texts = before + after
@@ -258,7 +258,7 @@ async def test_asking_a_sealed_queue_costs_its_group_nothing(
 ) -> None:
     old = await new_topic(client, 0)
     successor = QueueId(old.uid, 0, 0, 1)
-    await client.seal(0, queue_of(old, 0), [(1, successor)])
+    await client.seal(0, queue_of(old, old.partitions[0]), [(1, successor)])
     await client.create(1, successor, 0, b"test")
     sealed = SealedPartition(0, 0, 0, 0, 0, 0, time.time_ns() // 1000, 1)
     moved = replace(old, partitions=(Partition(0, 1, 0, 1),), sealed=(sealed,))

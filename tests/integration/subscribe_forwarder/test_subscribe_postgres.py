@@ -232,7 +232,9 @@ async def test_random_work_over_restarts_delivers_all_and_balances(database: Dat
                     acked |= {m["message_id"] for m in some}
                 for message in messages:
                     if message not in some and rng.random() < 0.5:
-                        await consumer.post("nack", {"ack_id": message["ack_id"]})
+                        await consumer.post(
+                            "nack", {"ack_id": message["ack_id"], "delay_seconds": 0}
+                        )
                 assert await cursors.unbalanced() == []
     async with site.forwarder() as consumer:
         while messages := await consumer.pulled(100):
