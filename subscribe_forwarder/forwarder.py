@@ -32,12 +32,13 @@ from metadata.types import (
     SubscriptionState,
     Topic,
 )
-from subscribe_forwarder import metrics, selection
+from subscribe_forwarder import selection
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.owner import Owner
+from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reconciler import Reconciler
 from subscribe_forwarder.delivery.terms import Terms
@@ -57,7 +58,6 @@ from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane, Lanes
 from subscribe_forwarder.state.ledger import Now, Policy
 
-CLAIM_AT_ONCE = 500
 LOCATE_AT_ONCE = 32
 MAX_LOADS = 4
 """Of a cursor that is moved while it is loaded."""
@@ -86,7 +86,6 @@ class SubscribeForwarder:
         self.cursors = cursors
         self.catalog = catalog
         self.store = store
-        self._assignments = assignments
         self._clock = clock
         self._lease = LeaseKeeper(leases, self, address=address, clock=clock)
         self.staged = StagedLocator(store, forwarded, StagedIds())
@@ -105,11 +104,9 @@ class SubscribeForwarder:
             on_ready=self._on_ready,
         )
         self.reconciler = Reconciler(cursors, self.flusher, self._touchable, self.now)
-        self._owners: dict[PartitionKey, Owner] = {}
+        self.owners = Ownership(assignments, self, lambda: self._lease.lease, self.require_lease)
         self._hubs: dict[bytes, Hub] = {}
         self._moves = Moves()
-        self._claiming = asyncio.Lock()
-        self._reclaim: set[PartitionKey] = set()
         self._stopping = False
         self.undertaker: Callable[[Reader, OpenDelivery], None] | None = None
         """Told of deliveries to be dead-lettered; without one they stay open."""
@@ -139,10 +136,8 @@ class SubscribeForwarder:
         await self.flusher.close(self.settings.drain_s)
         await self._lease.stop()
         await self._lease.release(self.settings.flush_timeout_s)
-        await self._tails.close_all(
-            tail for owner in self._owners.values() for tail in owner.tails.values()
-        )
-        self._owners.clear()
+        await self._tails.close_all(tail for owner in self.owners for tail in owner.tails.values())
+        self.owners.clear()
         self._hubs.clear()
 
     def not_ready_reason(self) -> str | None:
@@ -184,10 +179,9 @@ class SubscribeForwarder:
         """
         hub = self._hubs.get(subscription.uid)
         self._moves.moved(subscription.uid, subscription.generation)
-        for key in [key for key in self._owners if key.topic_uid == subscription.topic_uid]:
-            owner = self._owners[key]
+        for owner in self.owners.of_topic(subscription.topic_uid):
             for reader in owner.drop_readers(subscription.uid):
-                self._dropped(reader)
+                self.dropped(reader)
         if hub is not None:
             await self._open_hub(subscription)
             hub.dispatch()
@@ -269,7 +263,7 @@ class SubscribeForwarder:
         """The readers whose ledgers are ours to change now."""
         if self._stopping or not self.holds_lease():
             return []
-        return [r for owner in self._owners.values() for r in owner.readers() if not r.frozen]
+        return [reader for reader in self.owners.readers() if not reader.frozen]
 
     def _progressed(self, reader: Reader) -> None:
         self.flusher.note(reader)
@@ -307,7 +301,7 @@ class SubscribeForwarder:
     async def _reader(
         self, key: PartitionKey, lane: int, subscription: Subscription, terms: Terms
     ) -> Reader:
-        owner = await self._owner(key)
+        owner = await self.owners.owner(key)
         for _ in range(MAX_LOADS):
             reader = owner.reader(subscription.uid, lane, terms)
             if reader is not None:
@@ -320,74 +314,36 @@ class SubscribeForwarder:
 
     def _is_current(self, reader: Reader | None) -> bool:
         """Whether nothing has dropped it, nor the partition, since it was asked for."""
-        owner = None if reader is None else self._owners.get(reader.partition)
+        owner = None if reader is None else self.owners.get(reader.partition)
         return reader is not None and owner is not None and owner.has(reader)
 
-    async def _owner(self, key: PartitionKey) -> Owner:
-        owner = self._owners.get(key)
-        if owner is None:
-            await self._claim([key])
-            owner = self._owners.get(key)
-        if owner is None:
-            raise unavailable(
-                "subscription", "Another forwarder owns a partition of this topic; ask again."
-            )
-        return owner
-
-    async def _claim(self, keys: Iterable[PartitionKey]) -> None:
-        """Claims them and takes over what was granted; drops what was not."""
-        async with self._claiming:
-            lease = self._lease.lease
-            if lease is None:
-                self.require_lease()
-                return
-            wanted = [k for k in keys if k not in self._owners or self._owners[k].frozen]
-            for at in range(0, len(wanted), CLAIM_AT_ONCE):
-                part = wanted[at : at + CLAIM_AT_ONCE]
-                claims = await self._assignments.claim(lease.incarnation, part)
-                for key in part:
-                    claim = claims.get(key)
-                    if claim is None:
-                        await self._drop_owner(key)
-                    else:
-                        await self._take_over(claim)
-        metrics.owned.set(len(self._owners))
-
-    async def _take_over(self, claim: Claim) -> None:
-        owner = self._owners.get(claim.key)
-        if owner is not None:
-            owner.adopt(claim, self._dropped)
-            for reader in owner.readers():
-                if reader.cursor.dirty:
-                    self.flusher.note(reader)
-            self._wake(owner)
-            return
+    async def open_partition(self, claim: Claim) -> Owner | None:
+        """With a tail for each of its lanes; None where its topic is gone."""
         try:
             topic = await self.catalog.topic_by_uid(claim.key.tenant_id, claim.key.topic_uid)
         except NotFound:
-            return
+            return None
         tails = {
             lane: tail
             for lane in range(topic.priorities)
             if (tail := self._tails.open(claim.key, topic, lane)) is not None
         }
-        if tails:
-            self._owners[claim.key] = Owner(
-                claim, tails, self.ack_key, self._on_doomed, self._moves
-            )
+        if not tails:
+            return None
+        return Owner(claim, tails, self.ack_key, self._on_doomed, self._moves)
 
-    async def _drop_owner(self, key: PartitionKey) -> None:
-        owner = self._owners.pop(key, None)
-        if owner is None:
-            return
-        owner.freeze()
-        for reader in owner.readers():
-            self._dropped(reader)
+    async def close_partition(self, owner: Owner) -> None:
         for tail in owner.tails.values():
             await self._tails.close(tail)
-        metrics.owned.set(len(self._owners))
 
-    def _dropped(self, reader: Reader) -> None:
+    def partition_adopted(self, owner: Owner) -> None:
+        """Goes on with what it held back."""
+        for reader in owner.readers():
+            if reader.cursor.dirty:
+                self.flusher.note(reader)
+        self._wake(owner)
+
+    def dropped(self, reader: Reader) -> None:
         """Its partition or its cursor is not ours any more; the next pull looks again."""
         reader.frozen = True
         self.flusher.forget(reader)
@@ -397,15 +353,11 @@ class SubscribeForwarder:
             hub.readers.pop(reader.place, None)
 
     def _freeze(self, keys: Iterable[PartitionKey]) -> None:
-        for key in keys:
-            owner = self._owners.get(key)
-            if owner is not None:
-                owner.freeze()
-                self._reclaim.add(key)
+        self.owners.freeze(keys)
         self._lease.kick()
 
     def _on_tail(self, key: PartitionKey, lane: int) -> None:
-        owner = self._owners.get(key)
+        owner = self.owners.get(key)
         if owner is not None:
             self._wake(owner, lane)
 
@@ -424,26 +376,18 @@ class SubscribeForwarder:
     # The lease.
 
     async def lease_began(self, incarnation: bytes) -> None:
-        self._reclaim |= set(self._owners)
-        for owner in self._owners.values():
-            owner.freeze()
-        await self._claim_again()
-        await self._claim(await self._assignments.claimable(incarnation))
+        self.owners.freeze()
+        await self.owners.claim_again()
+        await self.owners.claim_new(incarnation)
 
     async def lease_goes_on(self, incarnation: bytes, *, sweep: bool) -> None:
-        await self._claim_again()
+        await self.owners.claim_again()
         if sweep:
-            await self._claim(await self._assignments.claimable(incarnation))
+            await self.owners.claim_new(incarnation)
 
     def lease_renewed_late(self) -> None:
-        for owner in list(self._owners.values()):
+        for owner in self.owners:
             self._wake(owner)
-
-    async def _claim_again(self) -> None:
-        if self._reclaim:
-            keys = list(self._reclaim)
-            await self._claim(keys)
-            self._reclaim.difference_update(keys)
 
     # The change feed.
 
@@ -456,8 +400,8 @@ class SubscribeForwarder:
             elif change.kind is ChangeKind.RESET:
                 for uid in list(self._hubs):
                     await self._check_subscription(uid)
-                for key in list(self._owners):
-                    await self._check_topic(key.tenant_id, key.topic_uid)
+                for owner in self.owners:
+                    await self._check_topic(owner.key.tenant_id, owner.key.topic_uid)
 
     async def _check_subscription(self, uid: bytes) -> None:
         hub = self._hubs.get(uid)
@@ -476,8 +420,8 @@ class SubscribeForwarder:
         self._hubs.pop(uid, None)
         hub.finish(not_found("subscription", known.name), gone=True)
         for reader in list(hub.readers.values()):
-            self._dropped(reader)
-            owner = self._owners.get(reader.partition)
+            self.dropped(reader)
+            owner = self.owners.get(reader.partition)
             if owner is not None:
                 owner.drop_readers(uid)
 
@@ -486,8 +430,8 @@ class SubscribeForwarder:
             topic = await self.catalog.topic_by_uid(tenant_id, uid)
         except NotFound:
             self._tails.forget_topic(uid)
-            for key in [k for k in self._owners if k.topic_uid == uid]:
-                await self._drop_owner(key)
+            for owner in self.owners.of_topic(uid):
+                await self.owners.drop(owner.key)
             return
         await self._follow(topic)
 
@@ -510,13 +454,13 @@ class SubscribeForwarder:
         numbers = range(topic.partition_count)
         keys = [PartitionKey(topic.tenant_id, topic.uid, number) for number in numbers]
         for key in keys:
-            owner = self._owners.get(key)
+            owner = self.owners.get(key)
             for lane, tail in owner.tails.items() if owner is not None else ():
                 if owner is not None and self._tails.follow(tail, key, topic, lane):
                     self._wake(owner, lane)
-        if self._lease.lease is not None and any(key not in self._owners for key in keys):
+        if self._lease.lease is not None and any(key not in self.owners for key in keys):
             with suppress(MetadataError, Problem):
-                await self._claim(keys)
+                await self.owners.claim(keys)
         for hub in hubs:
             if len(hub.readers) < len(topic.partitions):
                 hub.incomplete = True

@@ -97,7 +97,7 @@ async def test_a_crash_between_append_and_commit_leaves_one_dead_letter(
             return bool(lost)
 
         await until(appended)
-        for held in reader.forwarder._owners.values():
+        for held in reader.forwarder.owners:
             held.freeze()
         assert len(await yard.stored()) == 1
     async with yard.forwarder() as reader:

@@ -198,9 +198,8 @@ async def test_a_topic_deleted_and_made_again_shares_nothing(database: Database)
         async with asyncio.timeout(5):
             while (await consumer.pull()).status != 404:
                 await asyncio.sleep(0.05)
-            while consumer.forwarder._owners.keys() != {
-                PartitionKey(again.tenant_id, again.topic.uid, 0)
-            }:
+            wanted = [PartitionKey(again.tenant_id, again.topic.uid, 0)]
+            while [owner.key for owner in consumer.forwarder.owners] != wanted:
                 await asyncio.sleep(0.05)
         consumer.tenant_id = again.tenant_id
         assert await consumer.pulled() == []

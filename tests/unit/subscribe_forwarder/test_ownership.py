@@ -9,6 +9,7 @@ import pytest
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
 from metadata.leases import LEASE_S
 from metadata.types import ChangeKind, Counters, PartitionKey
+from subscribe_forwarder.delivery.owner import Owner
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,
@@ -30,6 +31,12 @@ async def eventually(condition: object, limit_s: float = 5.0) -> None:
     async with asyncio.timeout(limit_s):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def owner_of(w: World) -> Owner:
+    owner = w.forwarder.owners.get(KEY)
+    assert owner is not None
+    return owner
 
 
 def others_lease(metadata: FakeMetadata) -> None:
@@ -177,7 +184,7 @@ async def test_a_flush_under_a_lost_epoch_acks_nothing_and_drops_the_partition()
         (message,) = await w.pulled()
         others_lease(w.metadata)
         assert (await w.ack(message)).status == 503
-        await eventually(lambda: KEY not in w.forwarder._owners)
+        await eventually(lambda: KEY not in w.forwarder.owners)
         assert w.metadata.row().counters == Counters()
         assert (await w.pull()).status == 503
         del w.metadata.leases[b"other"]
@@ -208,7 +215,7 @@ async def test_an_unknown_commit_freezes_until_the_partition_is_claimed_again(
         assert (await w.pull()).status == 503, "frozen: no hand-outs"
         assert (await w.ack(message)).status == 503, "frozen: no acks"
         gate.set()
-        await eventually(lambda: not w.forwarder._owners[KEY].frozen)
+        await eventually(lambda: not owner_of(w).frozen)
         assert w.metadata.epochs[KEY] == 2
         assert (await w.ack(message)).json()["acked"] == 1
         assert w.metadata.row().counters == Counters(acked=1)
@@ -223,7 +230,7 @@ async def test_a_flush_that_hangs_is_unknown() -> None:
         assert (await w.ack(message)).status == 503
         w.metadata.flush_gate = None
         await eventually(lambda: w.metadata.epochs[KEY] == 2)
-        await eventually(lambda: not w.forwarder._owners[KEY].frozen)
+        await eventually(lambda: not owner_of(w).frozen)
         assert (await w.ack(message)).json()["acked"] == 1
 
 
@@ -290,7 +297,7 @@ async def test_a_deleted_topic_is_let_go() -> None:
         w.metadata.topics.clear()
         w.metadata.subscriptions.clear()
         await w.metadata.changed(ChangeKind.TOPIC, TOPIC_UID)
-        assert w.forwarder._owners == {}
+        assert not w.forwarder.owners
 
 
 async def test_a_new_topic_is_claimed_when_the_feed_tells() -> None:
@@ -298,7 +305,7 @@ async def test_a_new_topic_is_claimed_when_the_feed_tells() -> None:
         other = topic(2, "second", b"w" * 16)
         w.metadata.topics[other.uid] = other
         await w.metadata.changed(ChangeKind.TOPIC, other.uid)
-        assert len(w.forwarder._owners) == 3
+        assert len(w.forwarder.owners) == 3
 
 
 async def backlog(w: World) -> dict[str, object]:
