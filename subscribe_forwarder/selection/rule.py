@@ -50,9 +50,9 @@ class Rule:
 
     def _by_index(self, batch: Batch, among: Iterable[int] | None) -> list[int]:
         found = None if among is None else list(among)
-        if found == []:
-            return found
         for equality in self._equalities:
+            if found == []:
+                return found
             held = holders(batch, equality)
             if found is not None:
                 held = held[bisect_left(held, found[0]) : bisect_right(held, found[-1])]

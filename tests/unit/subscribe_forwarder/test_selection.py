@@ -180,3 +180,10 @@ def test_index_and_evaluation_together_say_what_evaluation_says(
     ]
     verdicts = Selection(text, skips).verdicts(batch)
     assert (verdicts or [None] * len(stored)) == expected
+
+
+def test_two_equalities_of_which_no_message_has_the_first() -> None:
+    """Found by the property above: the second looked for a first survivor that was not there."""
+    selection = Selection('attributes.a == "1" && attributes.b == "2"', ())
+    batch = batch_of([Message(b"", attributes={"b": "2"})])
+    assert selection.verdicts(batch, 0, 1) == [Settled.FILTERED]
