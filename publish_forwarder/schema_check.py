@@ -119,13 +119,15 @@ def violation(schema: str, errors: Sequence[FieldError]) -> Problem:
 
 
 async def _named(source: SchemaSource, schema: Schema, wanted: str) -> str:
-    number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
-    if not 0 < number <= schema.number or len(wanted) > MAX_VERSION_DIGITS:
-        detail = f"the schema {schema.name!r} has versions 1 to {schema.number}"
+    digits = wanted.isascii() and wanted.isdigit() and len(wanted) <= MAX_VERSION_DIGITS
+    number = int(wanted) if digits else 0
+    if number < 1:
+        detail = "the number of a version, from 1 on"
         raise violation(schema.name, [FieldError(f"attributes.{VERSION_ATTRIBUTE}", detail)])
     try:
+        # Also one later than those known here: it may have been made a moment ago.
         found = await source.version(schema.tenant_id, schema.name, number)
-    except NotFound:  # deleted and made again while we looked
+    except NotFound:
         detail = f"the schema {schema.name!r} has no version {number}"
         error = FieldError(f"attributes.{VERSION_ATTRIBUTE}", detail)
         raise violation(schema.name, [error]) from None

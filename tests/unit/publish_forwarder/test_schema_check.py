@@ -124,3 +124,14 @@ async def test_items_of_a_batch_are_judged_one_by_one_and_order_of_keys_is_kept(
         "schema-violation",
         None,
     ]
+
+
+async def test_a_named_version_later_than_the_cached_ones_is_looked_for() -> None:
+    """Found by the torture: a version that had just been answered was refused as unknown."""
+    source = Source({"type": "integer"})
+    stale = source._schema()
+    source.definitions.append('{"type": "string"}')
+    source.cached = lambda tenant_id, name: stale  # type: ignore[method-assign]
+    check = SchemaCheck(source)
+    assert await status(check, message("a", version="2")) == 201
+    assert await status(check, message("a", version="3")) == 422
