@@ -181,7 +181,9 @@ async def unacked(bench: Bench, options: argparse.Namespace) -> None:
         if number == 2:
             first = now
     assert first is not None
+    connection.close()
     await asyncio.sleep(SETTLE_S)
+    connection = await bench.connection()
     row = await bench.call(connection, "GET", "/subscriptions/unacked/reconciliation")
     (books,) = row["partitions"]
     disk = _disk_bytes(bench.cluster.directory)
