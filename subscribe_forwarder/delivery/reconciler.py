@@ -66,11 +66,14 @@ class Reconciler:
         await self._count(sorted(keys))
 
     def tick(self) -> None:
-        """Leases end, and failed messages go on to the dead letters, also while nobody pulls."""
+        """Leases end, failed messages go on to the dead letters, and old holes are stepped over,
+        also while nobody pulls or acks."""
         now = self._now()
         for reader in self._owned():
             if reader.ledger.outstanding:
                 reader.ledger.expire(now)
+                if reader.ledger.has_old_hole:
+                    reader.ledger.touch()
                 if reader.cursor.dirty:
                     self._flusher.note(reader)
 

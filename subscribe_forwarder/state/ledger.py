@@ -28,6 +28,7 @@ from subscribe_forwarder.state.exact_leases import ExactLeases
 from subscribe_forwarder.state.exceptions import Exceptions
 from subscribe_forwarder.state.flushes import Flushes
 from subscribe_forwarder.state.held_leases import HeldLeases
+from subscribe_forwarder.state.holes import OLD_MS
 from subscribe_forwarder.state.leases import Grant, LeaseTable
 from subscribe_forwarder.state.retry import Now, Policy
 
@@ -335,6 +336,16 @@ class Ledger:
     @property
     def version(self) -> int:
         return self.cursor.version
+
+    @property
+    def has_old_hole(self) -> bool:
+        """Whether the next flush would step over what holds the floor up, as of the last `expire`;
+        it is worth one also when nothing else has changed."""
+        return bool(self.cursor.range_count) and self._ages.older(OLD_MS) > self.cursor.floor
+
+    def touch(self) -> None:
+        """There is something for the next flush."""
+        self.cursor.touch()
 
     @property
     def urgent(self) -> bool:

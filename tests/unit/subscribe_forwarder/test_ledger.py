@@ -128,3 +128,27 @@ async def test_a_row_that_postgres_refuses_is_set_aside_alone() -> None:
         assert (await w.ack(*good)).json()["acked"] == 2
         assert metadata.row(uid=SUBSCRIPTION_UID).floor == 2
         assert len(w.forwarder.flusher.books) == 1
+
+
+def test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes() -> None:
+    """Found by `benchmarks.backlog`: of a subscription that had gone quiet, a message held for
+    minutes held the floor, and with it what was behind it in the store."""
+    ledger = Ledger(state(), EPOCH, Policy())
+    ledger.classify(3)
+    ledger.lease([0, 1, 2], NOW, NOW.ms + 600_000)
+    ledger.expire(NOW)
+    ledger.settle([1, 2], Settled.ACKED)
+    ledger.wrote(ledger.update())
+    assert not ledger.dirty
+    for second in range(1, 59):
+        ledger.expire(Now(NOW.ms + second * 1_000, NOW.us))
+    assert not ledger.has_old_hole
+    ledger.expire(Now(NOW.ms + 61_000, NOW.us))
+    assert ledger.has_old_hole
+    ledger.touch()
+    assert ledger.dirty
+    update = ledger.update()
+    assert [row.offset for row in update.stepped_over] == [0]
+    assert update.floor == 3
+    ledger.wrote(update)
+    assert not ledger.has_old_hole
