@@ -14,7 +14,6 @@ now, as if published there; its id stays the one it was staged under, in the cop
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -24,6 +23,8 @@ import msgspec
 from edge import message_id
 from edge.partition import partition_of
 from metadata.forwarded import Forwarded, ForwardedRepository
+from outbox import routing
+from outbox.appenders import Appenders
 from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import Appender, DueStore
@@ -32,7 +33,6 @@ from store_nodes.errors import DedupKnown, QueueSealed, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode, peek
 
-MAX_APPENDERS = 1000
 MAX_TRIES = 4
 FORWARD_AT_ONCE = 200
 FETCH_BYTES = 1024 * 1024
@@ -60,7 +60,7 @@ class Forwarding:
         self._store = store
         self._repository = repository
         self._timeout_s = timeout_s
-        self._appenders: OrderedDict[tuple[int, bytes], Appender] = OrderedDict()
+        self._appenders: Appenders[Appender] = Appenders(store.appender)
 
     async def forward(
         self, queue: StagedQueue, numbers: Sequence[int], successors: Successors
@@ -125,8 +125,9 @@ class Forwarding:
             if not staged:
                 return moved
             group, raw = target
+            at = routing.Target(group, QueueId.unpack(raw))
             try:
-                receipt = await self._appender(group, raw).append(
+                receipt = await self._appenders.of(at).append(
                     encode([_copy(queue, each) for each in staged], staged[0].accepted_time_us),
                     len(staged),
                     timeout_s=self._timeout_s,
@@ -140,7 +141,7 @@ class Forwarding:
                 staged = [each for n, each in enumerate(staged) if n not in error.known]
             except QueueSealed as sealed:
                 # Sealed again since: the same rule from there.
-                self._appenders.pop(target, None)
+                self._appenders.forget(at)
                 if not sealed.successors:
                     raise
                 for further, some in _by_target(queue, staged, sealed.successors):
@@ -153,16 +154,6 @@ class Forwarding:
                     for n, each in enumerate(staged)
                 ]
         raise Unavailable(f"copies of {queue.id} came to no end")
-
-    def _appender(self, group: int, raw: bytes) -> Appender:
-        """Kept, the least recently used leaves first: one session per queue, not per message."""
-        appender = self._appenders.pop((group, raw), None)
-        if appender is None:
-            appender = self._store.appender(group, QueueId.unpack(raw))
-        self._appenders[group, raw] = appender
-        while len(self._appenders) > MAX_APPENDERS:
-            self._appenders.popitem(last=False)
-        return appender
 
 
 def _by_target(
