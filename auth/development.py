@@ -13,8 +13,7 @@ import secrets
 from pathlib import Path
 
 from auth.errors import TokenRefused
-from auth.permissions import GRANTABLE
-from auth.principal import Principal
+from auth.principal import Principal, everything
 
 DEV_TENANT_ID = bytes.fromhex("00000000000070008000000000000001")
 DEV_TENANT_NAME = "dev"
@@ -28,7 +27,7 @@ class DevTokenVerifier:
         if len(token_sha256) != hashlib.sha256().digest_size:
             raise ValueError("the hash of the development token is 32 bytes")
         self._sha256 = token_sha256
-        self._principal = Principal(DEV_TENANT_ID, DEV_TENANT_NAME, GRANTABLE)
+        self._principal = Principal(DEV_TENANT_ID, DEV_TENANT_NAME, everything())
 
     async def verify(self, token: bytes) -> Principal:
         if not hmac.compare_digest(hashlib.sha256(token).digest(), self._sha256):

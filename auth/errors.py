@@ -2,6 +2,7 @@
 
 AuthError
 ├── TokenRefused        not a token of ours, expired or revoked; the text never says which
+├── TenantSuspended     the token is good and its tenant is not served now (403)
 └── VerifierUnavailable the token could not be checked now (503, never a guess)
 """
 
@@ -14,6 +15,10 @@ class AuthError(Exception):
 
 class TokenRefused(AuthError):
     """The token is not valid; callers learn no more than that."""
+
+
+class TenantSuspended(AuthError):
+    """The token is valid; its tenant has been suspended."""
 
 
 class VerifierUnavailable(AuthError):

@@ -1,36 +1,59 @@
 """The seam between a bearer token and a principal, and the cache every request goes through.
 
 A verifier is asked once per token and minute; in between the answer comes from memory, so a request
-pays one hash. Refusals are cached too (shorter), so that a stream of bad tokens costs no more than
-good ones. Keys are SHA-256 of the token: the cache never holds a credential.
+pays one hash. Refusals are cached too (shorter, and apart, so that a stream of bad tokens neither
+costs more than good ones nor drives them out). Keys are SHA-256 of the token: the cache never holds
+a credential.
+
+What must hold: what the change feed tells of takes effect with the next request. So everything of a
+tenant is dropped when a client, key, policy or issuer of it changes, or the tenant itself; a
+revoked token is dropped alone; and an answer that was being found meanwhile is given once and not
+kept. Those who answer must have heard of the change before: `on_changes` is the last listener.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
-from auth.errors import TokenRefused
+from auth.errors import AuthError, TenantSuspended, TokenRefused
 from auth.principal import Principal
+from metadata.signing_keys import NOBODY
+from metadata.tenants import PLATFORM_ID
+from metadata.types import Change, ChangeKind
 
 CACHE_SECONDS = 60.0
 REFUSAL_SECONDS = 5.0
 MAX_CACHED_TOKENS = 10_000
+"""Of good ones, and as many of bad ones."""
 MAX_TOKEN_BYTES = 8 * 1024
+_OF_TENANT = (
+    ChangeKind.TENANT,
+    ChangeKind.CLIENT,
+    ChangeKind.KEY,
+    ChangeKind.POLICY,
+    ChangeKind.ISSUER,
+)
+V = TypeVar("V")
 
 
 class TokenVerifier(Protocol):
-    """One way to check tokens: the development token now; JWTs, API keys and OIDC issuers later."""
+    """One way to check tokens: the development token, JWTs, API keys, OIDC issuers."""
 
     async def verify(self, token: bytes) -> Principal:
-        """Raises TokenRefused or VerifierUnavailable."""
+        """Raises TokenRefused, TenantSuspended or VerifierUnavailable."""
         ...
 
 
-class _Cached(NamedTuple):
-    principal: Principal | None
+class _Good(NamedTuple):
+    principal: Principal
+    until_s: float
+
+
+class _Bad(NamedTuple):
+    refusal: type[AuthError]
     until_s: float
 
 
@@ -38,39 +61,88 @@ class CachingVerifier:
     """Remembers answers for a bounded time and a bounded number of tokens."""
 
     def __init__(
-        self, verifier: TokenVerifier, *, clock: Callable[[], float] = time.monotonic
+        self,
+        verifier: TokenVerifier,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._verifier = verifier
         self._clock = clock
-        self._cache: dict[bytes, _Cached] = {}
+        self._wall = wall
+        self._good: dict[bytes, _Good] = {}
+        self._bad: dict[bytes, _Bad] = {}
+        self._changed = 0
 
     def cached(self, token: bytes) -> Principal | None:
         """The principal when it is known now, without awaiting anything: the hot path."""
-        entry = self._cache.get(hashlib.sha256(token).digest())
+        entry = self._good.get(hashlib.sha256(token).digest())
         if entry is None or entry.until_s <= self._clock():
             return None
         return entry.principal
 
     async def verify(self, token: bytes) -> Principal:
-        """Raises TokenRefused or VerifierUnavailable."""
+        """Raises TokenRefused, TenantSuspended or VerifierUnavailable."""
         if not token or len(token) > MAX_TOKEN_BYTES:
             raise TokenRefused
         key = hashlib.sha256(token).digest()
-        entry = self._cache.get(key)
-        if entry is not None and entry.until_s > self._clock():
-            if entry.principal is None:
-                raise TokenRefused
-            return entry.principal
+        good = self._good.get(key)
+        if good is not None and good.until_s > self._clock():
+            return good.principal
+        bad = self._bad.get(key)
+        if bad is not None and bad.until_s > self._clock():
+            raise bad.refusal
+        before = self._changed
         try:
             principal = await self._verifier.verify(token)
-        except TokenRefused:
-            self._remember(key, _Cached(None, self._clock() + REFUSAL_SECONDS))
+        except (TokenRefused, TenantSuspended) as error:
+            self._good.pop(key, None)
+            if before == self._changed:
+                until_s = self._clock() + REFUSAL_SECONDS
+                _remember(self._bad, key, _Bad(type(error), until_s))
             raise
-        self._remember(key, _Cached(principal, self._clock() + CACHE_SECONDS))
+        if before == self._changed:
+            _remember(self._good, key, _Good(principal, self._until_s(principal)))
         return principal
 
-    def _remember(self, key: bytes, entry: _Cached) -> None:
-        self._cache.pop(key, None)
-        while len(self._cache) >= MAX_CACHED_TOKENS:
-            self._cache.pop(next(iter(self._cache)))
-        self._cache[key] = entry
+    async def on_changes(self, changes: Sequence[Change]) -> None:
+        """The listener of the change feed that comes after those of all who verify."""
+        if any(change.kind is ChangeKind.RESET for change in changes):
+            self._drop(lambda _: True)
+            return
+        tenants = {change.tenant_id for change in changes if change.kind in _OF_TENANT}
+        tokens = {change.uid for change in changes if change.kind is ChangeKind.TOKEN}
+        if not tenants and not tokens:
+            return
+        credentials = {f"token:{uid.hex()}" for uid in tokens}
+        # A change of a signing key may end any token of ours, one of the platform's clients any
+        # operator's, who acts in other tenants.
+        keys, operators = NOBODY in tokens, PLATFORM_ID in tenants
+
+        def concerned(principal: Principal) -> bool:
+            return (
+                principal.tenant_id in tenants
+                or principal.credential in credentials
+                or (keys and principal.credential.startswith("token:"))
+                or (operators and principal.subject.startswith("operator:"))
+            )
+
+        self._drop(concerned)
+
+    def _drop(self, concerned: Callable[[Principal], bool]) -> None:
+        self._changed += 1
+        self._bad.clear()
+        self._good = {k: good for k, good in self._good.items() if not concerned(good.principal)}
+
+    def _until_s(self, principal: Principal) -> float:
+        lasts_s = CACHE_SECONDS
+        if principal.expires_at is not None:
+            lasts_s = min(lasts_s, principal.expires_at - self._wall())
+        return self._clock() + lasts_s
+
+
+def _remember(entries: dict[bytes, V], key: bytes, entry: V) -> None:
+    entries.pop(key, None)
+    while len(entries) >= MAX_CACHED_TOKENS:
+        entries.pop(next(iter(entries)))
+    entries[key] = entry

@@ -26,7 +26,7 @@ from metadata.settings import DatabaseSettings
 from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
-from metadata.types import CursorState, PartitionKey, SubscriptionSpec, TopicSpec
+from metadata.types import CursorState, SubscriptionSpec, TopicSpec, Unit
 from subscribe_forwarder.state.cursor import Settled
 from subscribe_forwarder.state.ledger import Ledger, Now
 
@@ -47,7 +47,7 @@ async def cursors_of(database: Database) -> list[CursorState]:
             tenant_id, topic.uid, SubscriptionSpec(name), {(0, 0): 0}
         )
     await LeaseRepository(database).register(incarnation, role="subscribe")
-    key = PartitionKey(tenant_id, topic.uid, 0)
+    key = Unit(tenant_id, topic.uid, 0)
     claims = await AssignmentRepository(database).claim(incarnation, [key])
     return list(claims[key].cursors)
 

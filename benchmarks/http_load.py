@@ -204,11 +204,13 @@ async def _stream_worker(load: Load, start: float) -> float:
 
 
 async def latency(load: Load) -> float:
-    """Open loop of single POSTs at a rate; two consumers wait in long-polls."""
+    """Open loop of single POSTs at a rate; consumers wait in long-polls."""
     expected = int(load.options.rate * load.options.seconds)
     done = asyncio.Event()
-    consumers = [asyncio.create_task(_consumer(load, expected, done)) for _ in range(CONSUMERS)]
-    await asyncio.sleep(0.3)  # both polls are waiting
+    consumers = [
+        asyncio.create_task(_consumer(load, expected, done)) for _ in range(load.options.consumers)
+    ]
+    await asyncio.sleep(0.3)  # the polls are waiting
     idle = [await load.connection() for _ in range(PUBLISH_CONNECTIONS)]
     start = time.perf_counter()
 
@@ -294,6 +296,7 @@ async def run(options: argparse.Namespace) -> Result:
         "wall_s": wall_s,
         "p50_ms": percentile(load.latencies, 50) * 1e3,
         "p99_ms": percentile(load.latencies, 99) * 1e3,
+        "latencies_ms": [each * 1e3 for each in load.latencies[: options.samples]],
         "failed": load.failed,
         "errors": load.errors,
         "requests": len(load.latencies),
@@ -317,6 +320,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--messages", type=int, default=0)
     parser.add_argument("--rate", type=float, default=200)
+    parser.add_argument("--consumers", type=int, default=CONSUMERS, help="of case latency")
+    parser.add_argument("--samples", type=int, default=0, help="latencies to tell one by one")
     print(json.dumps(uvloop.run(run(parser.parse_args()))))
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.measure import cpu_by_pid
 from benchmarks.processes import NotReady, Processes, wait_until
@@ -120,9 +120,20 @@ class PacketboatCluster:
         self._processes.stop(grace_s=25)
 
 
-def run_load(
-    cluster: PacketboatCluster, case: str, *, seconds: float, **options: object
-) -> dict[str, Any]:
+class Loaded(Protocol):
+    """What load is put on."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
+    def pids(self) -> list[int]:
+        """Roots of the process trees whose CPU counts."""
+
+
+def run_load(cluster: Loaded, case: str, *, seconds: float, **options: object) -> dict[str, Any]:
     """One case of benchmarks.http_load in a process of its own. Raises NotReady."""
     command = [sys.executable, "-m", "benchmarks.http_load", case, "--seconds", str(seconds)]
     command += ["--url", cluster.url, "--token", cluster.token]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, NamedTuple, cast
 
+from edge.caller import Caller
 from edge.problem import Problem
 
 Scope = MutableMapping[str, Any]
@@ -20,6 +21,12 @@ TENANT = "packetboat.tenant"
 """Scope key: the 16-byte tenant id, put there by the auth middleware from the verified token."""
 SUBJECT = "packetboat.subject"
 """Scope key: who calls, as audits name them."""
+CALLER = "packetboat.caller"
+"""Scope key: what the caller may do, by name; there wherever TENANT is."""
+REQUEST_ID = "packetboat.request_id"
+"""Scope key: the request's id, as bytes; there wherever TENANT is."""
+AUTHORISED = Caller((permission, "*", "*") for permission in ("publish", "consume", "read"))
+"""Of a request that another forwarder has checked and passed on over a link."""
 DRAIN_BYTES = 64 * 1024 * 1024
 
 
@@ -28,12 +35,22 @@ class ClientGone(Exception):
 
 
 class Route(NamedTuple):
-    """One operation. `permission` is the name of an auth Permission; a route cannot lack one."""
+    """One operation. `permission` is the name of an auth Permission; a route cannot lack one.
+
+    `resource` is what the permission is needed on; a route that is not public cannot lack it:
+
+    - `topic:name`: on the topic whose name is the path's parameter `{name}`;
+    - `topic:*`: on every topic;
+    - `topic:?`: on some topic; the handler looks at `caller_of(scope)` for the names it meets, in a
+      body or a listing;
+    - `*`: on everything.
+    """
 
     method: str
     path: str
     handler: Handler
     permission: str
+    resource: str = ""
 
 
 def tenant_of(scope: Scope) -> bytes:
@@ -42,6 +59,11 @@ def tenant_of(scope: Scope) -> bytes:
 
 def subject_of(scope: Scope) -> str:
     return cast(str, scope[SUBJECT])
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Whom handlers ask about names that are not in the path."""
+    return cast(Caller, scope[CALLER])
 
 
 def path_param(scope: Scope, name: str) -> str:

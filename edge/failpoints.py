@@ -17,6 +17,11 @@ NAMES = frozenset(
         "publication.staged",
         "publication.committed",
         "publication.released",
+        "recovery.raised",
+        "recovery.mended",
+        "recovery.rebuilt",
+        "recovery.used",
+        "recovery.entered",
     }
 )
 _armed: dict[str, Callable[[Any], Any]] = {}

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 from auth.verifier import CachingVerifier, TokenVerifier
 from edge.asgi import Route
+from edge.quota import NO_LIMITS, Quotas, Usage
+from gateway.admission.admission import Admission
+from gateway.admission.gate import Gate
 from gateway.dispatch import Dispatcher
 from gateway.middleware.access_log import AccessLog
-from gateway.middleware.auth import Authenticator
 from gateway.pages import Pages
 from gateway.readiness import Readiness
 from gateway.router import Router
@@ -21,15 +23,26 @@ def create_app(
     *,
     access_log_every: int = 0,
     body_timeout_s: float = 30.0,
+    admission: Admission | None = None,
+    quotas: Quotas = NO_LIMITS,
+    usage: Usage = NO_LIMITS,
 ) -> Dispatcher:
-    """The caller runs `sweep()` of the result for as long as it serves."""
+    """The caller runs `sweep()` of the result for as long as it serves. A verifier that does not
+    cache gets a cache which no change empties: for tests, and where there are none. Without
+    `admission`, which somebody ticks, everybody is let in."""
+    if not isinstance(verifier, CachingVerifier):
+        verifier = CachingVerifier(verifier)
     router = Router()
     for route in routes:
         router.add(route)
+    gate = None if admission is None else Gate(admission, router.endpoints)
     return Dispatcher(
         router,
-        Authenticator(CachingVerifier(verifier)),
+        verifier,
         Pages(readiness).application(),
         access_log=AccessLog(access_log_every),
         body_timeout_s=body_timeout_s,
+        gate=gate,
+        quotas=quotas,
+        usage=usage,
     )

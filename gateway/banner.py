@@ -10,12 +10,14 @@ def client_env(url: str, token: str) -> str:
     return f"export PACKETBOAT_URL={url}\nexport PACKETBOAT_TOKEN={token}\n"
 
 
-def banner(url: str, token: str, data_dir: Path) -> str:
+def banner(url: str, token: str, data_dir: Path, operator_file: Path | None) -> str:
+    """`operator_file` has the first operator's credential; None where none was made here."""
+    operator = f"The operator's credential is in {operator_file}.\n" if operator_file else ""
     auth = f"-H 'Authorization: Bearer {token}'"
     return f"""
 Packetboat is up at {url}  (the API: {url}/docs)
 Everything it keeps is in {data_dir}; logs are in {data_dir / "logs"}. Ctrl-C stops it.
-
+{operator}
 Make a topic and a subscription, publish, pull, ack:
 
 curl -s {auth} {url}/topics -d '{{"name":"greetings"}}'

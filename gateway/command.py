@@ -9,7 +9,13 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gateway import store_command
+from gateway import (
+    adopt_command,
+    forwarders_command,
+    operator_command,
+    signing_keys_command,
+    store_command,
+)
 
 S = TypeVar("S")
 
@@ -21,6 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(store_command.app)
+app.add_typer(operator_command.app)
+app.add_typer(signing_keys_command.app)
+app.command()(adopt_command.adopt)
+app.command()(forwarders_command.forwarders)
 Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; `up` takes 0 for any free.")]
 
@@ -86,13 +96,19 @@ def store_node() -> None:
 def migrate() -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
     from metadata.migrate import upgrade
+    from metadata.roles import RolesNeeded
     from metadata.settings import DatabaseSettings
 
     try:
         settings = DatabaseSettings.from_environment()
     except (KeyError, ValueError) as error:
         raise _refused(f"PACKETBOAT_DATABASE_URL is needed ({error})") from None
-    upgrade(settings.url)
+    try:
+        upgrade(settings.url)
+    except RolesNeeded as error:
+        sys.stderr.write(f"packetboat: {error}\n")
+        raise typer.Exit(1) from None
+    operator_command.first_of(settings)
 
 
 def _settings(read: Callable[..., S], **given: object) -> S:

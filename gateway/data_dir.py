@@ -43,6 +43,10 @@ class State(msgspec.Struct, kw_only=True):
     cluster_uid: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
     store_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
     ack_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    seal_keys: str = msgspec.field(default_factory=lambda: "a:" + secrets.token_hex(32))
+    """As PACKETBOAT_SEAL_KEYS: another may be put in front."""
+    has_operator: bool = False
+    """Whether the installation's first operator was made, or found to be there."""
     ports: Ports | None = None
 
 
@@ -56,6 +60,11 @@ class DataDir:
     @property
     def token_file(self) -> Path:
         return self.path / "dev-token"
+
+    @property
+    def operator_file(self) -> Path:
+        """The first operator's credential, as two lines a shell can eval."""
+        return self.path / "operator.env"
 
     @property
     def client_env(self) -> Path:

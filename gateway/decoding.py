@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from edge.asgi import Receive, Scope, read_body
+from edge.duplicate_keys import refuse_duplicates
 from edge.problem import FieldError, Problem, invalid
 
 MAX_BODY_BYTES = 256 * 1024
@@ -32,6 +33,7 @@ def decode_json(body: bytes, kind: type[T]) -> T:
         raise Problem(
             400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
         ) from error
+    refuse_duplicates(body)
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
@@ -67,6 +69,10 @@ class Query:
     def __init__(self, scope: Scope) -> None:
         raw = scope["query_string"].decode("ascii", "replace")
         self._values = parse_qs(raw, keep_blank_values=True, errors="replace")
+
+    def all(self) -> dict[str, str]:
+        """Every one of them."""
+        return {name: values[-1] for name, values in self._values.items()}
 
     def text(self, name: str) -> str | None:
         values = self._values.get(name)

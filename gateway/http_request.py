@@ -12,6 +12,7 @@ import re
 from typing import NamedTuple
 
 Headers = list[tuple[bytes, bytes]]
+MAX_FIELDS = 256
 
 _REQUEST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) (/[!-~]*) HTTP/1\.1")
 _FIELDS = re.compile(

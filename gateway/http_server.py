@@ -6,8 +6,12 @@ quarter of the processor time. A connection whose next request is not plain (HTT
 bodies, Expect, upgrades, malformed ones) is given to Hypercorn with the bytes read so far, and
 stays there.
 
-Both run the same ASGI application. Limits: heads of 64 KiB, bodies read ahead by 256 KiB, reading
-paused while a pipelined request waits; idle connections and unfinished heads are swept away.
+Both run the same ASGI application. Limits: connections, in all and from one address; heads of 64
+KiB and 256 fields, bodies read ahead by 256 KiB, reading paused while a pipelined request waits.
+Swept away: connections that send nothing at first, or nothing for long, and unfinished heads.
+
+Who is to be refused because there is too much is refused here (`turn_away`), without a task or a
+request being made of it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import MutableMapping
+from collections import Counter as Tally
+from collections.abc import Callable, MutableMapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, cast
@@ -26,14 +31,20 @@ from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.utils import wrap_app
+from prometheus_client import Counter, Gauge
 
 from edge.asgi import PROBLEM_JSON, ClientGone, Handler
 from edge.problem import Problem
-from gateway.http_request import Head, parse_head
+from gateway.dispatch import TurnedAway
+from gateway.http_request import MAX_FIELDS, Head, parse_head
 
 MAX_HEAD_BYTES = 64 * 1024
 READ_AHEAD_BYTES = 256 * 1024
 HEAD_SECONDS = 10.0
+FIRST_SECONDS = 20.0
+"""For the first byte of a connection."""
+MAX_CONNECTIONS = 20_000
+MAX_CONNECTIONS_OF_ADDRESS = 10_000
 SWEEP_SECONDS = 1.0
 LISTEN_BACKLOG = 2048
 _BODYLESS = frozenset({204, 304})
@@ -44,7 +55,24 @@ _HEAD_TOO_LARGE = Problem(
     431,
     "headers-too-large",
     "Headers too large",
-    f"The head of a request is at most {MAX_HEAD_BYTES} bytes.",
+    f"The head of a request is at most {MAX_HEAD_BYTES} bytes in {MAX_FIELDS} fields.",
+)
+_TOO_MANY = Problem(
+    503,
+    "too-many-connections",
+    "Too many connections",
+    "There are as many connections as may be, in all or from this address; close some.",
+    retry_after_s=5.0,
+)
+TurnAway = Callable[[bytes, int], TurnedAway | None]
+CONNECTIONS = Gauge(
+    "packetboat_gateway_connections_count", "Open connections.", multiprocess_mode="livesum"
+)
+CLOSED = Counter(
+    "packetboat_gateway_connections_refused_total",
+    "Connections ended by the server, by why: many (refused), silent (nothing sent), slow (a head "
+    "that was not whole in time), head (a head that was too large).",
+    ["why"],
 )
 _log = structlog.get_logger("packetboat.http")
 
@@ -52,10 +80,26 @@ _log = structlog.get_logger("packetboat.http")
 class HttpServer:
     """Owns the listening socket and every connection."""
 
-    def __init__(self, app: Handler, config: Config, *, plain: bool = True) -> None:
+    def __init__(
+        self,
+        app: Handler,
+        config: Config,
+        *,
+        plain: bool = True,
+        turn_away: TurnAway = lambda _, __: None,
+        max_connections: int = MAX_CONNECTIONS,
+        max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
+    ) -> None:
+        """`turn_away` is asked of a head, and how much of its body is here, before all else."""
         self.app = app
         self.plain = plain
         """False: every connection is Hypercorn's from its first byte."""
+        self.turn_away = turn_away
+        self._max_connections = max_connections
+        self._max_of_address = max_connections_of_address
+        self._open: Tally[str] = Tally()
+        """By address."""
+        self._open_count = 0
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
@@ -89,6 +133,23 @@ class HttpServer:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
+    def opened(self, address: str) -> bool:
+        """Whether one more may be; then `ended` follows."""
+        crowded = self._open_count >= self._max_connections
+        if crowded or self._open[address] >= self._max_of_address:
+            return False
+        self._open[address] += 1
+        self._open_count += 1
+        CONNECTIONS.inc()
+        return True
+
+    def ended(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+        self._open_count -= 1
+        CONNECTIONS.dec()
+
     def own(self, task: asyncio.Task[None]) -> None:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -100,7 +161,7 @@ class HttpServer:
             self._date = (now, b"date: %s\r\n" % formatdate(now, usegmt=True).encode("ascii"))
         return self._date[1]
 
-    def hand_over(self, transport: asyncio.Transport, received: bytes) -> None:
+    def hand_over(self, transport: asyncio.Transport, received: bytes, address: str) -> None:
         """From here on the connection is Hypercorn's, beginning with what was received."""
         reader = asyncio.StreamReader(loop=self.loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
@@ -110,7 +171,9 @@ class HttpServer:
             reader.feed_data(received)
         writer = asyncio.StreamWriter(transport, protocol, reader, self.loop)
         transport.resume_reading()
-        self.own(self.loop.create_task(self._run_hypercorn(reader, writer)))
+        task = self.loop.create_task(self._run_hypercorn(reader, writer))
+        task.add_done_callback(lambda _: self.ended(address))
+        self.own(task)
 
     async def _run_hypercorn(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -133,6 +196,8 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._request: Request | None = None
         self._since_s = server.loop.time()
+        self._silent = True
+        self._address: str | None = None
         self._paused = False
         self._writable: asyncio.Future[None] | None = None
         self._client: tuple[str, int] | None = None
@@ -140,16 +205,25 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        if not self._server.plain:
-            self._server.hand_over(self.transport, b"")
-            return
         client, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self._client = tuple(client[:2]) if isinstance(client, tuple) else None
+        address = str(client[0]) if isinstance(client, tuple) else ""
+        if not self._server.opened(address):
+            CLOSED.labels("many").inc()
+            self._refuse(_TOO_MANY)
+            return
+        if not self._server.plain:
+            self._server.hand_over(self.transport, b"", address)
+            return
+        self._address = address
         self._local = tuple(local[:2]) if isinstance(local, tuple) else None
         self._server.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
+        if self._address is not None:
+            self._server.ended(self._address)
+            self._address = None
         if self._request is not None:
             self._request.disconnected()
         self.resume_writing()
@@ -157,8 +231,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         request = self._request
         if request is None:
+            if not self._buffer:
+                self._since_s = self._server.loop.time()
+                self._silent = False
             self._buffer += data
             self._next_request()
+            if len(self._buffer) > READ_AHEAD_BYTES:
+                self._pause()
             return
         if request.missing_bytes:
             taken = request.feed(data)
@@ -175,6 +254,9 @@ class Connection(asyncio.Protocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+        if self._request is None and not self.transport.is_closing():
+            self.read_on()
+            self._server.loop.call_soon(self._next_request)
 
     async def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -182,7 +264,8 @@ class Connection(asyncio.Protocol):
             await asyncio.shield(self._writable)
 
     def read_on(self) -> None:
-        if self._paused:
+        """Unless enough is here already: what has come is looked at first."""
+        if self._paused and len(self._buffer) <= READ_AHEAD_BYTES:
             self._paused = False
             self.transport.resume_reading()
 
@@ -191,6 +274,9 @@ class Connection(asyncio.Protocol):
         self._since_s = self._server.loop.time()
         if close or self._server.closing or (request is not None and request.missing_bytes):
             self.transport.close()
+            return
+        if self._writable is not None:
+            self._pause()  # who does not read what is answered is not asked for more
             return
         self.read_on()
         if self._buffer:
@@ -205,8 +291,12 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now_s: float, idle_s: float) -> None:
         """Ends a connection that has waited too long for a request, or for the rest of its head."""
-        limit_s = HEAD_SECONDS if self._buffer else idle_s
-        if self._request is None and now_s - self._since_s > limit_s:
+        if self._request is not None:
+            return
+        limit_s = HEAD_SECONDS if self._buffer else FIRST_SECONDS if self._silent else idle_s
+        if now_s - self._since_s > limit_s:
+            if self._buffer or self._silent:
+                CLOSED.labels("slow" if self._buffer else "silent").inc()
             self.transport.close()
 
     def _pause(self) -> None:
@@ -217,29 +307,65 @@ class Connection(asyncio.Protocol):
     def _next_request(self) -> None:
         if self._request is not None or self.transport.is_closing() or not self._buffer:
             return
+        if self._writable is not None:
+            self._pause()
+            return
         end = self._buffer.find(b"\r\n\r\n")
         if end > MAX_HEAD_BYTES or (end < 0 and len(self._buffer) > MAX_HEAD_BYTES):
-            self._refuse_head()
+            CLOSED.labels("head").inc()
+            self._refuse(_HEAD_TOO_LARGE)
             return
         # What begins like no method (TLS, say) need not be waited for.
         if end < 0 and 65 <= self._buffer[0] <= 90:
+            self.read_on()
             return
-        head = parse_head(bytes(self._buffer[:end])) if end >= 0 else None
-        if head is None:
-            self._server.connections.discard(self)
-            self._server.hand_over(self.transport, bytes(self._buffer))
+        if end >= 0 and self._buffer.count(b"\r\n", 0, end) > MAX_FIELDS:
+            CLOSED.labels("head").inc()
+            self._refuse(_HEAD_TOO_LARGE)
             return
         body_at = end + 4
+        raw = bytes(self._buffer[:end]) if end >= 0 else b""
+        turned_away = self._server.turn_away(raw, len(self._buffer) - body_at) if raw else None
+        if turned_away is not None:
+            del self._buffer[: body_at + turned_away.length]
+            self._turn_away(turned_away)
+            return
+        head = parse_head(raw) if raw else None
+        if head is None:
+            self._server.connections.discard(self)
+            address, self._address = self._address or "", None
+            self._server.hand_over(self.transport, bytes(self._buffer), address)
+            return
         body = bytes(self._buffer[body_at : body_at + head.content_length])
         del self._buffer[: body_at + len(body)]
         self._start(head, body)
 
-    def _refuse_head(self) -> None:
-        """431 and the end of the connection: where this request ends is not known."""
-        body = _HEAD_TOO_LARGE.to_json()
-        head = b"content-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
-        date = self._server.date_line()
-        self.transport.write(_STATUS_LINES[431] + head % (PROBLEM_JSON, len(body), date) + body)
+    def _turn_away(self, turned_away: TurnedAway) -> None:
+        """The whole response; what follows in the buffer has its turn after others."""
+        refusal = turned_away.refusal
+        close = turned_away.close or self._server.closing
+        last = b"connection: close\r\n\r\n" if close else b"\r\n"
+        head = b"%bx-request-id: %b\r\n%b%b" % (
+            refusal.head, turned_away.request_id, self._server.date_line(), last,
+        )  # fmt: skip
+        self.transport.write(head + refusal.body)
+        self._since_s = self._server.loop.time()
+        if close:
+            self.transport.close()
+            return
+        self.read_on()
+        if self._buffer:
+            self._server.loop.call_soon(self._next_request)
+
+    def _refuse(self, problem: Problem) -> None:
+        """The problem and the end of the connection: where its request ends is not known."""
+        body = problem.to_json()
+        head = b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b%bconnection: close\r\n\r\n"
+        retry = problem.retry_after_s
+        after = b"" if retry is None else b"retry-after: %d\r\n" % retry
+        status, date = _STATUS_LINES[problem.status], self._server.date_line()
+        head = head % (status, PROBLEM_JSON, len(body), after, date)
+        self.transport.write(head + body)
         self.transport.close()
 
     def _start(self, head: Head, body: bytes) -> None:

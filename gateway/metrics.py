@@ -61,6 +61,10 @@ class RequestMetrics:
             histogram = self._seconds[method, template] = SECONDS.labels(method, template)
         histogram.observe(seconds)
 
+    def refused(self, method: str, template: str, count: int) -> None:
+        """So many were answered 503 before they were dispatched; their time is not observed."""
+        REQUESTS.labels(method, template, "503").inc(count)
+
 
 def page() -> tuple[bytes, str]:
     """The exposition text of this process, or of all workers when there are several."""

@@ -71,9 +71,15 @@ class PartitionRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/topics/{topic}/partitions", self.listing, "read"),
-            Route("POST", "/topics/{topic}:grow", self.grow, "manage"),
-            Route("POST", "/topics/{topic}/partitions/{partition}:move", self.move, "manage"),
+            Route("GET", "/topics/{topic}/partitions", self.listing, "read", "topic:topic"),
+            Route("POST", "/topics/{topic}:grow", self.grow, "manage", "topic:topic"),
+            Route(
+                "POST",
+                "/topics/{topic}/partitions/{partition}:move",
+                self.move,
+                "manage",
+                "topic:topic",
+            ),
         ]
 
     async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:

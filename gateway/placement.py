@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ import structlog
 
 from gateway.group_choice import GroupChoice, Groups
 from metadata.errors import MetadataError
+from metadata.idle_poll import IdlePoll
 from metadata.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic
 from store_nodes.client import StagedPage
@@ -36,8 +37,8 @@ STORE_TIMEOUT_S = 5.0
 _log = structlog.get_logger("packetboat.placement")
 
 
-class QueueStore(Groups, Protocol):
-    """The part of `store_nodes.client.StoreClient` that the life of queues needs."""
+class QueueMaker(Groups, Protocol):
+    """The part of `store_nodes.client.StoreClient` that gives a queue its successors."""
 
     async def create(
         self, group: int, queue: QueueId, base: int = 0, meta: bytes = b"", *, timeout_s: float = 5
@@ -52,6 +53,10 @@ class QueueStore(Groups, Protocol):
         timeout_s: float = 5,
     ) -> int: ...
 
+
+class QueueStore(QueueMaker, Protocol):
+    """The part of it that the whole life of queues needs."""
+
     async def delete(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> None: ...
 
     async def staged(
@@ -63,8 +68,14 @@ class Mover:
     """Carries placements out. One per process that has the control plane."""
 
     def __init__(
-        self, placements: PlacementRepository, store: QueueStore, choice: GroupChoice
+        self,
+        placements: PlacementRepository,
+        store: QueueStore,
+        choice: GroupChoice,
+        version: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`version`: of the change feed; without it `repair` looks each second."""
+        self._poll = IdlePoll(version)
         self._placements = placements
         self._store = store
         self._choice = choice
@@ -133,9 +144,7 @@ class Mover:
         while True:
             await asyncio.sleep(REPAIR_EVERY_S)
             try:
-                for placement in await self._placements.unfinished():
-                    if placement.uid not in self._busy:
-                        await self._try(placement, again=True)
+                await self._poll.look(self._finish)
                 if loop.time() - collected_s >= COLLECT_EVERY_S:
                     collected_s = loop.time()
                     await self.collect()
@@ -144,6 +153,14 @@ class Mover:
             except Exception:
                 # A fault of ours in one placement must not end the care for all others.
                 _log.exception("repair of placements failed")
+
+    async def _finish(self) -> bool:
+        """Whether there was something unfinished, here or elsewhere."""
+        unfinished = await self._placements.unfinished()
+        for placement in unfinished:
+            if placement.uid not in self._busy:
+                await self._try(placement, again=True)
+        return bool(unfinished)
 
     async def collect(self) -> None:
         """Deletes the queues of sealed generations that nobody can want any more."""

@@ -9,15 +9,28 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from auth.permissions import Permission
+from auth.permissions import KINDS, Permission
 from edge.asgi import Handler, Route
+from edge.caller import ANY, Caller, forbidden
 from edge.problem import Problem
+
+SOME = "?"
+"""In a route's resource: on some name; the handler looks which."""
 
 
 class Endpoint:
     """One registered operation; `template` names it in metrics and logs."""
 
-    __slots__ = ("handler", "method", "params", "permission", "template")
+    __slots__ = (
+        "_kind",
+        "_named_by",
+        "_needs",
+        "handler",
+        "method",
+        "params",
+        "permission",
+        "template",
+    )
 
     def __init__(self, route: Route) -> None:
         self.method = route.method
@@ -30,6 +43,38 @@ class Endpoint:
             for segment in route.path.split("/")
             if segment.startswith("{")
         )
+        self._needs = route.permission
+        self._kind, self._named_by = self._resource(route)
+
+    def _resource(self, route: Route) -> tuple[str, str]:
+        """The kind, and the parameter that names it, `*` or `?`; raises ValueError."""
+        where = f"{route.method} {route.path}"
+        if self.permission in (Permission.PUBLIC, Permission.SELF):
+            if route.resource:
+                raise ValueError(f"{where} is {route.permission} and names a resource")
+            return "", ""
+        if route.resource == ANY:
+            return ANY, ANY
+        kind, colon, named_by = route.resource.partition(":")
+        if not colon or kind not in KINDS or named_by not in (ANY, SOME, *self.params):
+            raise ValueError(f"{where} needs a resource: {route.resource!r} is none")
+        return kind, named_by
+
+    def check(self, caller: Caller, params: dict[str, str]) -> None:
+        """Raises the 403 Problem, unless the caller has the permission on what the path names."""
+        named_by = self._named_by
+        if not named_by:
+            return  # its own identity
+        if named_by == ANY:
+            if not caller.may_all(self._needs, self._kind):
+                raise forbidden(self._needs, self._kind)
+        elif named_by == SOME:
+            if not caller.may_some(self._needs, self._kind):
+                raise forbidden(self._needs, "", "")
+        else:
+            name = params[named_by]
+            if not caller.may(self._needs, self._kind, name):
+                raise forbidden(self._needs, self._kind, name)
 
 
 class _Node:

@@ -8,7 +8,18 @@ from typing import Protocol
 
 import msgspec
 
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    header,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
@@ -25,7 +36,8 @@ from gateway.schedule_bodies import (
     stored_message,
     view,
 )
-from gateway.topics import MAX_PAGE_SIZE, precondition_failed, respond_no_content
+from gateway.topics import precondition_failed, respond_no_content
+from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
@@ -62,21 +74,22 @@ class ScheduleRoutes:
     def routes(self) -> list[Route]:
         one = "/schedules/{name}"
         return [
-            Route("POST", "/schedules", self.create, "manage"),
-            Route("GET", "/schedules", self.page, "read"),
-            Route("GET", one, self.get, "read"),
-            Route("PUT", one, self.put, "manage"),
-            Route("PATCH", one, self.patch, "manage"),
-            Route("DELETE", one, self.delete, "manage"),
-            Route("GET", one + "/next", self.coming, "read"),
-            Route("POST", one + ":pause", self.pause, "manage"),
-            Route("POST", one + ":resume", self.resume, "manage"),
-            Route("POST", one + ":run", self.run, "manage"),
+            Route("POST", "/schedules", self.create, "manage", "schedule:?"),
+            Route("GET", "/schedules", self.page, "read", "schedule:?"),
+            Route("GET", one, self.get, "read", "schedule:name"),
+            Route("PUT", one, self.put, "manage", "schedule:name"),
+            Route("PATCH", one, self.patch, "manage", "schedule:name"),
+            Route("DELETE", one, self.delete, "manage", "schedule:name"),
+            Route("GET", one + "/next", self.coming, "read", "schedule:name"),
+            Route("POST", one + ":pause", self.pause, "manage", "schedule:name"),
+            Route("POST", one + ":resume", self.resume, "manage", "schedule:name"),
+            Route("POST", one + ":run", self.run, "manage", "schedule:name"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, ScheduleCreate)
-        await self._respond(send, 201, await self._create(tenant_of(scope), body, body.name))
+        caller_of(scope).require("manage", "schedule", body.name)
+        await self._respond(send, 201, await self._create(scope, body, body.name))
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
@@ -85,13 +98,13 @@ class ScheduleRoutes:
         name = path_param(scope, "name")
         version = if_match(header(scope, b"if-match"))
         try:
-            schedule = await self._change(tenant_of(scope), name, body, version)
+            schedule = await self._change(scope, name, body, version)
         except Problem as problem:
             if problem.slug != "schedule-not-found":
                 raise
             if version is not None:
                 raise precondition_failed("schedule") from problem
-            schedule = await self._create(tenant_of(scope), body, name)
+            schedule = await self._create(scope, body, name)
             await self._respond(send, 201, schedule)
         else:
             await self._respond(send, 200, schedule)
@@ -101,18 +114,18 @@ class ScheduleRoutes:
         body = await read_json(scope, receive, SchedulePatch)
         check_body(body)
         version = if_match(header(scope, b"if-match"))
-        changed = await self._change(tenant_of(scope), path_param(scope, "name"), body, version)
+        changed = await self._change(scope, path_param(scope, "name"), body, version)
         await self._respond(send, 200, changed)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._respond(send, 200, await self._find(scope))
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._schedules.page(
-            tenant_of(scope),
-            page_size=query.integer("page_size", 100, 1, MAX_PAGE_SIZE),
-            page_token=query.text("page_token") or None,
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "schedule",
+            lambda size, token: self._schedules.page(tenant_id, page_size=size, page_token=token),
         )
         now = self._wall()
         listing = {
@@ -142,11 +155,13 @@ class ScheduleRoutes:
 
     async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
         """From the next run on; those of the pause are not made up for."""
+        _require_target(caller_of(scope), (await self._find(scope)).topic_name)
         await self._respond(send, 200, await self._set_paused(scope, False))
 
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Publishes its message now, besides its runs; also while it is paused."""
         schedule = await self._find(scope)
+        _require_target(caller_of(scope), schedule.topic_name)
         topic = await self._topic(schedule.tenant_id, schedule.topic_name)
         message = stored_message(schedule)
         await self._checker_of(topic, message)
@@ -164,11 +179,13 @@ class ScheduleRoutes:
         await respond(send, 200, msgspec.json.encode(answer))
 
     async def _create(
-        self, tenant_id: bytes, body: ScheduleCreate | SchedulePut, name: str
+        self, scope: Scope, body: ScheduleCreate | SchedulePut, name: str
     ) -> Schedule:
         if isinstance(body, SchedulePut) and body.name not in (msgspec.UNSET, name):
             detail = f"is {name!r} in the path"
             raise invalid("The body does not fit.", [FieldError("name", detail)])
+        _require_target(caller_of(scope), body.topic)
+        tenant_id = tenant_of(scope)
         topic = await self._topic(tenant_id, body.topic)
         spec = new_spec(body, name, topic.uid, self._wall())
         await self._checker_of(topic, body.message.message())
@@ -182,13 +199,15 @@ class ScheduleRoutes:
 
     async def _change(
         self,
-        tenant_id: bytes,
+        scope: Scope,
         name: str,
         body: SchedulePut | SchedulePatch,
         version: int | None,
     ) -> Schedule:
+        tenant_id = tenant_of(scope)
         before = await self._named(tenant_id, name)
         wanted = before.topic_name if body.topic is msgspec.UNSET else body.topic
+        _require_target(caller_of(scope), wanted)
         topic = await self._topic(tenant_id, wanted)
         message = stored_message(before)
         if body.message is not msgspec.UNSET:
@@ -253,6 +272,11 @@ class ScheduleRoutes:
             headers.append((b"location", b"/schedules/" + schedule.name.encode("ascii")))
         body = msgspec.json.encode(view(schedule, self._wall()))
         await respond(send, status, body, headers=headers)
+
+
+def _require_target(caller: Caller, topic: str) -> None:
+    """Whoever lets a schedule publish may do so itself."""
+    caller.require("publish", "topic", topic)
 
 
 def _no_topic(name: str) -> Problem:

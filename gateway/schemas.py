@@ -8,9 +8,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    header,
+    path_param,
+    respond,
+    tenant_of,
+)
 from edge.problem import FieldError, Problem, not_found
-from gateway.decoding import Query, etag, if_match, read_json
+from gateway.decoding import etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.recent_messages import RecentStore, recent_messages
 from gateway.schema_bodies import (
@@ -24,7 +34,8 @@ from gateway.schema_bodies import (
     version_view,
     view,
 )
-from gateway.topics import MAX_PAGE_SIZE, precondition_failed, respond_no_content
+from gateway.topics import precondition_failed, respond_no_content
+from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.schemas import MAX_VERSIONS, Schema, SchemaRepository
@@ -47,21 +58,22 @@ class SchemaRoutes:
     def routes(self) -> list[Route]:
         one = "/schemas/{name}"
         return [
-            Route("POST", "/schemas", self.create, "manage"),
-            Route("GET", "/schemas", self.page, "read"),
-            Route("GET", one, self.get, "read"),
-            Route("PATCH", one, self.patch, "manage"),
-            Route("DELETE", one, self.delete, "manage"),
-            Route("POST", one + "/versions", self.add_version, "manage"),
-            Route("GET", one + "/versions", self.versions, "read"),
-            Route("GET", one + "/versions/{number}", self.version, "read"),
-            Route("POST", one + ":check", self.check, "read"),
-            Route("POST", one + ":validate", self.validate, "read"),
-            Route("POST", "/topics/{topic}:preview_schema", self.preview, "read"),
+            Route("POST", "/schemas", self.create, "manage", "schema:?"),
+            Route("GET", "/schemas", self.page, "read", "schema:?"),
+            Route("GET", one, self.get, "read", "schema:name"),
+            Route("PATCH", one, self.patch, "manage", "schema:name"),
+            Route("DELETE", one, self.delete, "manage", "schema:name"),
+            Route("POST", one + "/versions", self.add_version, "manage", "schema:name"),
+            Route("GET", one + "/versions", self.versions, "read", "schema:name"),
+            Route("GET", one + "/versions/{number}", self.version, "read", "schema:name"),
+            Route("POST", one + ":check", self.check, "read", "schema:name"),
+            Route("POST", one + ":validate", self.validate, "read", "schema:name"),
+            Route("POST", "/topics/{topic}:preview_schema", self.preview, "read", "topic:topic"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, SchemaCreate)
+        caller_of(scope).require("manage", "schema", body.name)
         body.check()
         text = _compact(await _compiled(body.type, text_of(body.definition)))
         try:
@@ -83,11 +95,11 @@ class SchemaRoutes:
         await _respond(send, 200, view(schema), [etag(schema.version)])
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._schemas.page(
-            tenant_of(scope),
-            page_size=query.integer("page_size", 100, 1, MAX_PAGE_SIZE),
-            page_token=query.text("page_token") or None,
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "schema",
+            lambda size, token: self._schemas.page(tenant_id, page_size=size, page_token=token),
         )
         listing = {"schemas": [view(one) for one in page.items], "next_page_token": page.next_token}
         await _respond(send, 200, listing)
@@ -195,6 +207,7 @@ class SchemaRoutes:
         tenant_id = tenant_of(scope)
         topic = await self._catalog.topic(tenant_id, path_param(scope, "topic"), refresh=True)
         if body.schema is not None:
+            caller_of(scope).require("read", "schema", body.schema)
             schema = await self._named(tenant_id, body.schema)
             kind, text = schema.type, schema.definition
         else:

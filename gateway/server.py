@@ -20,7 +20,8 @@ from gateway.app import create_app
 from gateway.dispatch import Dispatcher
 from gateway.http_server import HttpServer
 from gateway.settings import Listener, ServerSettings
-from gateway.wiring import Parts, open_parts
+from gateway.wiring.opening import open_parts
+from gateway.wiring.parts import Parts
 
 MAX_HEADER_BYTES = 64 * 1024
 GRACE_S = 1.0
@@ -64,11 +65,21 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
                 parts.readiness,
                 access_log_every=settings.access_log_every,
                 body_timeout_s=settings.body_timeout_s,
+                admission=parts.admission,
+                quotas=parts.quotas,
+                usage=parts.usage,
             )
             sweeper = asyncio.ensure_future(app.sweep())
             try:
                 plain = settings.http_listener is Listener.PLAIN
-                server = HttpServer(app, hypercorn_config(), plain=plain)
+                server = HttpServer(
+                    app,
+                    hypercorn_config(),
+                    plain=plain,
+                    turn_away=app.turned_away,
+                    max_connections=settings.max_connections,
+                    max_connections_of_address=settings.max_connections_of_address,
+                )
                 await server.start(listener)
                 await stop.wait()
                 await _drain(parts, app, settings.drain_s)

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from edge.egress.guard import parse_allowances
+from edge.sealing import Sealer
 from store_nodes.settings import Address, parse_peers
 
 PREFIX = "PACKETBOAT_"
+_PROXY = re.compile(r"https?://[^\s/?#@]+")
+_BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s/?#]+)*")
 
 
 class SettingsError(ValueError):
@@ -63,7 +68,7 @@ class ServerSettings:
     port: int = 8080
     role: Role = Role.ALL
     workers: int = 1
-    """Processes sharing the port; more than one only for roles that do not subscribe."""
+    """Processes sharing the port."""
     store_nodes: dict[int, Address] = field(default_factory=dict)
     """`1=127.0.0.1:8091,2=127.0.0.1:8092,3=127.0.0.1:8093`"""
     store_groups: int = 8
@@ -71,12 +76,52 @@ class ServerSettings:
     """Hex; shared by store nodes and their clients."""
     ack_secret: bytes = field(default=b"", repr=False)
     """Hex; authenticates ack ids. Processes that serve one tenant must share it."""
+    subscribe_link_host: str = "127.0.0.1"
+    """Where a subscribing process listens for the others of its kind."""
+    subscribe_link_port: int = 0
+    """0: any free one, which the others learn from Postgres."""
+    subscribe_link_advertise: str = ""
+    """`host` or `host:port` by which the others reach it, where that is not where it listens."""
+    subscribe_trace_file: Path | None = None
+    """Each response that carried messages is written there, a line of JSON each; none: nowhere."""
+    subscribe_weight: float = 1.0
+    """How much a subscribing process is to own, relative to the others."""
     dev_token_sha256: bytes = field(default=b"", repr=False)
     """Hex; the development tenant's token is known to the server by this hash only."""
-    tenant_stored_bytes: int = 0
-    """What a tenant may store over all of its topics; 0: no limit. For the scheduling role."""
+    seal_keys: str = field(default="", repr=False)
+    """`id:hex[,id:hex…]`, 32 bytes each: the first seals secrets in Postgres, all open them."""
+    issuer: str = ""
+    """The public base URL, `https://…` without a slash at the end: who issues our tokens, and where
+    those who check them find the keys. Without it, tokens are good for this installation alone."""
+    audience: str = "packetboat"
+    """Whom our access tokens are for: this installation."""
+    token_seconds: int = 3_600
+    """How long an access token holds."""
+    signing_algorithm: str = "RS256"
+    """RS256 or ES256; a change holds from the next signing key on."""
+    signing_key_days: float = 30.0
+    """How long a key signs; it is published up to a day before, and verifies what it signed."""
+    egress_allowed: tuple[str, ...] = ()
+    """What every tenant's webhooks may reach beside public addresses by https: with commas between,
+    `[http://](network|host|*.suffix)[:port|:*]`."""
+    egress_ports: tuple[int, ...] = (443, 8443)
+    """Ports of public addresses that webhooks may have."""
+    egress_proxy: str = ""
+    """`http://host:port`: a forward proxy that all requests to the outside go over, by CONNECT."""
     http_listener: Listener = Listener.PLAIN
     """`hypercorn`: every connection is Hypercorn's from its first byte."""
+    max_requests: int = 1_000
+    """Requests that run at once in a process; what waits, as long-polls do, is not counted."""
+    max_waiting: int = 20_000
+    """Long-polls and streams at once in a process."""
+    max_request_bytes: int = 512 * 1024 * 1024
+    """Of bodies of all requests that run in a process."""
+    max_loop_lag_s: float = 0.1
+    """What arrives may wait so long before it is looked at; beyond it, work is refused."""
+    max_connections: int = 20_000
+    """Of a process."""
+    max_connections_of_address: int = 10_000
+    """Of these, from one address; a load balancer is one."""
     log_level: str = "info"
     access_log_every: int = 0
     """0 logs failed requests only, 1 every request, n each n-th."""
@@ -107,13 +152,53 @@ class ServerSettings:
     def _check(self) -> None:
         if not self.store_nodes:
             raise SettingsError("PACKETBOAT_STORE_NODES is needed: 1=host:port,2=host:port,…")
-        if self.workers < 1 or (self.workers > 1 and self.role.subscribes):
-            raise SettingsError(
-                f"--workers {self.workers} is refused for the role {self.role.value}: partitions"
-                " have one owner, so a subscribing process runs alone"
-            )
+        if self.workers < 1:
+            raise SettingsError(f"--workers {self.workers}: at least one process is needed")
+        if self.role.subscribes and self.workers > 1:
+            for name in ("link_port", "trace_file"):
+                if getattr(self, f"subscribe_{name}"):
+                    raise SettingsError(
+                        f"{PREFIX}SUBSCRIBE_{name.upper()} is one process's own and does not go"
+                        f" with --workers {self.workers}"
+                    )
+        if not self.subscribe_weight > 0:
+            raise SettingsError(f"{PREFIX}SUBSCRIBE_WEIGHT must be above 0")
         if self.role.subscribes and len(self.ack_secret) < 16:
             raise SettingsError("PACKETBOAT_ACK_SECRET is needed: at least 16 bytes in hex")
+        self._check_identity()
+        self._check_bounds()
+        if self.egress_proxy and not _PROXY.fullmatch(self.egress_proxy):
+            raise SettingsError(
+                f"{PREFIX}EGRESS_PROXY={self.egress_proxy!r}: http://host:port, or https://…"
+            )
+
+    def _check_bounds(self) -> None:
+        for name in ("requests", "waiting", "connections", "connections_of_address"):
+            if getattr(self, f"max_{name}") < 1:
+                raise SettingsError(f"{PREFIX}MAX_{name.upper()} must be at least 1")
+        if self.max_request_bytes < 16 * 1024 * 1024:
+            raise SettingsError(f"{PREFIX}MAX_REQUEST_BYTES must be at least 16777216")
+        if not 0.005 <= self.max_loop_lag_s <= 10:
+            raise SettingsError(f"{PREFIX}MAX_LOOP_LAG_S must be from 0.005 to 10")
+
+    def _check_identity(self) -> None:
+        if self.role.controls or self.role.subscribes:
+            try:
+                Sealer.from_text(self.seal_keys)
+            except ValueError as error:
+                raise SettingsError(f"PACKETBOAT_SEAL_KEYS is needed, id:hex32: {error}") from None
+        if self.issuer and not _BASE_URL.fullmatch(self.issuer):
+            raise SettingsError(
+                f"PACKETBOAT_ISSUER={self.issuer!r}: a base URL, without query or slash at the end"
+            )
+        if not self.audience:
+            raise SettingsError("PACKETBOAT_AUDIENCE may not be empty")
+        if not 60 <= self.token_seconds <= 86_400:
+            raise SettingsError("PACKETBOAT_TOKEN_SECONDS must be from 60 to 86400")
+        if self.signing_algorithm not in ("RS256", "ES256"):
+            raise SettingsError("PACKETBOAT_SIGNING_ALGORITHM is RS256 or ES256")
+        if not 1 / 24 <= self.signing_key_days <= 366:
+            raise SettingsError("PACKETBOAT_SIGNING_KEY_DAYS must be from 0.042 (an hour) to 366")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +248,13 @@ def format_addresses(addresses: Mapping[int, Address]) -> str:
     return ",".join(f"{node}={host}:{port}" for node, (host, port) in sorted(addresses.items()))
 
 
+def _ports(text: str) -> tuple[int, ...]:
+    ports = tuple(int(port) for port in text.split(","))
+    if not all(0 < port < 65536 for port in ports):
+        raise ValueError("ports are numbers from 1 to 65535, with commas between")
+    return ports
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
@@ -172,5 +264,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Role": Role,
     "Listener": Listener,
     "Path": Path,
+    "Path | None": Path,
     "dict[int, Address]": parse_peers,
+    "tuple[str, ...]": parse_allowances,
+    "tuple[int, ...]": _ports,
 }

@@ -68,9 +68,9 @@ class SkipRuleRoutes:
     def routes(self) -> list[Route]:
         rules = "/subscriptions/{name}/skip_rules"
         return [
-            Route("GET", rules, self.list, "read"),
-            Route("POST", rules, self.add, "manage"),
-            Route("DELETE", rules + "/{rule}", self.remove, "manage"),
+            Route("GET", rules, self.list, "read", "subscription:name"),
+            Route("POST", rules, self.add, "manage", "subscription:name"),
+            Route("DELETE", rules + "/{rule}", self.remove, "manage", "subscription:name"),
         ]
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:

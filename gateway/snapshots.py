@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import msgspec
 import structlog
 
-from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.asgi import Receive, Route, Scope, Send, caller_of, path_param, respond, tenant_of
 from edge.problem import Problem, invalid
-from gateway.decoding import Query, read_json
+from gateway.decoding import read_json
 from gateway.names import label_errors, name_errors
-from gateway.topics import MAX_PAGE_SIZE, respond_no_content
+from gateway.topics import respond_no_content
+from gateway.visible import visible_page
 from metadata.errors import Conflict, MetadataError
 from metadata.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
 
@@ -50,15 +51,22 @@ class SnapshotRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/subscriptions/{name}/snapshots", self.create, "manage"),
-            Route("GET", "/snapshots", self.page, "read"),
-            Route("GET", "/snapshots/{name}", self.get, "read"),
-            Route("DELETE", "/snapshots/{name}", self.delete, "manage"),
+            Route(
+                "POST",
+                "/subscriptions/{name}/snapshots",
+                self.create,
+                "manage",
+                "subscription:name",
+            ),
+            Route("GET", "/snapshots", self.page, "read", "snapshot:?"),
+            Route("GET", "/snapshots/{name}", self.get, "read", "snapshot:name"),
+            Route("DELETE", "/snapshots/{name}", self.delete, "manage", "snapshot:name"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every ack that was answered before the call is in it."""
         body = await read_json(scope, receive, SnapshotCreate)
+        caller_of(scope).require("manage", "snapshot", body.name)
         errors = name_errors(body.name) + label_errors(body.labels)
         if errors:
             raise invalid("The body does not fit.", errors)
@@ -87,11 +95,11 @@ class SnapshotRoutes:
         await respond(send, 200, msgspec.json.encode(view(found)))
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._snapshots.page(
-            tenant_of(scope),
-            page_size=query.integer("page_size", 100, 1, MAX_PAGE_SIZE),
-            page_token=query.text("page_token") or None,
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "snapshot",
+            lambda size, token: self._snapshots.page(tenant_id, page_size=size, page_token=token),
         )
         listing = {
             "snapshots": [view(each) for each in page.items],

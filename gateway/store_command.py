@@ -171,6 +171,20 @@ def checkpoint(context: typer.Context) -> None:
     _run(_store(context), groups.checkpoint)
 
 
+@app.command()
+def orphans(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option(help="For programs: one JSON object.")] = False,
+) -> None:
+    """Topics that are in the store and that Postgres does not know; `packetboat adopt` takes them.
+
+    Needs PACKETBOAT_DATABASE_URL too."""
+    from gateway import adopt_command, orphan_operation
+
+    installation = adopt_command.find("store orphans", context.obj)
+    raise typer.Exit(orphan_operation.show(installation, json=json))
+
+
 def _store(context: typer.Context) -> Store:
     from gateway import store_operation
 

@@ -13,7 +13,7 @@ from rich.live import Live
 
 from gateway import logs
 from gateway.data_dir import State
-from gateway.settings import ServerSettings, SettingsError, log_level
+from gateway.settings import Role, ServerSettings, SettingsError, log_level
 from gateway.store_view import Board, tables, terminal
 from gateway.supervisor import GROUPS
 from store_nodes.admin import AdminError, NotFinished, Operator, Overview, wellness
@@ -47,7 +47,7 @@ def find(data_dir: Path | None) -> Store:
     logs.configure("error" if log_level() == "info" else log_level(), role="store")
     if data_dir is not None:
         return _of_data_dir(data_dir)
-    settings = ServerSettings.from_environment(ack_secret=bytes(16))
+    settings = ServerSettings.from_environment(role=Role.PUBLISH)
     if not settings.store_secret:
         raise SettingsError("PACKETBOAT_STORE_SECRET is needed")
     return Store(settings.store_nodes, settings.store_groups, settings.store_secret)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -11,14 +12,18 @@ from msgspec import UNSET, UnsetType
 from edge.expressions import BadExpression, compile_expression
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
+from gateway.push_bodies import NewSecret, PushBody
+from gateway.push_bodies import view as push_view
 from gateway.start_positions import Start, start_errors, start_spec
 from gateway.topic_bodies import immutable
+from metadata.push_config import PushConfig
 from metadata.types import (
     Delivery,
     OnExhausted,
     RetryPolicy,
     Subscription,
     SubscriptionSpec,
+    SubscriptionType,
 )
 
 MAX_OUTSTANDING = 100_000
@@ -58,7 +63,8 @@ class SubscriptionPut(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
-    type: Literal["pull"] = "pull"
+    type: Literal["pull", "push"] = "pull"
+    push: PushBody | None = None
     delivery: Guarantee | UnsetType = UNSET
     ordered: bool | UnsetType = UNSET
     start: Start | UnsetType = UNSET
@@ -83,7 +89,8 @@ class SubscriptionPatch(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
-    type: Literal["pull"] = "pull"
+    type: Literal["pull", "push"] | UnsetType = UNSET
+    push: PushBody | UnsetType | None = UNSET
     delivery: Guarantee | UnsetType = UNSET
     ordered: bool | UnsetType = UNSET
     start: Start | UnsetType = UNSET
@@ -96,11 +103,17 @@ class SubscriptionPatch(msgspec.Struct, forbid_unknown_fields=True):
     labels: dict[str, str] | UnsetType = UNSET
 
 
+MakePush = Callable[[PushBody, PushConfig | None], PushConfig]
+"""Of what is asked for, and of what there is; a 422 Problem."""
+
+
 def start_of(body: SubscriptionPut) -> Start:
     return "latest" if body.start is UNSET else body.start
 
 
-def new_spec(body: SubscriptionPut, name: str, topic_name: str) -> SubscriptionSpec:
+def new_spec(
+    body: SubscriptionPut, name: str, topic_name: str, make_push: MakePush
+) -> SubscriptionSpec:
     """Of a subscription of that topic that is not there yet. Raises a 422 Problem, or 409 where
     the body names another than the path."""
     _check_name(body, name)
@@ -116,13 +129,15 @@ def new_spec(body: SubscriptionPut, name: str, topic_name: str) -> SubscriptionS
         ordered=body.ordered is True,
         start=start_spec(start),
     )
-    return _checked(_applied(body, blank), topic_name)
+    return _checked(_applied(body, blank, make_push), topic_name)
 
 
-def changed(body: SubscriptionPut | SubscriptionPatch, present: Subscription) -> SubscriptionSpec:
+def changed(
+    body: SubscriptionPut | SubscriptionPatch, present: Subscription, make_push: MakePush
+) -> SubscriptionSpec:
     """What the subscription becomes. Raises a 422 Problem, or 409 for what cannot change."""
     _check_immutable(body, present)
-    return _checked(_applied(body, spec_of(present)), present.topic_name)
+    return _checked(_applied(body, spec_of(present), make_push), present.topic_name)
 
 
 def spec_of(subscription: Subscription) -> SubscriptionSpec:
@@ -142,6 +157,7 @@ def spec_of(subscription: Subscription) -> SubscriptionSpec:
         rate_limit=subscription.rate_limit,
         consumer_rate_limit=subscription.consumer_rate_limit,
         max_outstanding=subscription.max_outstanding,
+        push=subscription.push,
     )
 
 
@@ -155,13 +171,15 @@ def filter_errors(text: str | None, field: str = "filter") -> list[FieldError]:
     return []
 
 
-def view(subscription: Subscription) -> dict[str, Any]:
-    """A subscription as the API shows it."""
+def view(subscription: Subscription, made: Sequence[NewSecret] = ()) -> dict[str, Any]:
+    """A subscription as the API shows it; with the signing secrets that were just made."""
+    push = subscription.push
     limits = subscription.rate_limit, subscription.consumer_rate_limit
     return {
         "name": subscription.name,
         "topic": subscription.topic_name,
         "type": subscription.type.value,
+        "push": None if push is None else push_view(push, made),
         "delivery": subscription.delivery.value,
         "ordered": subscription.ordered,
         "filter": subscription.filter,
@@ -186,7 +204,10 @@ def view(subscription: Subscription) -> dict[str, Any]:
     }
 
 
-def _applied(body: SubscriptionPut | SubscriptionPatch, spec: SubscriptionSpec) -> SubscriptionSpec:
+def _applied(
+    body: SubscriptionPut | SubscriptionPatch, spec: SubscriptionSpec, make_push: MakePush
+) -> SubscriptionSpec:
+    spec = _typed(body, spec, make_push)
     if body.ack_deadline_seconds is not UNSET:
         spec = replace(spec, ack_deadline_s=body.ack_deadline_seconds)
     if body.retry is not UNSET:
@@ -210,6 +231,30 @@ def _applied(body: SubscriptionPut | SubscriptionPatch, spec: SubscriptionSpec) 
     return spec
 
 
+def _typed(
+    body: SubscriptionPut | SubscriptionPatch, spec: SubscriptionSpec, make_push: MakePush
+) -> SubscriptionSpec:
+    kind = spec.type if body.type is UNSET else SubscriptionType(body.type)
+    if kind is not SubscriptionType.PUSH:
+        if isinstance(body.push, PushBody):
+            raise invalid("The body does not fit.", [FieldError("push", "needs type push")])
+        return replace(spec, type=kind, push=None)
+    if isinstance(body.push, PushBody):
+        return replace(spec, type=kind, push=make_push(body.push, spec.push))
+    if body.push is None or spec.push is None:
+        detail = "required for type push: an object with the url of the endpoint"
+        raise invalid("The body does not fit.", [FieldError("push", detail)])
+    return replace(spec, type=kind)
+
+
+def named_topics(of: SubscriptionSpec | Subscription) -> list[tuple[str, str]]:
+    """By field: where the platform publishes for it."""
+    named = [("dead_letter_topic", of.dead_letter_topic)]
+    if of.push is not None:
+        named.append(("push.events_topic", of.push.events_topic))
+    return [(field, name) for field, name in named if name is not None]
+
+
 def _checked(spec: SubscriptionSpec, topic_name: str) -> SubscriptionSpec:
     """The rules between fields; a 422 Problem names each field."""
     errors = label_errors(dict(spec.labels)) + filter_errors(spec.filter)
@@ -221,11 +266,11 @@ def _checked(spec: SubscriptionSpec, topic_name: str) -> SubscriptionSpec:
     if retry.max_attempts is not None and spec.dead_letter_topic is None and not parks:
         detail = "needs a dead_letter_topic, or on_exhausted park in an ordered subscription"
         errors.append(FieldError("retry.max_attempts", detail))
-    if spec.dead_letter_topic is not None:
-        errors += name_errors(spec.dead_letter_topic, "dead_letter_topic")
-        if spec.dead_letter_topic == topic_name:
+    for field, name in named_topics(spec):
+        errors += name_errors(name, field)
+        if name == topic_name:
             detail = "another topic than the one the subscription reads"
-            errors.append(FieldError("dead_letter_topic", detail))
+            errors.append(FieldError(field, detail))
     if errors:
         raise invalid("The body does not fit.", errors)
     return spec

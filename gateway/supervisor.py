@@ -18,6 +18,7 @@ from auth.development import dev_token, token_hash
 from gateway.banner import banner, client_env
 from gateway.child import Child
 from gateway.data_dir import DataDir, DataDirInUse, Ports, PortTaken, State, are_free, choose_ports
+from gateway.operator_command import FIRST
 from gateway.settings import UpSettings, format_addresses, inherited_environment
 from metadata.binaries import PostgresNotFound
 from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
@@ -29,6 +30,8 @@ START_ATTEMPTS = 3
 MAX_EARLY_DEATHS = 5
 SERVER_STOP_S = 20.0
 NODE_STOP_S = 10.0
+LOOPBACK = ("http://127.0.0.0/8:*", "http://[::1]:*")
+"""Endpoints of a developer's own, for this machine alone."""
 
 
 class StartFailed(Exception):
@@ -92,9 +95,10 @@ class Supervisor:
                 note(f"a port was taken meanwhile; trying others ({str(error).splitlines()[0]})")
         if self._stop.is_set():
             return
-        url = f"http://{_url_host(settings.host)}:{ports.http}"
+        url = self._url(ports)
         self._data_dir.write_private("client.env", client_env(url, token).encode())
-        say(banner(url, token, settings.data_dir))
+        operator = self._data_dir.operator_file
+        say(banner(url, token, settings.data_dir, operator if operator.exists() else None))
         await self._stop.wait()
         say("Stopping …")
 
@@ -110,6 +114,7 @@ class Supervisor:
         await self._migrate(environment)
         server = self._server(environment | {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token)})
         self._keep(server)
+        await self._make_operator(state, environment)
         await self._until_ready(ports.http, server, token)
 
     async def _start_postgres(self, ports: Ports) -> str:
@@ -140,9 +145,27 @@ class Supervisor:
         if await migrate.wait() != 0:
             raise StartFailed(f"the migration of Postgres failed:\n{migrate.tail()}")
 
+    async def _make_operator(self, state: State, environment: dict[str, str]) -> None:
+        """At the first start, while the server starts. Its credential goes to a file and not to a
+        log; where an operator is there already, none is made."""
+        if state.has_operator:
+            return
+        command = ["operator", "create", FIRST, "--if-none"]
+        command += ["--credential-file", str(self._data_dir.operator_file)]
+        operator = self._child("operator", command, environment)
+        await operator.start()
+        if await operator.wait() != 0:
+            raise StartFailed(f"the first operator was not made:\n{operator.tail()}")
+        state.has_operator = True
+        self._data_dir.save(state)
+
+    def _url(self, ports: Ports) -> str:
+        return f"http://{_url_host(self._settings.host)}:{ports.http}"
+
     def _environment(self, state: State, ports: Ports) -> dict[str, str]:
         nodes = {node: ("127.0.0.1", ports.store[node - 1]) for node in NODES}
-        return inherited_environment() | {
+        inherited = inherited_environment()
+        return inherited | {
             "PACKETBOAT_DATA_DIR": str(self._data_dir.path),
             "PACKETBOAT_HOST": self._settings.host,
             "PACKETBOAT_PORT": str(ports.http),
@@ -151,6 +174,11 @@ class Supervisor:
             "PACKETBOAT_CLUSTER_UID": state.cluster_uid,
             "PACKETBOAT_STORE_SECRET": state.store_secret,
             "PACKETBOAT_ACK_SECRET": state.ack_secret,
+            "PACKETBOAT_SEAL_KEYS": state.seal_keys,
+            "PACKETBOAT_ISSUER": inherited.get("PACKETBOAT_ISSUER") or self._url(ports),
+            "PACKETBOAT_EGRESS_ALLOWED": ",".join(
+                filter(None, [inherited.get("PACKETBOAT_EGRESS_ALLOWED"), *LOOPBACK])
+            ),
             "PACKETBOAT_LOG_LEVEL": self._settings.log_level,
         }
 

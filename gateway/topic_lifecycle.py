@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -27,13 +27,23 @@ from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.placements import PlacementRepository
 from metadata.topics import TopicRepository
 from metadata.types import Partition, SealedPartition, Topic, TopicSpec, TopicState
+from store_nodes.client import QueueOffsets
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
+from store_nodes.queue_id import QueueId
 
 REPAIR_EVERY_S = 15.0
 REPAIR_AFTER_S = 60.0
 QUEUES_AT_ONCE = 256
 T = TypeVar("T")
 _log = structlog.get_logger("packetboat.topics")
+
+
+class LifecycleStore(QueueStore, Protocol):
+    """The part of `store_nodes.client.StoreClient` that the life of a topic needs."""
+
+    async def offsets(
+        self, group: int, queue: QueueId, *, timeout_s: float = 5
+    ) -> QueueOffsets: ...
 
 
 class TopicLifecycle:
@@ -43,7 +53,7 @@ class TopicLifecycle:
         self,
         topics: TopicRepository,
         placements: PlacementRepository,
-        store: QueueStore,
+        store: LifecycleStore,
         choice: GroupChoice,
     ) -> None:
         self._topics = topics
@@ -90,11 +100,32 @@ class TopicLifecycle:
     async def _repair_once(self) -> None:
         for topic in await self._topics.unfinished(older_than_s=REPAIR_AFTER_S):
             if topic.state is TopicState.CREATING:
+                if await self._was_used(topic):
+                    await self._topics.activate(topic.tenant_id, topic.uid)
+                    continue
                 topic = await self._topics.mark_deleting(
                     topic.tenant_id, topic.name, if_version=topic.version
                 )
             await self._finish_delete(topic)
             _log.info("unfinished topic removed", topic=topic.name, uid=topic.uid.hex())
+
+    async def _was_used(self, topic: Topic) -> bool:
+        """Whether it was published to: then it was active once, and Postgres forgot that."""
+        for some in _slices(topic.partitions):
+            async with asyncio.TaskGroup() as tasks:
+                used = [tasks.create_task(self._holds(topic, partition)) for partition in some]
+            if any(each.result() for each in used):
+                return True
+        return False
+
+    async def _holds(self, topic: Topic, partition: Partition) -> bool:
+        try:
+            found = await self._store.offsets(
+                partition.group, queue_of(topic.uid, partition), timeout_s=STORE_TIMEOUT_S
+            )
+        except QueueNotFound:
+            return False
+        return found.end > 0 or found.stage_end > 0
 
     async def _finish_delete(self, topic: Topic) -> None:
         placement = await self._placements.get(topic.tenant_id, topic.uid)

@@ -6,19 +6,29 @@ from typing import Protocol
 
 import msgspec
 
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    header,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found, unavailable
 from gateway.backlog import EndStore, backlogs, not_empty
 from gateway.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.topic_bodies import TopicCreate, TopicPatch, TopicPut, changed, check, view
 from gateway.topic_lifecycle import TopicLifecycle
+from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.topics import TopicRepository
 from metadata.types import CursorState, Subscription, Topic, TopicSpec, TopicState
 from store_nodes.errors import QueueNotFound, StoreError
-
-MAX_PAGE_SIZE = 1000
 
 
 class Cursors(Protocol):
@@ -52,22 +62,25 @@ class TopicRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/topics", self.create, "manage"),
-            Route("GET", "/topics", self.page, "read"),
-            Route("GET", "/topics/{topic}", self.get, "read"),
-            Route("PUT", "/topics/{topic}", self.put, "manage"),
-            Route("PATCH", "/topics/{topic}", self.patch, "manage"),
-            Route("DELETE", "/topics/{topic}", self.delete, "manage"),
+            Route("POST", "/topics", self.create, "manage", "topic:?"),
+            Route("GET", "/topics", self.page, "read", "topic:?"),
+            Route("GET", "/topics/{topic}", self.get, "read", "topic:topic"),
+            Route("PUT", "/topics/{topic}", self.put, "manage", "topic:topic"),
+            Route("PATCH", "/topics/{topic}", self.patch, "manage", "topic:topic"),
+            Route("DELETE", "/topics/{topic}", self.delete, "manage", "topic:topic"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, TopicCreate)
+        caller_of(scope).require("manage", "topic", body.name)
+        _check_schema(caller_of(scope), body.schema)
         await _respond(send, 201, await self._create(tenant_of(scope), body))
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
         body = await read_json(scope, receive, TopicPut)
         check(body)
+        _check_schema(caller_of(scope), body.schema)
         tenant_id, name = tenant_of(scope), path_param(scope, "topic")
         errors = name_errors(name, "topic")
         if errors:
@@ -89,6 +102,8 @@ class TopicRoutes:
         """200; what the body does not name stays."""
         body = await read_json(scope, receive, TopicPatch)
         check(body)
+        if body.schema is not msgspec.UNSET:
+            _check_schema(caller_of(scope), body.schema)
         version = if_match(header(scope, b"if-match"))
         topic = await self._change(tenant_of(scope), path_param(scope, "topic"), body, version)
         await _respond(send, 200, topic)
@@ -101,11 +116,11 @@ class TopicRoutes:
         await respond(send, 200, msgspec.json.encode(view(topic)), headers=[etag(topic.version)])
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._topics.page(
-            tenant_of(scope),
-            page_size=query.integer("page_size", 100, 1, MAX_PAGE_SIZE),
-            page_token=query.text("page_token") or None,
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "topic",
+            lambda size, token: self._topics.page(tenant_id, page_size=size, page_token=token),
         )
         listing = {"topics": [view(t) for t in page.items], "next_page_token": page.next_token}
         await respond(send, 200, msgspec.json.encode(listing))
@@ -172,6 +187,12 @@ async def _respond(send: Send, status: int, topic: Topic) -> None:
     if status == 201:
         headers.append((b"location", b"/topics/" + topic.name.encode("ascii")))
     await respond(send, status, msgspec.json.encode(view(topic)), headers=headers)
+
+
+def _check_schema(caller: Caller, name: str | None) -> None:
+    """What is wrong with a message tells of its schema."""
+    if name is not None:
+        caller.require("read", "schema", name)
 
 
 def _of_schema(error: NotFound, spec: TopicSpec) -> Exception:

@@ -143,7 +143,7 @@ class AckHistoryRepository:
         async def work(connection: Connection) -> list[Fate]:
             return [_fate(row) for row in await connection.fetch(_FATES, *arguments)]
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def trim(self, default_retention_s: int, limit: int = 10_000) -> int:
         """Deletes at most `limit` rows, the oldest first, of messages that are trimmed, settled

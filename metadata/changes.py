@@ -10,10 +10,17 @@ from __future__ import annotations
 from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from metadata.database import Connection
 from metadata.models import ChangeCounterRow, ChangeRow
 from metadata.types import ChangeKind
 
 CHANNEL = "packetboat_changes"
+_TAKE = """
+WITH taken AS (
+    UPDATE change_counter SET version = version + 1 WHERE id = 1 RETURNING version
+)
+SELECT version, pg_notify($1, '') FROM taken
+"""
 
 
 async def next_version(session: AsyncSession) -> int:
@@ -25,6 +32,11 @@ async def next_version(session: AsyncSession) -> int:
         .returning(ChangeCounterRow.version)
     )
     return (await session.execute(statement)).scalar_one()
+
+
+async def take_version(connection: Connection) -> None:
+    """As `next_version`, for a change that only those hear of who look at the version."""
+    await connection.execute(_TAKE, CHANNEL)
 
 
 async def record(

@@ -27,7 +27,7 @@ from metadata.types import (
     CursorState,
     CursorUpdate,
     Epoch,
-    PartitionKey,
+    Unit,
 )
 
 _FLUSH_SECONDS = Histogram(
@@ -108,8 +108,10 @@ _OF_PARTITIONS = (
     + COLUMNS
     + """
     FROM cursors
-    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[]) AS wanted (tenant_id, topic_uid, partition)
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[], $4::uuid[])
+        AS wanted (tenant_id, topic_uid, partition, split_off)
         USING (tenant_id, topic_uid, partition)
+    WHERE wanted.split_off IN ('00000000-0000-0000-0000-000000000000', cursors.subscription_uid)
     ORDER BY cursors.tenant_id, cursors.subscription_uid, cursors.partition, cursors.lane
     """
 )
@@ -147,6 +149,21 @@ _BOOKS_OF_KEYS = (
     JOIN unnest($1::uuid[], $2::uuid[], $3::int4[], $4::int2[])
         AS wanted (tenant_id, subscription_uid, partition, lane)
         USING (tenant_id, subscription_uid, partition, lane)
+    """
+)
+_UNBALANCED_OF_PARTITIONS = (
+    "SELECT * FROM ("
+    + _BOOKS
+    + """
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[])
+        AS wanted (tenant_id, topic_uid, partition) USING (tenant_id, topic_uid, partition)
+    ) AS cursors
+    WHERE exceptions <> open_deliveries
+       OR floor - start_offset + (
+            SELECT coalesce(sum(upper(piece) - lower(piece)), 0)
+            FROM unnest(acked::int8multirange) AS piece
+          ) <> acked_total + filtered_total + skipped_total + expired_total
+               + dead_lettered_total + exceptions
     """
 )
 
@@ -194,10 +211,10 @@ class CursorRepository:
 
         return await self._database.transaction(work, deadline_s=deadline_s)
 
-    async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]:
-        """All cursors of these partitions, as committed, with the rows beside them; a claim already
-        returns them."""
-        columns = partition_columns(keys)
+    async def load(self, keys: Iterable[Unit]) -> list[CursorState]:
+        """All cursors of these units, as committed, with the rows beside them; a claim already
+        returns them. Of a whole partition also those that are split off it: epochs tell."""
+        columns = unit_columns(keys)
 
         async def work(connection: Connection) -> list[CursorState]:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -210,19 +227,30 @@ class CursorRepository:
         self, tenant_id: bytes, subscription_uid: bytes
     ) -> tuple[CursorState, ...]:
         """What any process may show: per partition, as of the last flush."""
-        return tuple(await self._select(_OF_SUBSCRIPTION, tenant_id, subscription_uid))
+        return await self._select(_OF_SUBSCRIPTION, tenant_id, subscription_uid)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
         """The cursors of every subscription of a topic, as of the last flush."""
-        return tuple(await self._select(_OF_TOPIC, tenant_id, topic_uid))
+        return await self._select(_OF_TOPIC, tenant_id, topic_uid)
 
     async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
         """A subscription's cursors and what is counted beside them, in one snapshot."""
-        return await self._books(_BOOKS_OF_SUBSCRIPTION, tenant_id, subscription_uid)
+
+        async def work(connection: Connection) -> tuple[CursorBooks, ...]:
+            rows = await connection.fetch(_BOOKS_OF_SUBSCRIPTION, tenant_id, subscription_uid)
+            return tuple(map(_books_of, rows))
+
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
         """Those of these cursors, in one snapshot."""
         return await self._books(_BOOKS_OF_KEYS, *beside.key_columns(keys))
+
+    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBooks, ...]:
+        """Those of whole partitions that do not balance, in one snapshot: what balances stays in
+        Postgres, so that thousands of cursors can be looked at."""
+        wanted = unit_columns(unit.base for unit in partitions)[:3]
+        return await self._books(_UNBALANCED_OF_PARTITIONS, *wanted)
 
     async def unbalanced(self) -> list[CursorState]:
         """Rows whose books do not balance (P9).
@@ -234,15 +262,17 @@ class CursorRepository:
     async def _books(self, statement: str, *arguments: object) -> tuple[CursorBooks, ...]:
         async def work(connection: Connection) -> tuple[CursorBooks, ...]:
             rows = await connection.fetch(statement, *arguments)
-            return tuple(CursorBooks(state_of(row), row["open_deliveries"]) for row in rows)
+            return tuple(map(_books_of, rows))
 
         return await self._database.statement(work, writes=False)
 
-    async def _select(self, statement: str, *arguments: object) -> list[CursorState]:
-        async def work(connection: Connection) -> list[CursorState]:
-            return [state_of(row) for row in await connection.fetch(statement, *arguments)]
+    async def _select(
+        self, statement: str, tenant_id: bytes, uid: bytes
+    ) -> tuple[CursorState, ...]:
+        async def work(connection: Connection) -> tuple[CursorState, ...]:
+            return tuple(map(state_of, await connection.fetch(statement, tenant_id, uid)))
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
 
 async def _flush(connection: Connection, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
@@ -275,15 +305,20 @@ def state_of(row: Any) -> CursorState:
     )
 
 
-def partition_columns(
-    keys: Iterable[PartitionKey],
-) -> tuple[list[bytes], list[bytes], list[int]]:
+def _books_of(row: Any) -> CursorBooks:
+    return CursorBooks(state_of(row), row["open_deliveries"])
+
+
+def unit_columns(
+    keys: Iterable[Unit],
+) -> tuple[list[bytes], list[bytes], list[int], list[bytes]]:
     """Arrays for unnest."""
     ordered = sorted(set(keys))
     return (
         [key.tenant_id for key in ordered],
         [key.topic_uid for key in ordered],
         [key.partition for key in ordered],
+        [key.subscription_uid for key in ordered],
     )
 
 

@@ -1,16 +1,53 @@
-"""The door to Postgres: two pools, deadlines, and errors that say what happened.
+"""The door to Postgres: two pools, two roles, deadlines, and errors that say what happened.
 
 Every operation runs in a task of its own with a deadline, and its caller only waits for it: a
 cancelled HTTP handler leaves the operation to end by itself, and no connection is lost half-way
 through a protocol exchange. Nothing connects before it is needed and dead connections are replaced,
 so a Postgres that was down is used again as soon as it is back.
 
-    read(work), write(work)   SQLAlchemy session, one transaction: the control plane
-    statement(work)           one raw asyncpg statement that commits itself: the hot paths
-    transaction(work)         several raw statements, committed together
+    of(tenant_id)  that tenant's rows and no others, whatever the statement says: row-level security
+    platform       rows of all tenants
+
+        read(work), write(work)   SQLAlchemy session, one transaction: the control plane
+        statement(work)           one raw asyncpg statement: of the platform it commits itself
+        transaction(work)         several raw statements, committed together
 
 `write`, `statement` and `transaction` raise MetadataUnavailable when nothing was done and
 OutcomeUnknown when the connection (or our patience) ended with the commit on its way.
+
+Every connection is the platform's role from its first moment on. A tenant's transaction becomes the
+tenant's role, and names the tenant, in the round trip of its BEGIN, for as long as it lasts: at its
+end both are gone, so a connection carries nothing from one use to the next.
+
+`Database.statement` and `Database.transaction` are the platform's. A tenant's statement costs three
+round trips instead of one, so what is asked for all the time stays there, and so does what is done
+for many tenants at once. These modules may call them (tests/tidy/test_row_security.py):
+
+    ack_history: trim; over all tenants
+    api_keys: touch; many tenants' keys at once
+    assignments: claim, claimable, release, split, merge; hot, units of many tenants at once
+    clients: touch; many tenants' clients at once
+    cursors: flush, _flush_and_publish, load, _books; hot, cursors of many tenants at once
+    dead_letters: undelivered, prune; over all tenants
+    due: progress, due_until, write, forget, forget_orphans; the scheduler's, over all tenants
+    feed: _poll, _prune; the feed of all tenants
+    fleet: live, owned, names; forwarders and what they own, of all tenants
+    forwarded: record, find, forget, forget_topics; the scheduler's, and on the way of each message
+    hints: all, listing, replace, prune; the scheduler's, over all tenants
+    leases: register, renew, leave, release, live; forwarders, of no tenant
+    lock_catalog: sweep, _sweep; over all tenants
+    lock_waiters: join, renew, leave, sweep; hot, and renewed for many tenants at once
+    locks: _acquire, _make, _renew, _release; hot, and the platform's own
+    placements: collectable; over all tenants
+    publications: open, with_some, left, abort, _drop; hot, acks of many tenants at once
+    push_attempts: append, trim, prune; a log of many tenants, in batches
+    push_endpoints: load, failing, well; endpoints of many tenants, by who pushes to them
+    quota_demands: tell, leave, prune; of many tenants, by who serves them
+    redrives: unfinished, letters, progress, finish, prune; the scheduler's, under its lock
+    retention: topics, holds, trim, note_usage; over all tenants
+    schedules: due, _all; the scheduler's, over all tenants
+    snapshots: sweep; over all tenants
+    usage_reports: add, prune; a report counts many tenants
 """
 
 from __future__ import annotations
@@ -19,7 +56,9 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
 
 import asyncpg
 from prometheus_client import Counter
@@ -31,7 +70,9 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
-from metadata.outcome import translate
+from metadata.gate import Gate
+from metadata.outcome import answered, translate
+from metadata.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
 from metadata.settings import DatabaseSettings
 
 T = TypeVar("T")
@@ -42,6 +83,15 @@ _FAILURES = Counter(
     "packetboat_metadata_failures_total", "Operations that ended in an error, by its code", ["code"]
 )
 _CLEAN_UP_S = 1.0
+_FIRST_QUESTION = """
+SELECT fsync, full_page_writes,
+    CASE WHEN fsync = 'on' AND full_page_writes = 'on' THEN set_config('role', $1, false) END
+FROM (
+    SELECT current_setting('fsync') AS fsync,
+        current_setting('full_page_writes') AS full_page_writes
+) AS server
+"""
+_PLATFORM = f"SET LOCAL ROLE {PLATFORM_ROLE};"
 
 
 @dataclass(slots=True)
@@ -51,18 +101,92 @@ class _Attempt:
     sent: bool = False
 
 
-class _PoolConnection(asyncpg.Connection):  # type: ignore[misc,unused-ignore]
-    """Sessions carry no state from one use to the next, so no round trip to reset it."""
+class _Connection(asyncpg.Connection):  # type: ignore[misc,unused-ignore]
+    """One whose transactions begin in a role, once it is told in which."""
+
+    begins_with = ""
+    """Sent with each BEGIN, and undone by the end of what that begins."""
+
+    def become(self, statements: str) -> None:
+        """What the next transactions begin with."""
+        self.begins_with = statements
 
     def get_reset_query(self) -> str:
+        """Sessions carry no state from one use to the next, so no round trip to reset it."""
         return ""
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        """asyncpg begins its transactions with this."""
+        if not self.begins_with or not query.startswith("BEGIN"):
+            status: str = await super().execute(query, *args, timeout=timeout)
+            return status
+        try:
+            status = await super().execute(query + self.begins_with, timeout=timeout)
+        except BaseException:
+            self.terminate()  # it may have begun, in another role
+            raise
+        return status
+
+
+class Sessions:
+    """Transactions of the control plane, in one role."""
+
+    def __init__(self, database: Database, becoming: str) -> None:
+        self._database = database
+        self._becoming = becoming
+
+    async def read(
+        self, work: Callable[[AsyncSession], Awaitable[T]], *, deadline_s: float | None = None
+    ) -> T:
+        """`work` in a session whose transaction is rolled back at the end."""
+        return await self._database.session(work, self._becoming, False, deadline_s)
+
+    async def write(
+        self, work: Callable[[AsyncSession], Awaitable[T]], *, deadline_s: float | None = None
+    ) -> T:
+        """`work` in a session, then its commit."""
+        return await self._database.session(work, self._becoming, True, deadline_s)
+
+
+class TenantSessions(Sessions):
+    """The same of one tenant, and its raw statements."""
+
+    async def statement(
+        self,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        writes: bool,
+        deadline_s: float | None = None,
+    ) -> T:
+        """`work` does one statement, in a transaction of its own: three round trips."""
+        return await self._database.transaction(
+            work, writes=writes, deadline_s=deadline_s, becoming=self._becoming
+        )
+
+    async def transaction(
+        self, work: Callable[[Connection], Awaitable[T]], *, deadline_s: float | None = None
+    ) -> T:
+        """`work` in a READ COMMITTED transaction, then its commit."""
+        return await self._database.transaction(
+            work, deadline_s=deadline_s, becoming=self._becoming
+        )
 
 
 class Database:
     """One per process. `connect` starts nothing that can fail; `check` says whether it is up."""
 
-    def __init__(self, settings: DatabaseSettings) -> None:
+    def __init__(
+        self,
+        settings: DatabaseSettings,
+        greet: Callable[[Connection], Awaitable[None]] | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        """`greet` is asked of every new connection, and refuses it by raising a MetadataError.
+        `gate` refuses operations while Postgres does not answer, but those made `always`: they are
+        how it becomes known that it does again."""
         self._settings = settings
+        self._greet = greet
+        self._gate = gate
         self._operations: set[asyncio.Task[Any]] = set()
         self._pool: Any = None
         self._engine: AsyncEngine | None = None
@@ -80,19 +204,28 @@ class Database:
             min_size=0,
             max_size=settings.data_connections,
             max_queries=1_000_000_000,
-            connection_class=_PoolConnection,
-            init=_prepare_data_connection,
+            init=self._prepare_data_connection,
             **self._connect_arguments("packetboat-data"),
         )
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
-            async_creator=lambda: self.dedicated("packetboat-control"),
+            # A session that nobody gave a role sees no rows.
+            async_creator=lambda: self.dedicated("packetboat-control", TENANT_ROLE),
             pool_size=settings.control_connections,
             max_overflow=0,
             pool_timeout=settings.connect_timeout_s,
             pool_pre_ping=True,
         )
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+
+    def of(self, tenant_id: bytes) -> TenantSessions:
+        """Sees and changes that tenant's rows only. The id is 16 bytes."""
+        return TenantSessions(self, _tenant(UUID(bytes=tenant_id)))
+
+    @property
+    def platform(self) -> Sessions:
+        """Sees all tenants: for what the platform does by itself, never for a tenant's request."""
+        return Sessions(self, _PLATFORM)
 
     async def close(self) -> None:
         """Waits for what is in flight (bounded by the deadline), then closes every connection."""
@@ -115,19 +248,22 @@ class Database:
         async def ask(connection: Connection) -> None:
             await connection.fetchval("SELECT 1")
 
-        await self.statement(ask, writes=False, deadline_s=self._settings.connect_timeout_s)
+        await self.statement(
+            ask, writes=False, deadline_s=self._settings.connect_timeout_s, always=True
+        )
 
-    async def read(
-        self, work: Callable[[AsyncSession], Awaitable[T]], *, deadline_s: float | None = None
+    async def session(
+        self,
+        work: Callable[[AsyncSession], Awaitable[T]],
+        becoming: str,
+        writes: bool,
+        deadline_s: float | None,
     ) -> T:
-        """`work` in a session whose transaction is rolled back at the end."""
-        return await self._own(lambda _: self._in_session(work, None), deadline_s)
-
-    async def write(
-        self, work: Callable[[AsyncSession], Awaitable[T]], *, deadline_s: float | None = None
-    ) -> T:
-        """`work` in a session, then its commit."""
-        return await self._own(lambda attempt: self._in_session(work, attempt), deadline_s)
+        """For `Sessions`, who say what it begins with."""
+        return await self._own(
+            lambda attempt: self._in_session(work, becoming, attempt if writes else None),
+            deadline_s,
+        )
 
     async def statement(
         self,
@@ -135,8 +271,9 @@ class Database:
         *,
         writes: bool,
         deadline_s: float | None = None,
+        always: bool = False,
     ) -> T:
-        """`work` does one statement, which commits itself."""
+        """`work` does one statement, which commits itself, as the platform."""
 
         async def run(attempt: _Attempt) -> T:
             connection = await self._acquire()
@@ -146,16 +283,23 @@ class Database:
             finally:
                 await self._release(connection)
 
-        return await self._own(run, deadline_s)
+        return await self._own(run, deadline_s, always=always)
 
     async def transaction(
-        self, work: Callable[[Connection], Awaitable[T]], *, deadline_s: float | None = None
+        self,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        writes: bool = True,
+        deadline_s: float | None = None,
+        becoming: str = "",
     ) -> T:
-        """`work` in a READ COMMITTED transaction, then its commit."""
+        """`work` in a READ COMMITTED transaction, then its commit; as the platform, unless it is
+        `becoming` another."""
 
         async def run(attempt: _Attempt) -> T:
             connection = await self._acquire()
             try:
+                connection.become(becoming)
                 transaction = connection.transaction()
                 await transaction.start()
                 try:
@@ -164,27 +308,45 @@ class Database:
                     if not connection.is_closed():
                         await transaction.rollback()
                     raise
-                attempt.sent = True
+                attempt.sent = writes
                 await transaction.commit()
                 return result
             finally:
+                connection.become("")
                 await self._release(connection)
 
         return await self._own(run, deadline_s)
 
-    async def dedicated(self, application_name: str) -> Connection:
+    async def dedicated(self, application_name: str, role: str = PLATFORM_ROLE) -> Connection:
         """A connection outside the pools, for LISTEN; the caller closes it."""
         connection = await asyncpg.connect(
             self._settings.url, **self._connect_arguments(application_name)
         )
-        await _refuse_unsafe(connection)
+        await self._admit(connection, role)
         return connection
+
+    async def _prepare_data_connection(self, connection: Connection) -> None:
+        await self._admit(connection, PLATFORM_ROLE)
+        # Ids stay the 16 bytes they are, without a uuid.UUID around each.
+        await connection.set_type_codec(
+            "uuid", schema="pg_catalog", encoder=_same, decoder=_same, format="binary"
+        )
+
+    async def _admit(self, connection: Connection, role: str) -> None:
+        await _begin_session(connection, role)
+        if self._greet is not None:
+            try:
+                await self._greet(connection)
+            except BaseException:
+                await connection.close(timeout=_CLEAN_UP_S)
+                raise
 
     def _connect_arguments(self, application_name: str) -> dict[str, Any]:
         deadline_ms = str(int(self._settings.deadline_s * 1000))
         return {
             "timeout": self._settings.connect_timeout_s,
             "command_timeout": self._settings.deadline_s,
+            "connection_class": _Connection,
             "server_settings": {
                 "application_name": application_name,
                 "synchronous_commit": "on",
@@ -194,16 +356,25 @@ class Database:
             },
         }
 
-    async def _own(self, run: Callable[[_Attempt], Awaitable[T]], deadline_s: float | None) -> T:
+    async def _own(
+        self,
+        run: Callable[[_Attempt], Awaitable[T]],
+        deadline_s: float | None,
+        *,
+        always: bool = False,
+    ) -> T:
         """Runs it as our own task; the caller's cancellation does not reach it."""
         if self._pool is None:
             raise MetadataUnavailable("not connected")
         if len(self._operations) >= self._settings.max_operations:
             raise MetadataUnavailable("too many operations are waiting for Postgres")
         deadline_s = self._settings.deadline_s if deadline_s is None else deadline_s
+        passage = self._gate.enter(always=always) if self._gate is not None else 0
         attempt = _Attempt()
         operation = asyncio.create_task(_bounded(run, attempt, deadline_s))
         self._operations.add(operation)
+        if self._gate is not None:
+            operation.add_done_callback(partial(_leave, self._gate, passage))
         operation.add_done_callback(self._ended)
         try:
             # Cleaning up after the inner deadline may hang as well; nobody waits for that.
@@ -223,16 +394,28 @@ class Database:
             operation.exception()  # its caller may be gone; what it meant is lost with it
 
     async def _in_session(
-        self, work: Callable[[AsyncSession], Awaitable[T]], attempt: _Attempt | None
+        self,
+        work: Callable[[AsyncSession], Awaitable[T]],
+        becoming: str,
+        attempt: _Attempt | None,
     ) -> T:
+        assert self._engine is not None
         assert self._sessions is not None
-        async with self._sessions() as session:
-            result = await work(session)
-            if attempt is not None:
-                await session.flush()
-                attempt.sent = True
-                await session.commit()
-            return result
+        async with self._engine.connect() as connection:
+            driver = (await connection.get_raw_connection()).driver_connection
+            assert isinstance(driver, _Connection)
+            driver.become(becoming)
+            try:
+                # On this connection alone: after a rollback within it has the same role again.
+                async with self._sessions(bind=connection) as session:
+                    result = await work(session)
+                    if attempt is not None:
+                        await session.flush()
+                        attempt.sent = True
+                        await session.commit()
+                    return result
+            finally:
+                driver.become("")
 
     async def _acquire(self) -> Connection:
         return await self._pool.acquire(timeout=self._settings.connect_timeout_s)
@@ -243,6 +426,18 @@ class Database:
             await self._pool.release(connection, timeout=_CLEAN_UP_S)
 
 
+def _tenant(tenant_id: UUID) -> str:
+    # BEGIN takes no parameters; a UUID's text is hexadecimal digits and hyphens.
+    return f"SET LOCAL ROLE {TENANT_ROLE}; SET LOCAL {TENANT_SETTING} = '{tenant_id}';"
+
+
+def _leave(gate: Gate, passage: int, operation: asyncio.Task[Any]) -> None:
+    if operation.cancelled():
+        gate.gave_up(passage)
+    else:
+        gate.left(passage, answered=answered(operation.exception()))
+
+
 async def _bounded(
     run: Callable[[_Attempt], Awaitable[T]], attempt: _Attempt, deadline_s: float
 ) -> T:
@@ -250,24 +445,20 @@ async def _bounded(
         return await run(attempt)
 
 
-async def _prepare_data_connection(connection: Connection) -> None:
-    await _refuse_unsafe(connection)
-    # Ids stay the 16 bytes they are, without a uuid.UUID around each.
-    await connection.set_type_codec(
-        "uuid", schema="pg_catalog", encoder=_same, decoder=_same, format="binary"
-    )
-
-
 def _same(value: bytes) -> bytes:
     return value
 
 
-async def _refuse_unsafe(connection: Connection) -> None:
-    row = await connection.fetchrow(
-        "SELECT current_setting('fsync') AS fsync,"
-        " current_setting('full_page_writes') AS full_page_writes"
-    )
-    off = [name for name, value in row.items() if value != "on"]
+async def _begin_session(connection: Connection, role: str) -> None:
+    """In that role, on a server that keeps what it commits; else it is closed, and this raises."""
+    try:
+        row = await connection.fetchrow(_FIRST_QUESTION, role)
+    except (asyncpg.InvalidParameterValueError, asyncpg.InsufficientPrivilegeError) as error:
+        await connection.close(timeout=_CLEAN_UP_S)
+        raise MetadataUnavailable(
+            f"the login can't become {role} ({error}): run `packetboat migrate` with it"
+        ) from error
+    off = [name for name in ("fsync", "full_page_writes") if row[name] != "on"]
     if off:
         await connection.close(timeout=_CLEAN_UP_S)
         raise UnsafeServer(f"the server runs with {' and '.join(off)} off; turn it on")

@@ -145,7 +145,7 @@ class DeadLetterRepository:
             rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, state, *after, limit)
             return [letter_of(row) for row in rows]
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> StoredLetter:
         """NotFound."""
@@ -163,20 +163,20 @@ class DeadLetterRepository:
             rows = await connection.fetch(_GET, tenant_id, subscription_uid, list(uids))
             return [letter_of(row) for row in rows]
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def open_count(self, tenant_id: bytes, subscription_uid: bytes) -> int:
         async def work(connection: Connection) -> int:
             count: int = await connection.fetchval(_COUNT, tenant_id, subscription_uid)
             return count
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def waiting(self, tenant_id: bytes, subscription_uid: bytes) -> Waiting:
         async def work(connection: Connection) -> Waiting:
             return Waiting(*await connection.fetchrow(_WAITING, tenant_id, subscription_uid))
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def undelivered(self, limit: int) -> list[tuple[bytes, str]]:
         """Subscriptions of all tenants that have such messages: tenant and name."""
@@ -197,7 +197,7 @@ class DeadLetterRepository:
             )
             return count
 
-        return await self._database.statement(work, writes=True)
+        return await self._database.of(tenant_id).statement(work, writes=True)
 
     async def prune(self) -> None:
         """Some of what has been redriven or discarded for long; of all tenants."""

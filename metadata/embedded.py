@@ -271,12 +271,13 @@ class EmbeddedPostgres:
         """Waits for a dying predecessor; drops a file whose pid now names some other program.
 
         Process ids repeat (in a container from the first on), and Postgres would refuse to start
-        because of an unrelated process of the same user.
+        because of an unrelated process of the same user. It also does while a child of a server
+        that was killed still has its shared memory.
         """
         deadline_s = time.monotonic() + PREDECESSOR_TIMEOUT_S
         while lines := self._pid_file_lines():
             pid = int(lines[0])
-            if not _is_postgres_in(pid, self.data):
+            if not _is_postgres_in(pid, self.data) and not _has_children(lines):
                 (self.data / "postmaster.pid").unlink(missing_ok=True)
                 return
             if time.monotonic() > deadline_s:
@@ -317,6 +318,19 @@ def _is_postgres_in(pid: int, data: Path) -> bool:
         return process.joinpath("cwd").resolve() == data.resolve()
     except OSError:
         return False
+
+
+def _has_children(pid_file: Sequence[str]) -> bool:
+    """Whether some process still has the shared memory that `postmaster.pid` names."""
+    ids = pid_file[6].split() if len(pid_file) > 6 else []
+    if len(ids) != 2:
+        return False
+    try:
+        segments = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    # key, shmid, perms, size, cpid, lpid, nattch, …
+    return any(row[:2] == ids and row[6] != "0" for row in map(str.split, segments))
 
 
 @contextmanager

@@ -5,7 +5,9 @@ MetadataError
 ├── OutcomeUnknown         sent, and the answer to its COMMIT never came
 ├── NotFound               not done: no such thing in this tenant
 ├── Conflict               not done: the name is taken, or the version has moved on
-├── LeaseHeld              not done: another live forwarder holds what was asked for
+├── LastOwner              not done: nobody would be left to give others their roles
+├── TooManySecrets         not done: two secrets hold already
+├── QuotaExceeded          not done: the tenant has as many of these as it may
 ├── LeaseLost              not done: our own lease row is over or gone
 ├── BadPageToken           not done: the page token isn't one of ours
 └── UnsafeServer           refused: fsync or full_page_writes is off
@@ -64,15 +66,35 @@ class Conflict(MetadataError):
         self.existing = existing
 
 
-class LeaseHeld(MetadataError):
-    """Another live forwarder holds the slot; `remaining_s` is what its lease has left."""
+class LastOwner(MetadataError):
+    """Done, it would leave the tenant without anybody who may give others their roles."""
 
-    code = "lease_held"
+    code = "last_owner"
 
-    def __init__(self, incarnation: bytes, remaining_s: float) -> None:
-        super().__init__(f"held by {incarnation.hex()} for {remaining_s:.1f} s more")
-        self.incarnation = incarnation
-        self.remaining_s = remaining_s
+    def __init__(self) -> None:
+        super().__init__("the tenant would be left without an owner")
+
+
+class TooManySecrets(MetadataError):
+    """As many secrets hold as may: the change from the one to the other is not over."""
+
+    code = "too_many_secrets"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} secrets hold already")
+        self.limit = limit
+
+
+class QuotaExceeded(MetadataError):
+    """The tenant has as many of these as it may."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, quota: str, limit: int, used: int) -> None:
+        super().__init__(f"{quota}: {used} of {limit}")
+        self.quota = quota
+        self.limit = limit
+        self.used = used
 
 
 class LeaseLost(MetadataError):

@@ -19,6 +19,7 @@ import structlog
 
 from metadata.changes import CHANNEL
 from metadata.database import Connection, Database
+from metadata.eras import POSITION, Position, Sentinel
 from metadata.errors import MetadataError
 from metadata.types import Change, ChangeKind
 
@@ -30,6 +31,13 @@ MAX_CHANGES = 1000
 """Read at a time; the next ones follow at once."""
 
 _COUNTER = "SELECT version, pruned_to FROM change_counter WHERE id = 1"
+_COUNTER_AND_POSITION = (
+    "SELECT counter.version, counter.pruned_to, position.* FROM ("
+    + _COUNTER
+    + ") AS counter, ("
+    + POSITION
+    + ") AS position"
+)
 _CHANGES = """
 SELECT version, kind, tenant_id, uid, name, topic_uid
 FROM changes WHERE version > $1 ORDER BY version LIMIT $2
@@ -57,8 +65,16 @@ _log = structlog.get_logger("packetboat.feed")
 class ChangeFeed:
     """One per process; listeners are called one after the other, in order of versions."""
 
-    def __init__(self, database: Database, *, poll_every_s: float = POLL_EVERY_S) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        poll_every_s: float = POLL_EVERY_S,
+        sentinel: Sentinel | None = None,
+    ) -> None:
+        """`sentinel` is told where Postgres is, by the polls."""
         self._database = database
+        self._sentinel = sentinel
         self._poll_every_s = poll_every_s
         self._listeners: list[Listener] = []
         self._position: int | None = None
@@ -88,6 +104,10 @@ class ChangeFeed:
     def fresh_at_s(self) -> float:
         """time.monotonic() before the last poll that worked was sent; -inf before the first."""
         return self._fresh_at_s
+
+    def version(self) -> int | None:
+        """The latest that the listeners know of all before; None before the first poll."""
+        return self._position
 
     async def close(self) -> None:
         if self._task is not None:
@@ -131,13 +151,13 @@ class ChangeFeed:
         seen = self._position
 
         async def work(connection: Connection) -> tuple[int, int, list[Any]]:
-            version, pruned_to = await connection.fetchrow(_COUNTER)
+            version, pruned_to = await self._look(connection)
             if seen is None or version <= seen or pruned_to > seen:
                 return version, pruned_to, []
             return version, pruned_to, await connection.fetch(_CHANGES, seen, MAX_CHANGES)
 
         version, pruned_to, rows = await self._database.statement(
-            work, writes=False, deadline_s=POLL_DEADLINE_S
+            work, writes=False, deadline_s=POLL_DEADLINE_S, always=True
         )
         if seen is not None and (version < seen or pruned_to > seen):
             await self._deliver([Change(version, ChangeKind.RESET, b"", b"", "")])
@@ -153,6 +173,15 @@ class ChangeFeed:
             self._position = version
         self._fresh_at_s = sent_s
         return False
+
+    async def _look(self, connection: Connection) -> tuple[int, int]:
+        if self._sentinel is None:
+            version, pruned_to = await connection.fetchrow(_COUNTER)
+        else:
+            before = self._sentinel.seen
+            version, pruned_to, *position = await connection.fetchrow(_COUNTER_AND_POSITION)
+            self._sentinel.saw(Position(*position), before)
+        return version, pruned_to
 
     async def _deliver(self, changes: Sequence[Change]) -> None:
         for listener in self._listeners:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from metadata.assignments import RELEASE_ALL
 from metadata.database import Connection, Database
-from metadata.errors import LeaseHeld, LeaseLost
+from metadata.errors import LeaseLost
 from metadata.types import Forwarder
 
 LEASE_S = 4.0
@@ -23,16 +23,10 @@ MARGIN_S = 0.5
 RENEW_DEADLINE_S = 1.5
 """A renewal that takes longer is given up, so that the next can be tried while there is time."""
 
+LEAVING = "-leaving"
+"""Behind the role of one that has released all it owned and is to get nothing any more."""
+
 _LENGTH = timedelta(seconds=LEASE_S)
-_ROLE_LOCK = "SELECT pg_advisory_xact_lock(7265746, hashtext($1))"
-_OTHER = """
-SELECT incarnation, extract(epoch FROM lease_until - clock_timestamp())::float8 AS remaining_s
-FROM forwarders
-WHERE role = $1 AND incarnation <> $2 AND lease_until > clock_timestamp()
-ORDER BY lease_until DESC
-LIMIT 1
-FOR SHARE
-"""
 _FORGET_OLD = """
 DELETE FROM forwarders WHERE incarnation IN (
     SELECT incarnation FROM forwarders
@@ -42,24 +36,49 @@ DELETE FROM forwarders WHERE incarnation IN (
 )
 """
 _INSERT = """
-INSERT INTO forwarders (incarnation, role, address, lease_until)
-VALUES ($1, $2, $3, clock_timestamp() + $4)
+INSERT INTO forwarders (incarnation, role, address, weight, lease_until)
+VALUES ($1, $2, $3, $5, clock_timestamp() + $4)
 ON CONFLICT (incarnation) DO UPDATE SET lease_until = clock_timestamp() + $4
 WHERE forwarders.lease_until > clock_timestamp()
 RETURNING incarnation
 """
-_RENEW = """
-UPDATE forwarders SET lease_until = clock_timestamp() + $2
-WHERE incarnation = $1 AND lease_until > clock_timestamp()
-RETURNING incarnation
+_FORWARDER = """
+    incarnation, role, address, weight,
+    extract(epoch FROM lease_until - clock_timestamp())::float8 AS remaining_s,
+    extract(epoch FROM clock_timestamp() - started_at)::float8 AS age_s
 """
-_LIVE = """
-SELECT incarnation, role, address,
-    extract(epoch FROM lease_until - clock_timestamp())::float8 AS remaining_s
+_RENEW = (
+    """
+WITH renewed AS (
+    UPDATE forwarders
+    SET lease_until = clock_timestamp() + $2, load = coalesce($3::jsonb, load)
+    WHERE incarnation = $1 AND lease_until > clock_timestamp()
+    RETURNING incarnation, role, address, weight, lease_until, started_at
+), live AS (
+    SELECT * FROM renewed
+    UNION ALL
+    SELECT incarnation, role, address, weight, lease_until, started_at
+    FROM forwarders
+    WHERE role = ANY($4::text[]) AND lease_until > clock_timestamp() AND incarnation <> $1
+      AND EXISTS (SELECT 1 FROM renewed)
+)
+SELECT"""
+    + _FORWARDER
+    + "FROM live ORDER BY started_at, incarnation"
+)
+_LEAVE = """
+UPDATE forwarders SET role = role || $2
+WHERE incarnation = $1 AND right(role, length($2)) <> $2
+"""
+_LIVE = (
+    "SELECT"
+    + _FORWARDER
+    + """
 FROM forwarders
 WHERE role = $1 AND lease_until > clock_timestamp()
 ORDER BY started_at, incarnation
 """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +87,8 @@ class Lease:
 
     incarnation: bytes
     valid_until_s: float
+    live: tuple[Forwarder, ...] = field(default=(), compare=False)
+    """Of a renewal: all of that role whose leases were good, the holder among them."""
 
     def held(self, now_s: float) -> bool:
         return now_s < self.valid_until_s
@@ -83,37 +104,52 @@ class LeaseRepository:
         self._monotonic_s = monotonic_s
 
     async def register(
-        self, incarnation: bytes, *, role: str, address: str = "", sole: bool = False
+        self, incarnation: bytes, *, role: str, address: str = "", weight: float = 1.0
     ) -> Lease:
-        """A new row; with `sole`, LeaseHeld while another live row has that role.
+        """A new row.
 
         Can be repeated after OutcomeUnknown; LeaseLost if that incarnation is over by then.
         """
 
         async def work(connection: Connection) -> None:
             await connection.execute(_FORGET_OLD)
-            if sole:
-                await connection.execute(_ROLE_LOCK, role)
-                other = await connection.fetchrow(_OTHER, role, incarnation)
-                if other is not None:
-                    raise LeaseHeld(other["incarnation"], other["remaining_s"])
-            if not await connection.fetchval(_INSERT, incarnation, role, address, _LENGTH):
+            if not await connection.fetchval(_INSERT, incarnation, role, address, _LENGTH, weight):
                 raise LeaseLost(f"the lease of {incarnation.hex()} is over")
 
         sent_s = self._monotonic_s()
         await self._database.transaction(work)
-        return self._lease(incarnation, sent_s)
+        return self._lease(incarnation, sent_s, [])
 
-    async def renew(self, incarnation: bytes) -> Lease:
-        """LeaseLost when the row is gone or was over when the renewal arrived."""
+    async def renew(
+        self, incarnation: bytes, *, role: str = "subscribe", load: bytes | None = None
+    ) -> Lease:
+        """With who else of that role is alive. `load` is JSON, for others to read.
 
-        async def work(connection: Connection) -> bool:
-            return await connection.fetchval(_RENEW, incarnation, _LENGTH) is not None
+        LeaseLost when the row is gone or was over when the renewal arrived.
+        """
+        roles = [role, role + LEAVING]
+        report = None if load is None else load.decode()
+
+        async def work(connection: Connection) -> list[Forwarder]:
+            rows = await connection.fetch(_RENEW, incarnation, _LENGTH, report, roles)
+            return [Forwarder(**row) for row in rows]
 
         sent_s = self._monotonic_s()
-        if not await self._database.statement(work, writes=True, deadline_s=RENEW_DEADLINE_S):
+        live = await self._database.statement(
+            work, writes=True, deadline_s=RENEW_DEADLINE_S, always=True
+        )
+        if not live:
             raise LeaseLost(f"the lease of {incarnation.hex()} is over")
-        return self._lease(incarnation, sent_s)
+        return self._lease(incarnation, sent_s, live)
+
+    async def leave(self, incarnation: bytes) -> None:
+        """Releases its assignments and gives it no more; the lease goes on. Idempotent."""
+
+        async def work(connection: Connection) -> None:
+            await connection.fetch(RELEASE_ALL, incarnation)
+            await connection.execute(_LEAVE, incarnation, LEAVING)
+
+        await self._database.transaction(work)
 
     async def release(self, incarnation: bytes) -> None:
         """Releases its assignments and drops the row, together. Idempotent."""
@@ -133,5 +169,5 @@ class LeaseRepository:
         return await self._database.statement(work, writes=False)
 
     @staticmethod
-    def _lease(incarnation: bytes, sent_s: float) -> Lease:
-        return Lease(incarnation, sent_s + LEASE_S - MARGIN_S)
+    def _lease(incarnation: bytes, sent_s: float, live: list[Forwarder]) -> Lease:
+        return Lease(incarnation, sent_s + LEASE_S - MARGIN_S, tuple(live))

@@ -12,6 +12,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from metadata.roles import make_roles
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 7_265_746_001
 """Any number will do, so long as nothing else takes an advisory lock on it."""
@@ -19,7 +21,10 @@ _CONNECT_TIMEOUT_S = 10.0
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """For a caller without an event loop; all migrations commit together or not at all."""
+    """For a caller without an event loop; all migrations commit together or not at all.
+
+    RolesNeeded where somebody else has to make the database roles first.
+    """
     asyncio.run(upgrade_async(url, revision))
 
 
@@ -47,4 +52,6 @@ def configuration(connection: Connection) -> Config:
 
 
 def _run(connection: Connection, revision: str) -> None:
+    # Each time: a restored database may be in a cluster without them, or the login another.
+    make_roles(connection)
     command.upgrade(configuration(connection), revision)

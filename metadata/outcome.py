@@ -58,6 +58,15 @@ def translate(error: Exception, *, sent: bool) -> Exception:
     return error
 
 
+def answered(error: BaseException | None) -> bool:
+    """Whether Postgres did answer: an operation that ended so was not left waiting."""
+    if error is None:
+        return True
+    if isinstance(error, MetadataError):
+        return not isinstance(error, MetadataUnavailable | OutcomeUnknown)
+    return not isinstance(_driver_error(error), _LOST) and not _invalidated(error)
+
+
 def _driver_error(error: BaseException) -> BaseException:
     """asyncpg's own exception below SQLAlchemy's wrapping, if there is one."""
     while isinstance(error, sqlalchemy.exc.DBAPIError):
@@ -68,7 +77,7 @@ def _driver_error(error: BaseException) -> BaseException:
     return error
 
 
-def _invalidated(error: Exception) -> bool:
+def _invalidated(error: BaseException) -> bool:
     return isinstance(error, sqlalchemy.exc.DBAPIError) and error.connection_invalidated
 
 

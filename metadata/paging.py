@@ -41,4 +41,9 @@ def page_of(items: Sequence[T], page_size: int) -> Page[T]:
     if len(items) <= page_size:
         return Page(tuple(items), None)
     kept = tuple(items[:page_size])
-    return Page(kept, urlsafe_b64encode(_VERSION + kept[-1].name.encode()).decode())
+    return Page(kept, token_after(kept[-1].name))
+
+
+def token_after(name: str) -> str:
+    """Of the page that begins behind `name`."""
+    return urlsafe_b64encode(_VERSION + name.encode()).decode()

@@ -65,7 +65,7 @@ class PinRepository:
                 pinned[partition, lane] = at
             return pinned
 
-        return await self._database.transaction(work)
+        return await self._database.of(tenant_id).transaction(work)
 
     async def drop(self, tenant_id: bytes, topic_uid: bytes, holder: bytes) -> None:
         """Idempotent."""
@@ -73,4 +73,4 @@ class PinRepository:
         async def work(connection: Connection) -> None:
             await connection.execute(_DROP, tenant_id, topic_uid, holder)
 
-        await self._database.statement(work, writes=True)
+        await self._database.of(tenant_id).statement(work, writes=True)

@@ -117,7 +117,7 @@ class PlacementRepository:
                 return topic
             return _started(session, topic, present, wanted)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def start_grow(
         self, tenant_id: bytes, name: str, groups: Sequence[int]
@@ -150,7 +150,7 @@ class PlacementRepository:
                 raise Conflict("topic", name, f"has {count} partitions", topic)
             return _started(session, topic, present, wanted)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, topic_uid: bytes) -> Placement | None:
         """The open placement of a topic in any state."""
@@ -160,7 +160,37 @@ class PlacementRepository:
             topic = await session.get(TopicRow, (tenant_id, topic_uid))
             return None if row is None or topic is None else _placement(row, topic_of(topic))
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
+
+    async def replay(
+        self, topic: Topic, kind: PlacementKind, partition: int | None, groups: Sequence[int]
+    ) -> Placement:
+        """The intent of a placement that the store shows and this database forgot; it takes the
+        place of one that is open. NotFound when the topic is gone."""
+
+        async def work(session: AsyncSession) -> Placement:
+            await changes.next_version(session)
+            row = await session.get(TopicRow, (topic.tenant_id, topic.uid))
+            if row is None:
+                raise NotFound("topic", topic.uid.hex())
+            present = await session.get(PlacementRow, (topic.tenant_id, topic.uid))
+            if present is not None:
+                await session.delete(present)
+                await session.flush()
+            current = topic_of(row)
+            wanted = PlacementRow(
+                tenant_id=topic.tenant_id,
+                topic_uid=topic.uid,
+                uid=new_uid(),
+                kind=kind.value,
+                partition=partition,
+                partitions=current.partition_count if partition is not None else len(groups),
+                groups=list(groups),
+            )
+            session.add(wanted)
+            return _placement(wanted, current)
+
+        return await self._database.of(topic.tenant_id).write(work)
 
     async def unfinished(self, limit: int = 100) -> list[Placement]:
         """Of active topics of any tenant, the oldest first; some may be under way elsewhere."""
@@ -180,7 +210,7 @@ class PlacementRepository:
             rows = await session.execute(statement)
             return [_placement(row, topic_of(topic)) for row, topic in rows]
 
-        return await self._database.read(work)
+        return await self._database.platform.read(work)
 
     async def finish(self, placement: Placement, sealed_at: Mapping[LaneOf, int]) -> Topic:
         """Makes what was sealed (`sealed_at`: its end, by partition and lane) the past and what was
@@ -218,7 +248,7 @@ class PlacementRepository:
             await session.flush()
             return await turn(session, version, topic, TopicState.ACTIVE)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def collectable(self, limit: int = 100) -> list[Collectable]:
         """Sealed generations of which everything is trimmed and nothing is kept, and whose ids the
@@ -252,7 +282,7 @@ class PlacementRepository:
             )
             await turn(session, version, topic, TopicState(topic.state))
 
-        await self._database.write(work)
+        await self._database.of(tenant_id).write(work)
 
 
 async def _active(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow:

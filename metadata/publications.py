@@ -13,7 +13,7 @@ A flush and a sweep change a row only where it is `open`, so exactly one of them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,6 +38,14 @@ SELECT tenant_id, tag, state, outputs FROM ack_publications
 WHERE state = $1 AND created_at < clock_timestamp() - make_interval(secs => $2)
 ORDER BY created_at, tag
 OFFSET $4 LIMIT $3
+"""
+_WITH_SOME = """
+SELECT wanted.state FROM unnest($1::text[], $2::float8[]) AS wanted (state, older_than_s)
+WHERE EXISTS (
+    SELECT FROM ack_publications
+    WHERE ack_publications.state = wanted.state
+      AND created_at < clock_timestamp() - make_interval(secs => wanted.older_than_s)
+)
 """
 _LOCK_OPEN = """
 SELECT ack_publications.tenant_id, ack_publications.tag
@@ -117,6 +125,15 @@ class PublicationRepository:
     async def discarded(self, publications: Sequence[Publication]) -> None:
         """Nothing of what was aborted is staged any more: the rows go. Idempotent."""
         await self._drop(publications, "aborted")
+
+    async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]:
+        """The states of which there are rows that `left` would give, at these ages."""
+        states, ages = list(older_than_s), list(older_than_s.values())
+
+        async def work(connection: Connection) -> set[str]:
+            return {row[0] for row in await connection.fetch(_WITH_SOME, states, ages)}
+
+        return await self._database.statement(work, writes=False)
 
     async def left(
         self, state: str, *, older_than_s: float, limit: int, skip: int = 0

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from metadata import locks
+from metadata import changes, locks
 from metadata.database import Connection, Database
 from metadata.dead_letters import COLUMNS as LETTER_COLUMNS
 from metadata.dead_letters import KEPT_DAYS, PRUNE_AT_ONCE, Place, StoredLetter, letter_of
@@ -80,7 +80,8 @@ _UNFINISHED = (
     JOIN subscriptions ON subscriptions.tenant_id = redrives.tenant_id
         AND subscriptions.uid = redrives.subscription_uid
     JOIN topics ON topics.tenant_id = redrives.tenant_id AND topics.uid = subscriptions.topic_uid
-    WHERE redrives.state IN ('running', 'cancelling')
+    JOIN tenants ON tenants.tenant_id = redrives.tenant_id
+    WHERE redrives.state = 'cancelling' OR redrives.state = 'running' AND tenants.state = 'active'
     ORDER BY redrives.created_at, redrives.uid LIMIT $1
     """
 )
@@ -107,7 +108,7 @@ UPDATE redrives
 SET redriven = redriven + $3, failed = $4, detail = $5, updated_at = now(),
     total = greatest(total, redriven + $3 + $4)
 WHERE tenant_id = $1 AND uid = $2
-RETURNING state
+RETURNING state, EXISTS (SELECT FROM tenants t WHERE t.tenant_id = $1 AND t.state = 'active')
 """
 _FINISH = """
 UPDATE redrives
@@ -181,12 +182,14 @@ class RedriveRepository:
     ) -> Redrive:
         """`total`: how many there are to redrive; of picked ones those that are open are counted.
 
-        NotFound when the subscription is gone; Conflict at `MAX_UNFINISHED`.
+        NotFound when the subscription is gone; Conflict at `MAX_UNFINISHED`. Its version tells the
+        scheduler that there is one.
         """
         uid = new_uid()
 
         async def work(connection: Connection) -> Redrive:
             key = (tenant_id, subscription_uid)
+            await changes.take_version(connection)
             if await connection.fetchval(_LOCK_SUBSCRIPTION, *key) is None:
                 raise NotFound("subscription", subscription_uid.hex())
             if await connection.fetchval(_UNFINISHED_OF, *key) >= MAX_UNFINISHED:
@@ -208,7 +211,7 @@ class RedriveRepository:
             )
             return _redrive(row)
 
-        return await self._database.transaction(work)
+        return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> Redrive:
         """NotFound."""
@@ -219,7 +222,7 @@ class RedriveRepository:
                 raise NotFound("redrive", uid.hex())
             return _redrive(row)
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def page(
         self,
@@ -236,7 +239,7 @@ class RedriveRepository:
             rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, *place, limit)
             return [_redrive(row) for row in rows]
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def cancel(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> Redrive:
         """No more is redriven once the scheduler has seen it; one that has ended stays as it is.
@@ -245,13 +248,13 @@ class RedriveRepository:
         async def work(connection: Connection) -> None:
             await connection.execute(_CANCEL, tenant_id, subscription_uid, uid)
 
-        await self._database.statement(work, writes=True)
+        await self._database.of(tenant_id).statement(work, writes=True)
         return await self.get(tenant_id, subscription_uid, uid)
 
     # The scheduler's.
 
     async def unfinished(self, limit: int) -> list[Unfinished]:
-        """Of all tenants, oldest first."""
+        """Of all active tenants, oldest first; the others' wait, but for those being cancelled."""
 
         async def work(connection: Connection) -> list[Unfinished]:
             rows = await connection.fetch(_UNFINISHED, limit)
@@ -284,11 +287,13 @@ class RedriveRepository:
         *,
         failed: int,
         detail: str | None,
-    ) -> RedriveState | None:
-        """`redriven` were published; `failed` in all. The state it is in now, None when it is gone.
-        LeaseLost."""
+    ) -> RedriveState | Literal["suspended"] | None:
+        """`redriven` were published; `failed` in all. The state it is in now, None when it is gone,
+        "suspended" where it runs and its tenant is not active. LeaseLost."""
 
-        async def work(connection: Connection) -> RedriveState | None:
+        async def work(
+            connection: Connection,
+        ) -> RedriveState | Literal["suspended"] | None:
             await locks.check(connection, lock)
             count = 0
             if redriven:
@@ -299,10 +304,13 @@ class RedriveRepository:
                     redrive.uid,
                     list(redriven),
                 )
-            state: RedriveState | None = await connection.fetchval(
+            row = await connection.fetchrow(
                 _PROGRESS, redrive.tenant_id, redrive.uid, count, failed, detail
             )
-            return state
+            if row is None:
+                return None
+            state: RedriveState = row[0]
+            return state if row[1] or state != "running" else "suspended"
 
         return await self._database.transaction(work)
 

@@ -224,7 +224,7 @@ class RetentionRepository:
                 )
 
         if flags:
-            await self._database.write(work)
+            await self._database.platform.write(work)
 
     async def note_usage(self, usage: Iterable[tuple[bytes, bytes, int, int]]) -> None:
         """(tenant, topic, stored bytes, staged messages) as measured now."""

@@ -100,6 +100,7 @@ _DUE = """
 SELECT s.tenant_id, s.uid, s.topic_uid, s.name, s.cron, s.time_zone, s.missed_runs, s.message,
     s.next_at
 FROM schedules s
+JOIN tenants t ON t.tenant_id = s.tenant_id AND t.state = 'active'
 WHERE NOT s.paused AND s.next_at IS NOT NULL AND NOT (s.uid = ANY ($1))
 ORDER BY s.next_at
 LIMIT $2
@@ -142,7 +143,7 @@ class ScheduleRepository:
             _set(row, spec)
             return await _put(session, version, row, topic_name)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def update(
         self,
@@ -169,7 +170,7 @@ class ScheduleRepository:
             row.failure = None
             return await _put(session, version, row, topic_name)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Schedule:
         """NotFound."""
@@ -180,7 +181,7 @@ class ScheduleRepository:
                 raise NotFound("schedule", name)
             return _schedule(found)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
@@ -197,7 +198,7 @@ class ScheduleRepository:
             found = await session.execute(statement)
             return page_of([_schedule(item) for item in found], page_size)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
         """NotFound; Conflict when `if_version` is another."""
@@ -217,7 +218,7 @@ class ScheduleRepository:
             )
             await _record(session, version, row)
 
-        await self._database.write(work)
+        await self._database.of(tenant_id).write(work)
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueSchedule]:
         """Those that run next, the first of them first, without those of the uids named."""

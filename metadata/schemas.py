@@ -73,7 +73,7 @@ class SchemaRepository:
             await session.flush()
             return await _add_version(session, version, tenant_id, name, 1, definition)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def add_version(
         self, tenant_id: bytes, name: str, definition: str, *, after: int
@@ -88,7 +88,7 @@ class SchemaRepository:
                 raise Conflict("schema", name, f"is at number {latest.number}", latest)
             return await _add_version(session, version, tenant_id, name, after + 1, definition)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def set_compatibility(
         self, tenant_id: bytes, name: str, compatibility: str, *, if_version: int | None = None
@@ -103,11 +103,13 @@ class SchemaRepository:
             row.compatibility = compatibility
             return await _touch(session, version, row)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Schema:
         """NotFound."""
-        return await self._database.read(lambda session: _require(session, tenant_id, name))
+        return await self._database.of(tenant_id).read(
+            lambda session: _require(session, tenant_id, name)
+        )
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
@@ -125,7 +127,7 @@ class SchemaRepository:
                 [_schema(found) for found in await session.execute(statement)], page_size
             )
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def versions(self, tenant_id: bytes, name: str) -> list[tuple[int, datetime]]:
         """Numbers and when they were made, the newest first."""
@@ -138,7 +140,7 @@ class SchemaRepository:
         async def work(session: AsyncSession) -> list[tuple[int, datetime]]:
             return [(number, made_at) for number, made_at in await session.execute(statement)]
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion:
         """NotFound."""
@@ -149,7 +151,7 @@ class SchemaRepository:
                 raise NotFound("schema", f"{name}/versions/{number}")
             return SchemaVersion(row.number, row.definition, row.created_at)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
         """With all its versions. NotFound; Conflict when `if_version` is another, or (`existing` is
@@ -170,7 +172,7 @@ class SchemaRepository:
             )
             await _record(session, version, tenant_id, name)
 
-        await self._database.write(work)
+        await self._database.of(tenant_id).write(work)
 
 
 def _with_latest(tenant_id: bytes) -> Select[SchemaRow, SchemaVersionRow]:

@@ -29,10 +29,14 @@ from metadata.models import (
     CursorRow,
     DeliveryLeaseRow,
     DeliveryRow,
+    EraRow,
     PartitionRow,
     SubscriptionRow,
 )
 from metadata.types import ChangeKind
+
+ERA_SHIFT = 16
+"""Generations of an era begin at `era << ERA_SHIFT`; they fit 31 bits."""
 
 LaneOf = tuple[int, int]
 """Partition and lane."""
@@ -127,7 +131,7 @@ class SeekRepository:
                 raise NotFound("subscription", subscription_uid.hex())
             trimmed = await lock_partitions(session, tenant_id, row.topic_uid)
             cursors = await _lock_cursors(session, row)
-            row.generation += 1
+            row.generation = await _next_generation(session, row.generation)
             row.version = version
             row.updated_at = func.now()
             kept = await kept_offsets(session, row, targets, trimmed)
@@ -152,8 +156,8 @@ class SeekRepository:
             return Sought(row.generation, positions)
 
         if dry_run:
-            return await self._database.read(work)
-        return await self._database.write(work)
+            return await self._database.of(tenant_id).read(work)
+        return await self._database.of(tenant_id).write(work)
 
 
 def _position(cursor: CursorRow) -> Position:
@@ -240,6 +244,12 @@ def hole_rows(cursor: CursorRow, placed: Placed) -> list[DeliveryRow]:
         )
         for offset in placed.holes
     ]
+
+
+async def _next_generation(session: AsyncSession, present: int) -> int:
+    """Not one that was begun before Postgres lost history: what it fenced stays fenced."""
+    era = await session.scalar(select(func.max(EraRow.era))) or 0
+    return max(present + 1, era << ERA_SHIFT)
 
 
 async def _lock_cursors(session: AsyncSession, row: SubscriptionRow) -> Sequence[CursorRow]:

@@ -54,7 +54,7 @@ class SkipRuleRepository:
             await session.refresh(row)
             return _rule_of(row)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def remove(self, tenant_id: bytes, name: str, uid: bytes, *, removed_by: str) -> None:
         """NotFound of the rule too; one that was removed before stays as it was."""
@@ -69,7 +69,7 @@ class SkipRuleRepository:
                 row.removed_by, row.removed_at = removed_by, func.now()
                 await _turn(session, version, subscription)
 
-        await self._database.write(work)
+        await self._database.of(tenant_id).write(work)
 
     async def of(self, tenant_id: bytes, name: str, *, removed: bool) -> tuple[SkipRule, ...]:
         """The active ones, or all, by when they were made; the last `MAX_LISTED`."""
@@ -90,7 +90,7 @@ class SkipRuleRepository:
             rows = await session.scalars(statement)
             return tuple(reversed([_rule_of(row) for row in rows]))
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
 
 async def active_of(

@@ -197,7 +197,7 @@ class SnapshotRepository:
                 created_at=times["created_at"],
             )
 
-        return await self._database.transaction(work)
+        return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Snapshot:
         """NotFound."""
@@ -208,7 +208,7 @@ class SnapshotRepository:
                 raise NotFound("snapshot", name)
             return _snapshot(row)
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def targets(self, snapshot: Snapshot) -> dict[LaneOf, Target]:
         """Its ack state by partition and lane; empty once it has gone."""
@@ -222,7 +222,7 @@ class SnapshotRepository:
                 for row in rows
             }
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(snapshot.tenant_id).statement(work, writes=False)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
@@ -234,7 +234,7 @@ class SnapshotRepository:
             rows = await connection.fetch(_PAGE, tenant_id, after, page_size + 1)
             return page_of([_snapshot(row) for row in rows], page_size)
 
-        return await self._database.statement(work, writes=False)
+        return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def delete(self, tenant_id: bytes, name: str) -> None:
         """With its pins. NotFound."""
@@ -245,7 +245,7 @@ class SnapshotRepository:
                 raise NotFound("snapshot", name)
             await connection.execute(_DROP_PINS, tenant_id, *gone)
 
-        await self._database.transaction(work)
+        await self._database.of(tenant_id).transaction(work)
 
     async def sweep(self, limit: int = 100) -> int:
         """Removes rows of expired ones, so many at a time; how many."""

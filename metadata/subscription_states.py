@@ -44,7 +44,7 @@ class SubscriptionStateRepository:
             )
             return version
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
 
 async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> SubscriptionRow:

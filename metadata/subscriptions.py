@@ -10,7 +10,8 @@ from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from metadata import changes
+from metadata import changes, push_config
+from metadata.counts import NO_LIMITS, SUBSCRIPTIONS, Defaults, require_room
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
@@ -27,6 +28,7 @@ from metadata.seeks import (
 )
 from metadata.skip_rules import active_of
 from metadata.types import (
+    WHOLE,
     ChangeKind,
     Delivery,
     OnExhausted,
@@ -45,8 +47,10 @@ _Found = Row[SubscriptionRow, str]
 class SubscriptionRepository:
     """Names are unique per tenant; a deleted name is free at once."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, for tenants without their own."""
         self._database = database
+        self._limits = limits
 
     async def create(
         self,
@@ -54,12 +58,14 @@ class SubscriptionRepository:
         topic_uid: bytes,
         spec: SubscriptionSpec,
         floors: Mapping[LaneOf, int | Target],
+        uid: bytes | None = None,
     ) -> Subscription:
         """With a cursor per partition and lane, from `floors[partition, lane]` on (0 where there is
-        none, and not below what was trimmed); a target may be of a snapshot.
+        none, and not below what was trimmed); a target may be of a snapshot. `uid` is a new one
+        that the caller had to know before.
 
         NotFound when the topic isn't active any more, Conflict when the name is taken
-        (`existing` is the subscription that has it).
+        (`existing` is the subscription that has it). QuotaExceeded.
         """
 
         async def work(session: AsyncSession) -> Subscription:
@@ -70,7 +76,9 @@ class SubscriptionRepository:
             existing = await _named(session, tenant_id, spec.name)
             if existing is not None:
                 raise Conflict("subscription", spec.name, "exists already", _subscription(existing))
-            row = _new_row(tenant_id, topic_uid, spec, version)
+            count = subscription_count(tenant_id)
+            await require_room(session, tenant_id, SUBSCRIPTIONS, count, self._limits)
+            row = _new_row(tenant_id, topic_uid, uid or new_uid(), spec, version)
             session.add(row)
             await session.flush()
             await _add_cursors(session, row, floors)
@@ -79,7 +87,7 @@ class SubscriptionRepository:
             await session.refresh(row)
             return _subscription_of(row, topic.name)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def update(
         self,
@@ -89,7 +97,7 @@ class SubscriptionRepository:
         *,
         if_version: int | None = None,
     ) -> Subscription:
-        """The subscription as `change` wants it: name, type, delivery, order and start stay as they
+        """The subscription as `change` wants it: name, delivery, order and start stay as they
         are. Without a difference there is no new version. `change` may be called again, and what it
         raises leaves the subscription as it was.
 
@@ -117,7 +125,7 @@ class SubscriptionRepository:
             changed = _subscription_of(row, present.topic_name)
             return replace(changed, skip_rules=present.skip_rules)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Subscription:
         """NotFound."""
@@ -128,7 +136,7 @@ class SubscriptionRepository:
                 raise NotFound("subscription", name)
             return (await _with_rules(session, tenant_id, [_subscription(found)]))[0]
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]:
         """All of one topic, by name."""
@@ -142,7 +150,7 @@ class SubscriptionRepository:
             found = [_subscription(item) for item in await session.execute(statement)]
             return tuple(await _with_rules(session, tenant_id, found))
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def page(
         self,
@@ -166,7 +174,7 @@ class SubscriptionRepository:
             found = [_subscription(item) for item in await session.execute(statement)]
             return page_of(await _with_rules(session, tenant_id, found), page_size)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def delete(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
@@ -190,6 +198,7 @@ class SubscriptionRepository:
                 CursorRow.tenant_id == tenant_id,
                 CursorRow.subscription_uid == row.uid,
             )
+            await _drop_split(session, row)
             # In key order, like a flush: see the cascade of the delete below.
             await session.execute(
                 select(CursorRow.partition)
@@ -205,7 +214,15 @@ class SubscriptionRepository:
             await _record(session, version, row)
             return _subscription(found)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
+
+
+def subscription_count(tenant_id: bytes) -> Select[int]:
+    return (
+        select(func.count())
+        .select_from(SubscriptionRow)
+        .where(SubscriptionRow.tenant_id == tenant_id)
+    )
 
 
 def _with_topic_name(tenant_id: bytes) -> Select[SubscriptionRow, str]:
@@ -227,14 +244,13 @@ async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> _Found |
 
 
 def _new_row(
-    tenant_id: bytes, topic_uid: bytes, spec: SubscriptionSpec, version: int
+    tenant_id: bytes, topic_uid: bytes, uid: bytes, spec: SubscriptionSpec, version: int
 ) -> SubscriptionRow:
     return SubscriptionRow(
         tenant_id=tenant_id,
-        uid=new_uid(),
+        uid=uid,
         topic_uid=topic_uid,
         name=spec.name,
-        type=spec.type.value,
         delivery=spec.delivery.value,
         ordered=spec.ordered,
         start=spec.start if isinstance(spec.start, str) else dict(spec.start),
@@ -247,6 +263,8 @@ def _new_row(
 def _columns(spec: SubscriptionSpec) -> dict[str, Any]:
     """What may change."""
     return {
+        "type": spec.type.value,
+        "push": push_config.kept(spec.push),
         "ack_deadline_s": spec.ack_deadline_s,
         "retry_min_backoff_s": spec.retry.min_backoff_s,
         "retry_max_backoff_s": spec.retry.max_backoff_s,
@@ -282,6 +300,7 @@ async def _add_cursors(
     assignments = await session.execute(
         select(AssignmentRow.partition, AssignmentRow.epoch_era, AssignmentRow.epoch_n)
         .where(AssignmentRow.tenant_id == row.tenant_id, AssignmentRow.topic_uid == row.topic_uid)
+        .where(AssignmentRow.subscription_uid == WHOLE)
         .order_by(AssignmentRow.partition)
         .with_for_update(read=True)
     )
@@ -310,6 +329,21 @@ async def _add_cursors(
         holes += hole_rows(cursor, placed)
     await session.flush()
     session.add_all(holes)
+
+
+async def _drop_split(session: AsyncSession, row: SubscriptionRow) -> None:
+    """What is split off for it. The whole partitions are locked too, as who splits locks them: so
+    that it comes before this, or finds no subscription."""
+    units = (AssignmentRow.tenant_id == row.tenant_id, AssignmentRow.topic_uid == row.topic_uid)
+    await session.execute(
+        select(AssignmentRow.partition)
+        .where(*units, AssignmentRow.subscription_uid.in_((WHOLE, row.uid)))
+        .order_by(AssignmentRow.partition, AssignmentRow.subscription_uid)
+        .with_for_update()
+    )
+    await session.execute(
+        delete(AssignmentRow).where(*units, AssignmentRow.subscription_uid == row.uid)
+    )
 
 
 async def _record(session: AsyncSession, version: int, row: SubscriptionRow) -> None:
@@ -354,4 +388,5 @@ def _subscription_of(row: SubscriptionRow, topic_name: str) -> Subscription:
         max_outstanding=row.max_outstanding,
         state=SubscriptionState(row.state),
         state_reason=row.state_reason,
+        push=push_config.read(row.push),
     )

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
+from metadata.counts import NO_LIMITS, TOPICS, Defaults, require_room
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
@@ -46,14 +47,16 @@ _DELETING = TopicState.DELETING.value
 class TopicRepository:
     """Intent first: a row is `creating` before its queues exist, `deleting` before they go."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, for tenants without their own."""
         self._database = database
+        self._limits = limits
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, placements: Sequence[int]) -> Topic:
         """A `creating` topic with one partition per group in `placements`, all lanes of each there.
 
         Conflict when the name is taken; `existing` is the topic that has it. NotFound of the
-        schema.
+        schema, or of a tenant that is being deleted. QuotaExceeded.
         """
 
         async def work(session: AsyncSession) -> Topic:
@@ -61,6 +64,7 @@ class TopicRepository:
             existing = await named(session, tenant_id, spec.name)
             if existing is not None:
                 raise Conflict("topic", spec.name, "exists already", topic_of(existing))
+            await require_room(session, tenant_id, TOPICS, topic_count(tenant_id), self._limits)
             await _require_schema(session, tenant_id, spec.schema)
             row = TopicRow(
                 tenant_id=tenant_id,
@@ -91,7 +95,7 @@ class TopicRepository:
             await session.refresh(row)
             return topic_of(row)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def activate(self, tenant_id: bytes, uid: bytes) -> Topic:
         """creating → active, once every queue exists. Idempotent; NotFound when it is going."""
@@ -105,7 +109,7 @@ class TopicRepository:
                 return topic_of(row)
             return await turn(session, version, row, TopicState.ACTIVE)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def update(
         self,
@@ -136,7 +140,7 @@ class TopicRepository:
                 return topic
             return await turn(session, version, row, TopicState.ACTIVE)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Topic:
         """The topic of that name that is creating or active; NotFound."""
@@ -147,7 +151,7 @@ class TopicRepository:
                 raise NotFound("topic", name)
             return topic_of(row)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
         """In any state; NotFound."""
@@ -158,7 +162,7 @@ class TopicRepository:
                 raise NotFound("topic", uid.hex())
             return topic_of(row)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
@@ -176,7 +180,7 @@ class TopicRepository:
             rows = await session.scalars(statement)
             return page_of([topic_of(row) for row in rows], page_size)
 
-        return await self._database.read(work)
+        return await self._database.of(tenant_id).read(work)
 
     async def mark_deleting(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
@@ -197,7 +201,7 @@ class TopicRepository:
             await _drop_readers(session, row)
             return await turn(session, version, row, TopicState.DELETING)
 
-        return await self._database.write(work)
+        return await self._database.of(tenant_id).write(work)
 
     async def remove(self, tenant_id: bytes, uid: bytes) -> None:
         """Drops the row of a `deleting` topic, after its queues are gone. Idempotent."""
@@ -211,7 +215,7 @@ class TopicRepository:
                 )
             )
 
-        await self._database.write(work)
+        await self._database.of(tenant_id).write(work)
 
     async def unfinished(self, *, older_than_s: float, limit: int = 100) -> list[Topic]:
         """Topics of any tenant left `creating` or `deleting` by a process that died."""
@@ -226,7 +230,7 @@ class TopicRepository:
         async def work(session: AsyncSession) -> list[Topic]:
             return [topic_of(row) for row in await session.scalars(statement)]
 
-        return await self._database.read(work)
+        return await self._database.platform.read(work)
 
 
 async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow | None:
@@ -235,6 +239,15 @@ async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow 
         select(TopicRow).where(
             TopicRow.tenant_id == tenant_id, TopicRow.name == name, TopicRow.state != _DELETING
         )
+    )
+
+
+def topic_count(tenant_id: bytes) -> Select[int]:
+    """Of those that count: what is being deleted does not."""
+    return (
+        select(func.count())
+        .select_from(TopicRow)
+        .where(TopicRow.tenant_id == tenant_id, TopicRow.state != _DELETING)
     )
 
 
@@ -269,7 +282,7 @@ async def _drop_readers(session: AsyncSession, topic: TopicRow) -> None:
     await session.execute(
         select(AssignmentRow.partition)
         .where(*of_topic)
-        .order_by(AssignmentRow.partition)
+        .order_by(AssignmentRow.partition, AssignmentRow.subscription_uid)
         .with_for_update()
     )
     cursors = (CursorRow.tenant_id == topic.tenant_id, CursorRow.topic_uid == topic.uid)

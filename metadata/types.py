@@ -20,6 +20,7 @@ from metadata.deliveries import (
     Range,
     SettledRange,
 )
+from metadata.push_config import PushConfig
 
 T = TypeVar("T")
 
@@ -31,12 +32,26 @@ class Epoch(NamedTuple):
     n: int
 
 
-class PartitionKey(NamedTuple):
-    """The unit of ownership."""
+NO_EPOCH = Epoch(0, 0)
+"""Of what was never claimed."""
+
+WHOLE = bytes(16)
+
+
+class Unit(NamedTuple):
+    """What one forwarder owns: a partition of a topic with all its subscriptions but those split
+    off, or of one subscription that is split off, that partition alone."""
 
     tenant_id: bytes
     topic_uid: bytes
     partition: int
+    subscription_uid: bytes = WHOLE
+    """WHOLE: the partition; else the one that is split off it."""
+
+    @property
+    def base(self) -> Unit:
+        """The whole partition that it is, or is split off."""
+        return self._replace(subscription_uid=WHOLE)
 
 
 class CursorKey(NamedTuple):
@@ -99,13 +114,40 @@ class Delivery(enum.Enum):
     EXACTLY_ONCE = "exactly_once"
 
 
+class TenantState(enum.Enum):
+    """active ↔ suspended → deleting → (row gone); active → deleting. suspended: its credentials are
+    refused, what it owns stays; deleting: for good, and its name is free once the row is gone."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSpec:
+    """What an operator chooses. `egress_allowed`: networks (CIDR) and hosts that its webhooks may
+    reach although they are private."""
+
+    name: str
+    display_name: str = ""
+    state: TenantState = TenantState.ACTIVE
+    labels: Mapping[str, str] = field(default_factory=dict)
+    egress_allowed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """The unit of isolation; owns everything below."""
+    """The unit of isolation; owns everything below. `version` is its ETag."""
 
     tenant_id: bytes
     name: str
+    display_name: str
+    state: TenantState
+    labels: Mapping[str, str]
+    egress_allowed: tuple[str, ...]
+    version: int
     created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +292,8 @@ class SubscriptionSpec:
     rate_limit: float | None = None
     consumer_rate_limit: float | None = None
     max_outstanding: int | None = None
+    push: PushConfig | None = None
+    """Of type push, and of no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +327,8 @@ class Subscription:
     max_outstanding: int | None = None
     state: SubscriptionState = SubscriptionState.ACTIVE
     state_reason: str | None = None
+    push: PushConfig | None = None
+    """Of type push, and of no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,11 +412,15 @@ class CursorUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claimed partition: the epoch to write with, and its cursors as they are under it."""
+    """A claimed unit: the epoch to write with, and its cursors as they are under it."""
 
-    key: PartitionKey
+    key: Unit
     epoch: Epoch
     cursors: tuple[CursorState, ...]
+    previous: Epoch = NO_EPOCH
+    """Of the claim before: where it is the claimer's own, nobody had the unit in between."""
+    split_off: frozenset[bytes] = frozenset()
+    """Subscriptions that are split off the partition, whose cursors are not among these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +431,9 @@ class Forwarder:
     role: str
     address: str
     remaining_s: float
+    weight: float = 1.0
+    age_s: float = 0.0
+    """Since it registered."""
 
 
 class ChangeKind(enum.Enum):
@@ -391,6 +444,13 @@ class ChangeKind(enum.Enum):
     SUBSCRIPTION = "subscription"
     SCHEMA = "schema"
     SCHEDULE = "schedule"
+    CLIENT = "client"
+    KEY = "key"
+    POLICY = "policy"
+    ISSUER = "issuer"
+    QUOTA = "quota"
+    FLOW = "flow"
+    TOKEN = "token"
     RESET = "reset"
 
 

@@ -72,9 +72,13 @@ class Acceptor:
         timeout_s: float,
         next_publish_id: Callable[[], str],
         routes_now: Callable[[bytes], TopicRoutes | None],
+        take: Callable[[TopicRoutes, Share, int, int], None],
     ) -> None:
+        """`take` is asked whether so many bytes and messages that are reserved may be accepted; it
+        raises a Problem, and has given them back then."""
         self._timeout_s = timeout_s
         self._routes_now = routes_now
+        self._take = take
         self._next_publish_id = next_publish_id
         self._in_flight: InFlight = {}
         self._loop = asyncio.get_running_loop()
@@ -109,6 +113,7 @@ class Acceptor:
             )
         sizes = [message_bytes(message) for message in messages]
         request.share.reserve(sum(sizes), len(messages))
+        self._take(request.routes, request.share, sum(sizes), len(messages))
         due_us = [request.due_us(index) for index in range(len(messages))]
         ids: dict[int, Id] = {}
         repeats = self._ids_of(request, messages, ids)

@@ -27,6 +27,7 @@ from publish_forwarder.failures import (
     is_full,
     is_lasting,
     is_of_node,
+    not_answering,
     problem_of,
     waited_too_long,
 )
@@ -36,6 +37,7 @@ from publish_forwarder.parcel import Parcel
 from publish_forwarder.ports import Appender
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.settings import PublishSettings
+from publish_forwarder.turns import GroupTurns
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.errors import (
@@ -56,28 +58,34 @@ class Lane:
     """One partition's way into the log: appends to one queue."""
 
     __slots__ = (
+        "_admits",
         "_appender",
         "_loop",
         "_metrics",
         "_on_lasting",
         "_on_quiet",
+        "_on_stored",
         "_on_waiting",
         "_retry",
         "_retry_s",
         "_scheduled",
+        "_sent_bytes",
         "_settings",
         "_stopped",
+        "_turns",
         "closed",
         "dedup_window_s",
         "group",
         "held",
         "in_flight",
+        "in_line",
         "partition",
         "pending",
         "receipts",
         "reroute",
         "sent_at_s",
         "stalled",
+        "tenant_id",
         "waiting",
     )
 
@@ -90,13 +98,18 @@ class Lane:
         settings: PublishSettings,
         metrics: PublishMetrics,
         *,
+        tenant_id: bytes,
+        turns: GroupTurns,
         dedup_window_s: int,
         on_waiting: Callable[[Lane], None],
         on_lasting: Callable[[StoreError], None],
         on_quiet: Callable[[Lane], None],
+        admits: Callable[[int], bool] = lambda _: True,
+        on_stored: Callable[[int, int], None] = lambda messages, size_bytes: None,
     ) -> None:
         self.partition = partition
         self.group = group
+        self.tenant_id = tenant_id
         self.receipts = receipts
         self.dedup_window_s = dedup_window_s
         self.reroute: Callable[[Parcel, Lane], bool] = _nowhere
@@ -113,6 +126,12 @@ class Lane:
         """What was accepted before, for an older queue of the partition, is to go first."""
         self.waiting = False
         """Known to the forwarder's sweep."""
+        self.in_line = False
+        """More goes to the group than it takes: it is not this lane's turn yet."""
+        self._turns = turns
+        self._sent_bytes = 0
+        self._admits = admits
+        self._on_stored = on_stored
         self._appender = appender
         self._settings = settings
         self._metrics = metrics
@@ -130,6 +149,9 @@ class Lane:
         return not self.in_flight and not self.pending
 
     def add(self, parcel: Parcel) -> None:
+        if self.stalled and not (self.held or self.closed) and not self._admits(self.group):
+            self._turn_away(parcel)
+            return
         self.pending.append(parcel)
         if self.in_flight or self._retry is not None:
             if not self.waiting:
@@ -138,6 +160,14 @@ class Lane:
             # At the end of this turn of the loop: requests that arrived together go together.
             self._scheduled = True
             self._loop.call_soon(self._send)
+
+    def _turn_away(self, parcel: Parcel) -> None:
+        """The group has not answered for a while: it would only wait with the others."""
+        if not parcel.pinned and self.reroute(parcel, self):
+            self._metrics.rerouted += len(parcel.messages)
+        else:
+            self._metrics.refused += len(parcel.messages)
+            self._settle(parcel, not_answering(self.partition))
 
     def put_first(self, parcels: Iterable[Parcel]) -> None:
         """What was accepted for an older queue goes before all that waits here."""
@@ -172,7 +202,16 @@ class Lane:
             self._scheduled = True
             self._loop.call_soon(self._send)
 
-    def _send(self) -> None:
+    def take_turn(self) -> None:
+        """Sends what waits, if anything does."""
+        self._send(in_turn=True)
+
+    def _send(self, *, in_turn: bool = False) -> None:
+        if in_turn:
+            self.in_line = False
+        elif self.in_line:
+            self._scheduled = False
+            return
         self._scheduled = False
         self._retry = None
         if self.in_flight or not self.pending:
@@ -180,22 +219,35 @@ class Lane:
         if self.held or self.closed:
             self._stay()
             return
+        if not in_turn and not self._turns.admits(self):
+            self._get_in_line()
+            return
         parcels, messages, ids = self._take()
         self.in_flight = parcels
         self.sent_at_s = now_s = self._loop.time()
         timeout_s = max(1.0, max(parcel.deadline_s for parcel in parcels) - now_s)
         batch = encode(messages, time.time_ns() // 1000)
+        self._sent_bytes = size_bytes = sum([parcel.size_bytes for parcel in parcels])
+        self._turns.begin(self, size_bytes)
         try:
             future = self._append(
                 batch, parcels, len(messages), timeout_s, packed_ids(parcels) if ids else b""
             )
         except StoreError as error:
+            self._turns.ended(size_bytes)
             self._failed(error)
             return
         metrics = self._metrics
         metrics.appends += 1
         metrics.append_bytes += len(batch)
         future.add_done_callback(self._answered)
+
+    def _get_in_line(self) -> None:
+        """As long as an append that is not answered: what need not wait here may go elsewhere."""
+        self.in_line = True
+        self.sent_at_s = self._loop.time()
+        if not self.waiting:
+            self._on_waiting(self)
 
     def _stay(self) -> None:
         """Nothing is sent now; parcels still have their deadlines, and other lanes to go to."""
@@ -245,6 +297,8 @@ class Lane:
 
     def _answered(self, future: asyncio.Future[Receipt]) -> None:
         """One callback per append; what it does per message is the receipt."""
+        size_bytes = self._sent_bytes
+        self._turns.ended(size_bytes)
         if future.cancelled():
             self._failed(OutcomeUnknown("the store client was closed"))
             return
@@ -259,7 +313,9 @@ class Lane:
         self.stalled = self.held or self.closed
         self._retry_s = RETRY_FIRST_S
         metrics = self._metrics
-        metrics.messages += self._settle_stored(parcels, future.result())
+        count = self._settle_stored(parcels, future.result())
+        metrics.messages += count
+        self._on_stored(count, size_bytes)
         metrics.append_seconds.observe(now_s - self.sent_at_s)
         if self.pending:
             self._send()
@@ -355,7 +411,9 @@ class Lane:
 
     def sweep(self, now_s: float, has_leader: bool) -> None:
         """Every few milliseconds while something waits: move on what need not wait here."""
-        slow = bool(self.in_flight) and now_s - self.sent_at_s > self._settings.stall_s
+        slow = (
+            bool(self.in_flight) or self.in_line
+        ) and now_s - self.sent_at_s > self._settings.stall_s
         self.stalled = slow = slow or self.held or self.closed
         if not (slow or self._retry is not None or not has_leader):
             return

@@ -75,6 +75,11 @@ def waited_too_long(partition: int) -> Problem:
     return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
 
 
+def not_answering(partition: int) -> Problem:
+    detail = f"Partition {partition} has taken nothing for a while."
+    return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
+
+
 def stopping() -> Problem:
     return _not_done(503, "stopping", "Stopping", "This forwarder is shutting down.", 1)
 

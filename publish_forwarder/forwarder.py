@@ -16,13 +16,21 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from edge.problem import Problem
+from edge.quota import (
+    NO_LIMITS,
+    PUBLISHED_BYTES,
+    PUBLISHED_MESSAGES,
+    Quotas,
+    Usage,
+    rate_limited,
+)
 from metadata.errors import MetadataError
 from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
@@ -36,13 +44,14 @@ from publish_forwarder.level import queue_of
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_lanes
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
-from publish_forwarder.parcel import Parcel, message_bytes
+from publish_forwarder.parcel import MESSAGE_OVERHEAD_BYTES, Parcel, message_bytes
 from publish_forwarder.ports import Forwarded, StoreClient, TopicSource
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.schema_check import SchemaCheck, SchemaSource
 from publish_forwarder.settings import PublishSettings
+from publish_forwarder.turns import GroupTurns
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -62,8 +71,16 @@ class PublishForwarder:
         *,
         forwarded: Forwarded | None = None,
         schemas: SchemaSource | None = None,
+        admits: Callable[[int], bool] = lambda _: True,
+        weight_of: Callable[[bytes], float] = lambda _: 1.0,
+        quotas: Quotas = NO_LIMITS,
+        usage: Usage = NO_LIMITS,
         registry: CollectorRegistry | None = REGISTRY,
     ) -> None:
+        """`admits` is asked of a group that has not answered for a moment: whether one more message
+        is to wait for it. `weight_of` a tenant: its part where several wait for one group. `quotas`
+        are asked before anything is accepted, `usage` is told of what was stored.
+        """
         self.settings = settings or PublishSettings()
         self.budget = Budget(self.settings)
         self.metrics = PublishMetrics(self.budget, lambda: len(self._routes))
@@ -71,6 +88,11 @@ class PublishForwarder:
         self.schemas = SchemaCheck(schemas)
         self._catalog = catalog
         self._store = store
+        self.quotas = quotas
+        self._usage = usage
+        self._admits = admits
+        self._weight_of = weight_of
+        self._turns: dict[int, GroupTurns] = {}
         self._registry = registry
         self._routes: dict[bytes, TopicRoutes] = {}
         self._moves = Moves(self._routes, catalog, self._open)
@@ -83,7 +105,9 @@ class PublishForwarder:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._acceptor = Acceptor(self.settings.timeout_s, self._next_publish_id, self._routes.get)
+        self._acceptor = Acceptor(
+            self.settings.timeout_s, self._next_publish_id, self._routes.get, self._take
+        )
         if self._registry is not None:
             self._registry.register(self.metrics)
         self._accepting = True
@@ -139,6 +163,7 @@ class PublishForwarder:
         """Accepts one message, or raises a Problem; the outcome is in the parcel's future."""
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
+        self._take(routes, share, size_bytes, 1)
         if delay is not None:
             request = Request(routes, share, durability, {0: delay})
             return self._acceptor.one(request, message, size_bytes)
@@ -216,6 +241,19 @@ class PublishForwarder:
                     results[index] = f"{parcel.publish_id}-{position}"
         return results
 
+    def _take(self, routes: TopicRoutes, share: Share, size_bytes: int, messages: int) -> None:
+        """Of the tenant's rates, for what was just reserved; else that is given back, and 429."""
+        texts_bytes = size_bytes - messages * MESSAGE_OVERHEAD_BYTES
+        refusal = self.quotas.take_publish(routes.topic.tenant_id, messages, texts_bytes)
+        if refusal is not None:
+            share.release(size_bytes, messages)
+            raise rate_limited(refusal)
+
+    def _stored(self, tenant_id: bytes, messages: int, size_bytes: int) -> None:
+        texts_bytes = size_bytes - messages * MESSAGE_OVERHEAD_BYTES
+        self._usage.count(tenant_id, PUBLISHED_MESSAGES, messages)
+        self._usage.count(tenant_id, PUBLISHED_BYTES, texts_bytes)
+
     def _parcel(
         self,
         message: Message,
@@ -271,7 +309,7 @@ class PublishForwarder:
     def _lane(self, topic: Topic, partition: Partition) -> Lane:
         return Lane(
             *self._lane_parts(topic, partition.group, queue_of(topic, partition)),
-            **self._lane_hooks(topic),
+            **self._lane_hooks(topic, partition.group),
         )
 
     def stage_lane(self, topic: Topic, partition: Partition) -> Lane:
@@ -279,7 +317,7 @@ class PublishForwarder:
         return StageLane(
             partition.generation,
             *self._lane_parts(topic, partition.group, queue_of(topic, partition)),
-            **self._lane_hooks(topic),
+            **self._lane_hooks(topic, partition.group),
         )
 
     def probe_lane(self, topic: Topic, sealed: SealedPartition) -> ProbeLane:
@@ -289,7 +327,7 @@ class PublishForwarder:
             sealed,
             partial(self._moves.onward, topic),
             *self._lane_parts(topic, sealed.group, queue),
-            **self._lane_hooks(topic),
+            **self._lane_hooks(topic, sealed.group),
         )
 
     def _lane_parts(self, topic: Topic, group: int, queue: QueueId) -> tuple[Any, ...]:
@@ -302,12 +340,20 @@ class PublishForwarder:
             self.metrics,
         )
 
-    def _lane_hooks(self, topic: Topic) -> dict[str, Any]:
+    def _lane_hooks(self, topic: Topic, group: int) -> dict[str, Any]:
+        turns = self._turns.get(group)
+        if turns is None:
+            made = GroupTurns(self.settings.max_group_bytes, self._weight_of)
+            turns = self._turns[group] = made
         return {
+            "tenant_id": topic.tenant_id,
+            "turns": turns,
             "dedup_window_s": topic.dedup_window_s,
             "on_waiting": self._wait,
             "on_lasting": partial(self._lasting, topic),
             "on_quiet": partial(self._moves.quiet, topic),
+            "admits": self._admits,
+            "on_stored": partial(self._stored, topic.tenant_id),
         }
 
     def _lanes(self) -> Iterable[Lane]:

@@ -6,8 +6,9 @@ body and the log. Problems are raised; the dispatcher around it answers them.
 
 from __future__ import annotations
 
-from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.problem import Problem
+from edge.quota import PUBLISH_QUOTAS
 from publish_forwarder.accepting import EARLY
 from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, decode
 from publish_forwarder.body import read_body
@@ -26,10 +27,18 @@ def routes(forwarder: PublishForwarder) -> list[Route]:
     """What the gateway mounts."""
     handlers, waiting = _Handlers(forwarder), forwarder.scheduled
     return [
-        Route("POST", "/topics/{topic}/messages", handlers.publish, "publish"),
-        Route("POST", "/topics/{topic}/messages:batch", handlers.publish_batch, "publish"),
-        Route("DELETE", "/topics/{topic}/messages/{id}", waiting.cancel, "publish"),
-        Route("PATCH", "/topics/{topic}/messages/{id}", waiting.reschedule, "publish"),
+        Route("POST", "/topics/{topic}/messages", handlers.publish, "publish", "topic:topic"),
+        Route(
+            "POST",
+            "/topics/{topic}/messages:batch",
+            handlers.publish_batch,
+            "publish",
+            "topic:topic",
+        ),
+        Route("DELETE", "/topics/{topic}/messages/{id}", waiting.cancel, "publish", "topic:topic"),
+        Route(
+            "PATCH", "/topics/{topic}/messages/{id}", waiting.reschedule, "publish", "topic:topic"
+        ),
     ]
 
 
@@ -55,10 +64,13 @@ class _Handlers:
         outcome = await parcel.future if parcel.future is not None else None
         if isinstance(outcome, Problem):
             raise outcome
+        left = forwarder.quotas.headers(tenant_id, PUBLISH_QUOTAS)
         if outcome is None or parcel.publish_id:
-            await respond(send, 202, publish_id_json(parcel.publish_id).encode("ascii"))
+            body = publish_id_json(parcel.publish_id)
+            await respond(send, 202, body.encode("ascii"), JSON, left)
         else:
-            await respond(send, 201, texts_of(outcome, 1, "")[0].encode("utf-8"))
+            body = texts_of(outcome, 1, "")[0]
+            await respond(send, 201, body.encode("utf-8"), JSON, left)
 
     async def publish_batch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200 (202 for leader and none) with one result per item, in order."""
@@ -88,7 +100,8 @@ class _Handlers:
             ]
         text = '{"results":[' + ",".join(results) + "]}"
         status = 202 if metadata.durability in EARLY else 200
-        await respond(send, status, text.encode("utf-8"))
+        left = forwarder.quotas.headers(tenant_id, PUBLISH_QUOTAS)
+        await respond(send, status, text.encode("utf-8"), JSON, left)
 
     async def _results(
         self,

@@ -24,6 +24,8 @@ class PublishSettings:
     """The part of both limits one tenant may hold; beyond it: 429."""
     max_append_bytes: int = 1024 * 1024
     """Parcels are joined into one append up to this size; a larger parcel goes alone."""
+    max_group_bytes: int = 8 * 1024 * 1024
+    """Sent to a group and not answered; beyond it tenants take turns, by weight."""
     sticky_messages: int = 256
     sticky_bytes: int = 512 * 1024
     """Messages without a key go to one partition until either is reached, then to the next."""

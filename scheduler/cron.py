@@ -7,7 +7,8 @@ for a day: a scheduler that died in between, or does not know whether its append
 heard, does both again, and the message is found where it is.
 
 Nothing is asked of Postgres while no run is near: the next one is known, and the change feed tells
-of schedules that are made or changed.
+of schedules that are made or changed, and of tenants that are suspended, whose schedules wait, or
+active again: what they missed is then made as each schedule says.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class Cron:
 
     async def on_feed(self, changes: Sequence[Change]) -> None:
         """A listener of the change feed."""
-        if any(change.kind in (ChangeKind.SCHEDULE, ChangeKind.RESET) for change in changes):
+        kinds = (ChangeKind.SCHEDULE, ChangeKind.TENANT, ChangeKind.RESET)
+        if any(change.kind in kinds for change in changes):
             self._changed.set()
 
     async def run(self, lock: Callable[[], Lock]) -> None:

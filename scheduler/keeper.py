@@ -12,9 +12,11 @@ from collections import Counter
 
 import structlog
 
+from edge.quota import NO_LIMITS, STORED_BYTE_HOURS, Usage
 from metadata.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
 from scheduler import metrics
 from scheduler.limits import Full, Plan, tenant_full, topic_full
+from scheduler.ports import StoredLimits
 from scheduler.sizes import Sizes
 from scheduler.term import put_off
 from scheduler.topic_map import TopicMap
@@ -39,14 +41,17 @@ class Keeper:
         sizes: Sizes,
         *,
         every_s: float,
-        tenant_bytes: int,
+        stored_limits: StoredLimits,
+        usage: Usage = NO_LIMITS,
     ) -> None:
         self._topics = topics
         self._retention = retention
         self._truncator = truncator
         self._sizes = sizes
         self._every_s = every_s
-        self._tenant_bytes = tenant_bytes
+        self._stored_limits = stored_limits
+        self._usage = usage
+        self._counted_s: float | None = None
         self._topic_full: dict[TopicKey, Full] = {}
         self._tenant_full: set[bytes] = set()
         self._noted_s = 0.0
@@ -69,10 +74,21 @@ class Keeper:
         if self._any_limit(topics):
             await self._sizes.measure()
         await self._judge(topics, plans, counts)
+        self._count_stored()
         if time.monotonic() - self._noted_s >= USAGE_EVERY_S:
             self._noted_s = time.monotonic()
             totals = self._sizes.totals(lanes)
             await self._retention.note_usage((*key, *total) for key, total in totals.items())
+
+    def _count_stored(self) -> None:
+        """What is stored, for the time since it was counted last."""
+        now_s = time.monotonic()
+        if self._counted_s is not None:
+            hours = (now_s - self._counted_s) / 3600
+            totals = self._sizes.totals(self._topics.lanes)
+            for tenant_id, stored in _by_tenant(totals).items():
+                self._usage.count(tenant_id, STORED_BYTE_HOURS, stored * hours)
+        self._counted_s = now_s
 
     def _any_limit(self, topics: dict[TopicKey, TopicLimits]) -> bool:
         """Some topic or tenant is near enough to a limit that what was just trimmed matters."""
@@ -84,9 +100,9 @@ class Keeper:
             if key in totals
         ):
             return True
-        by_tenant = _by_tenant(totals)
-        return bool(self._tenant_bytes) and any(
-            stored >= self._tenant_bytes for stored in by_tenant.values()
+        return self._stored_limits.any and any(
+            0 < self._stored_limits.of(tenant_id) <= stored
+            for tenant_id, stored in _by_tenant(totals).items()
         )
 
     async def _judge(
@@ -102,7 +118,7 @@ class Keeper:
             planned.setdefault((lane.tenant_id, lane.topic_uid), []).append(each)
         over = {
             tenant_id: tenant_full(
-                self._tenant_bytes, stored, before=tenant_id in self._tenant_full
+                self._stored_limits.of(tenant_id), stored, before=tenant_id in self._tenant_full
             )
             for tenant_id, stored in _by_tenant(totals).items()
         }

@@ -97,13 +97,13 @@ def topic_full(
     return None
 
 
-def tenant_full(limit_bytes: int, stored_bytes: int, *, before: bool) -> Full | None:
+def tenant_full(limit_bytes: float, stored_bytes: int, *, before: bool) -> Full | None:
     """Of all topics of a tenant; a limit of 0 is none."""
     if not limit_bytes or stored_bytes < limit_bytes * (ROOM_AGAIN if before else 1):
         return None
     return Full(
         TENANT_FULL,
         "tenant",
-        f"The tenant stores all that it may, {limit_bytes:,} bytes over all of its topics. Room"
+        f"The tenant stores all that it may, {limit_bytes:,.0f} bytes over all of its topics. Room"
         " comes back as messages are acked, or topics and subscriptions deleted.",
     )

@@ -43,3 +43,11 @@ schedule_late_seconds = Histogram(
     "From a run's scheduled time to the answer that it is published and counted.",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0),
 )
+hints = Gauge(
+    "packetboat_scheduler_hints", "Units that the scheduler wants elsewhere than at home."
+)
+moves = Counter(
+    "packetboat_scheduler_moves_total",
+    "Decisions to move what forwarders own, by what was moved.",
+    ["kind"],
+)

@@ -96,3 +96,16 @@ class TrimStore(Protocol):
 
 class Store(DueStore, TrimStore, reading.Store, Protocol):
     """The part of `store_nodes.client.StoreClient` that the scheduler uses."""
+
+
+class StoredLimits(Protocol):
+    """What each tenant may store, in bytes over all of its topics."""
+
+    @property
+    def any(self) -> bool:
+        """Some tenant has a limit."""
+        ...
+
+    def of(self, tenant_id: bytes) -> float:
+        """0: none."""
+        ...

@@ -13,7 +13,7 @@ it keeps nothing of the others waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -45,6 +45,7 @@ _log = structlog.get_logger("packetboat.scheduler")
 class Publications(Protocol):
     """The part of `metadata.publications.PublicationRepository` that the sweep uses."""
 
+    async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]: ...
     async def left(
         self, state: str, *, older_than_s: float, limit: int, skip: int = 0
     ) -> list[Publication]: ...
@@ -70,8 +71,11 @@ class PublicationSweep:
         self._publications = publications
         self._forward = forward
         self._timeout_s = timeout_s
-        self._open_after_s = open_after_s
-        self._committed_after_s = committed_after_s
+        self._after_s = {
+            "committed": committed_after_s,
+            "open": open_after_s,
+            "aborted": ABORTED_FOR_S,
+        }
         self._down: set[int] = set()  # groups that did not answer this sweep
 
     async def run(self) -> None:
@@ -87,24 +91,24 @@ class PublicationSweep:
     async def sweep(self) -> None:
         """Once over what is left. Raises StoreError, MetadataError: some of it was not done."""
         self._down.clear()
-        failed = [
-            await self._each("committed", self._committed_after_s, self._release),
-            await self._each("open", self._open_after_s, self._abort),
-            await self._each("aborted", ABORTED_FOR_S, self._forget),
-        ]
+        acts = {"committed": self._release, "open": self._abort, "aborted": self._forget}
+        states = await self._publications.with_some(self._after_s)
+        if "open" in states:
+            states.add("aborted")  # by then
+        failed = [await self._each(state, act) for state, act in acts.items() if state in states]
         for error in failed:
             if error is not None:
                 raise error
 
     async def _each(
-        self, state: str, older_than_s: float, act: Callable[[Publication], Awaitable[None]]
+        self, state: str, act: Callable[[Publication], Awaitable[None]]
     ) -> StoreError | None:
         """Acts on all of that state, which are of it no longer when that succeeds; a failure, if
         any. Raises MetadataError."""
         failed: StoreError | None = None
         left = 0
         while page := await self._publications.left(
-            state, older_than_s=older_than_s, limit=SWEEP_AT_ONCE, skip=left
+            state, older_than_s=self._after_s[state], limit=SWEEP_AT_ONCE, skip=left
         ):
             for publication in page:
                 if any(output.group in self._down for output in publication.outputs):

@@ -24,6 +24,7 @@ import structlog
 from edge.expressions import BadExpression
 from metadata.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.errors import LeaseLost, MetadataError, NotFound
+from metadata.idle_poll import IdlePoll
 from metadata.locks import Lock
 from metadata.redrives import Redrive, RedriveRepository, RedriveState, Unfinished
 from metadata.topics import TopicRepository
@@ -58,6 +59,10 @@ class _Ended(Exception):
     """It was cancelled, or its subscription is gone."""
 
 
+class _Suspended(Exception):
+    """Its tenant is: it goes on when that is active again."""
+
+
 class _Step(NamedTuple):
     """What became of a batch."""
 
@@ -77,14 +82,17 @@ class Redriving:
         topics: TopicRepository,
         lock: Callable[[], Lock],
         *,
+        version: Callable[[], int | None] = lambda: None,
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
+        """`version`: of the change feed; without it each look asks Postgres."""
         self._store = store
         self._outbox = outbox
         self._redrives = redrives
         self._letters = letters
         self._topics = topics
         self._lock = lock
+        self._poll = IdlePoll(version)
         self._look_every_s = look_every_s
         self._running: set[bytes] = set()
 
@@ -92,18 +100,21 @@ class Redriving:
         """For ever; the redrives are tasks of the term."""
         pruned_s = -PRUNE_EVERY_S
         while True:
-            await put_off("redrive", self._begin(term))
+            await put_off("redrive", self._poll.look(lambda: self._begin(term)))
             if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
                 pruned_s = time.monotonic()
                 await put_off("redrive", self._prune())
             await asyncio.sleep(self._look_every_s)
 
-    async def _begin(self, term: Term) -> None:
-        for unfinished in await self._redrives.unfinished(MAX_AT_ONCE):
+    async def _begin(self, term: Term) -> bool:
+        """Whether there are any that have not ended."""
+        found = await self._redrives.unfinished(MAX_AT_ONCE)
+        for unfinished in found:
             uid = unfinished.redrive.uid
             if uid not in self._running and len(self._running) < MAX_AT_ONCE:
                 self._running.add(uid)
                 term.spawn(self._one(unfinished))
+        return bool(found)
 
     async def _prune(self) -> None:
         await self._letters.prune()
@@ -119,6 +130,8 @@ class Redriving:
                 await self._finish(redrive, str(error))
             except _Ended:
                 await self._finish(redrive, None)
+            except _Suspended:
+                _log.info("redrive waits for its tenant", redrive=redrive.uid.hex())
         finally:
             self._running.discard(redrive.uid)
 
@@ -157,8 +170,7 @@ class Redriving:
             self._lock(), course.redrive, step.redriven, failed=course.lost, detail=course.detail
         )
         metrics.redriven.inc(len(step.redriven))
-        if state != "running":
-            raise _Ended
+        _go_on(state)
 
     async def _pace(self, course: _Course) -> None:
         """Until the rate allows more."""
@@ -179,8 +191,7 @@ class Redriving:
             raise
         except MetadataError:
             return
-        if state != "running":
-            raise _Ended
+        _go_on(state)
 
     async def _finish(self, redrive: Redrive, failure: str | None) -> None:
         state: RedriveState = "done" if failure is None else "failed"
@@ -193,6 +204,14 @@ class Redriving:
                 raise
             except MetadataError:
                 await asyncio.sleep(MAX_BACKOFF_S)
+
+
+def _go_on(state: str | None) -> None:
+    """Raises _Ended, _Suspended."""
+    if state == "suspended":
+        raise _Suspended
+    if state != "running":
+        raise _Ended
 
 
 class _Course:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from edge.quota import NO_LIMITS, Usage
 from metadata.ack_history import AckHistoryRepository
+from metadata.audit import AuditLog
 from metadata.database import Database
 from metadata.dead_letters import DeadLetterRepository
 from metadata.due import DueRepository
 from metadata.feed import ChangeFeed
+from metadata.fleet import FleetRepository
 from metadata.forwarded import ForwardedRepository
+from metadata.hints import HintRepository
 from metadata.locks import Lock, LockRepository
 from metadata.placements import PlacementRepository
 from metadata.publications import PublicationRepository
@@ -19,13 +23,16 @@ from metadata.retention import RetentionRepository
 from metadata.schedules import ScheduleRepository
 from metadata.topics import TopicRepository
 from outbox import Outbox
+from scheduler.audit import AuditKeeper
+from scheduler.balancing.balancer import Balancer
+from scheduler.balancing.view import Home
 from scheduler.cron import Cron
 from scheduler.due_loop import DueLoop
 from scheduler.forwarding import Forwarding
 from scheduler.history import HistoryKeeper
 from scheduler.keeper import Keeper
 from scheduler.leader import Leader
-from scheduler.ports import Store
+from scheduler.ports import Store, StoredLimits
 from scheduler.publications import PublicationSweep
 from scheduler.redriving import Redriving
 from scheduler.settings import SchedulerSettings
@@ -36,7 +43,8 @@ from scheduler.truncator import Truncator
 
 
 class Scheduler:
-    """Everything of one process. `tenant_bytes`: what a tenant may store, 0 for no limit."""
+    """Everything of one process. `home`: where the forwarders look for a topic without hints;
+    `stored_limits`: what each tenant may store; `usage` is told how much it does."""
 
     def __init__(
         self,
@@ -45,14 +53,19 @@ class Scheduler:
         database: Database,
         feed: ChangeFeed,
         settings: SchedulerSettings,
-        tenant_bytes: int = 0,
+        home: Home,
+        stored_limits: StoredLimits,
+        usage: Usage = NO_LIMITS,
     ) -> None:
         self._store = store
         self._database = database
         self._settings = settings
-        self._tenant_bytes = tenant_bytes
+        self._home = home
+        self._stored_limits = stored_limits
+        self._usage = usage
         self._retention = RetentionRepository(database)
         self._topics = TopicMap(self._retention)
+        self._version = feed.version
         feed.add_listener(self._topics.on_feed)
         self._cron = Cron(
             ScheduleRepository(database),
@@ -79,6 +92,7 @@ class Scheduler:
             self._task = None
 
     async def _work(self, term: Term, lock: Callable[[], Lock]) -> None:
+        term.spawn(self._balancer(lock).run())
         await self._topics.read()
         due = DueLoop(
             self._store,
@@ -95,10 +109,15 @@ class Scheduler:
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))
             term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
+            term.spawn(AuditKeeper(AuditLog(self._database), self._settings).run())
             term.spawn(self._publications().run())
             await self._topics.follow(due.owned)
         finally:
             due.close()
+
+    def _balancer(self, lock: Callable[[], Lock]) -> Balancer:
+        fleet, hints = FleetRepository(self._database), HintRepository(self._database)
+        return Balancer(fleet, hints, self._home, lock)
 
     def _redriving(self, lock: Callable[[], Lock]) -> Redriving:
         database = self._database
@@ -109,6 +128,7 @@ class Scheduler:
             DeadLetterRepository(database),
             TopicRepository(database),
             lock,
+            version=self._version,
         )
 
     def _publications(self) -> PublicationSweep:
@@ -138,5 +158,6 @@ class Scheduler:
             truncator,
             sizes,
             every_s=settings.trim_every_s,
-            tenant_bytes=self._tenant_bytes,
+            stored_limits=self._stored_limits,
+            usage=self._usage,
         )

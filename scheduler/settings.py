@@ -25,6 +25,8 @@ class SchedulerSettings:
     """How often cursors, sizes and limits are looked at."""
     age_every_s: float = 60.0
     """How often at most a partition is asked which of its messages are too old."""
+    audit_retention_days: float = 400.0
+    """Rows of the audit that are older are deleted."""
     release_timeout_s: float = 5.0
     """For one call of the store; what it was for is tried again after it."""
 

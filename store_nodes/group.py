@@ -235,7 +235,7 @@ class Group:
     def receive(self, source: int, payload: bytes) -> None:
         try:
             message = messages.decode(payload)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.error("not a message of this version", group=self.id, peer=source, error=str(error))
             return
         if isinstance(message, Accept | Learned) and self._shell.disk_is_critical():

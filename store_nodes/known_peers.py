@@ -64,6 +64,10 @@ class KnownPeers:
     def __contains__(self, node: int) -> bool:
         return node in self._known
 
+    def starts(self) -> dict[int, int]:
+        """Of each peer, how often it had started when it was last seen; 0 where it did not say."""
+        return {node: known.boot for node, known in sorted(self._known.items())}
+
     def meet(self, remote: Remote) -> Refusal | None:
         """A peer has proved who it is: remember it, durably, or say why it cannot come in."""
         known = self._known.get(remote.node)

@@ -74,6 +74,7 @@ class Node(ClientService):
         self._started = started
         self._wal = started.wal
         self._commit = commit
+        self._boot = boot
         self._known = known
         self._fatal = fatal
         self._refused = refused
@@ -384,6 +385,10 @@ class Node(ClientService):
         disk = self._housekeeping.disk
         return {
             "node": self.settings.node_id,
+            "start": self._boot.boot,
+            "peers": [
+                {"node": node, "start": start} for node, start in self._known.starts().items()
+            ],
             **self._recovering.status(),
             "waits_for": self.members.to_meet,
             "disk": {"free_bytes": disk.free_bytes, "appends_refused": disk.full},

@@ -25,6 +25,9 @@ lease_ended = Counter(
 pulls = Counter("packetboat_subscribe_pulls_total", "Pulls by what came of them.", ["outcome"])
 waiting = Gauge("packetboat_subscribe_waiting_pulls_count", "Long-polls that wait now.")
 streams = Gauge("packetboat_subscribe_streams_count", "Streams that are open now.")
+backlog_streams = Gauge(
+    "packetboat_subscribe_backlog_streams_count", "Streams of backlogs that are open now."
+)
 flush_seconds = Histogram(
     "packetboat_subscribe_flush_seconds", "One flush of cursors to Postgres.", buckets=_MS
 )
@@ -40,6 +43,9 @@ unbalanced = Gauge(
 flush_failed = Counter("packetboat_subscribe_flush_failed_total", "Flushes that failed.", ["how"])
 fetch_seconds = Histogram(
     "packetboat_subscribe_fetch_seconds", "One fetch from the store.", buckets=_MS
+)
+fetched_bytes = Counter(
+    "packetboat_subscribe_fetched_bytes_total", "Bytes of batches that the store was read for."
 )
 fetch_failed = Counter("packetboat_subscribe_fetch_failed_total", "Fetches that failed.", ["kind"])
 cache_bytes = Gauge("packetboat_subscribe_cache_bytes", "Messages kept for hand-outs.")

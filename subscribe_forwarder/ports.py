@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from metadata.books import CursorBooks
 from metadata.due import QueueKey
@@ -15,9 +15,9 @@ from metadata.types import (
     CursorKey,
     CursorState,
     CursorUpdate,
-    PartitionKey,
     Subscription,
     Topic,
+    Unit,
 )
 from outbox.staging import Output
 from store_nodes.queue_id import QueueId
@@ -152,38 +152,61 @@ class ForwardedMessages(Protocol):
     async def find(self, queue: QueueKey, numbers: Sequence[int]) -> Mapping[int, Forwarded]: ...
 
 
+class OfTopic(Protocol):
+    """What is of a topic, such as a subscription."""
+
+    @property
+    def tenant_id(self) -> bytes: ...
+    @property
+    def topic_uid(self) -> bytes: ...
+
+
 class Feed(Protocol):
     """The part of `metadata.feed.ChangeFeed` that subscribing uses."""
 
     def add_listener(self, listener: Callable[[Sequence[Change]], Awaitable[None]]) -> None: ...
 
 
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Flush(Protocol[T_contra]):
+    """Returns once what these hold is committed; raises a 503 Problem."""
+
+    async def __call__(self, all_tracked: Iterable[T_contra], /) -> None: ...
+
+
 class Cursors(Protocol):
     """The part of `metadata.cursors.CursorRepository` that subscribing uses."""
 
     async def flush(self, updates: Sequence[CursorUpdate]) -> Mapping[CursorKey, int]: ...
-    async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]: ...
+    async def load(self, keys: Iterable[Unit]) -> list[CursorState]: ...
     async def books(self, tenant_id: bytes, subscription_uid: bytes) -> Sequence[CursorBooks]: ...
     async def books_of(self, keys: Sequence[CursorKey]) -> Sequence[CursorBooks]: ...
+    async def unbalanced_in(self, partitions: Iterable[Unit]) -> Sequence[CursorBooks]: ...
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
 
 
 class Assignments(Protocol):
     """The part of `metadata.assignments.AssignmentRepository` that subscribing uses."""
 
-    async def claim(
-        self, incarnation: bytes, keys: Iterable[PartitionKey], *, era: int = 0
-    ) -> dict[PartitionKey, Claim]: ...
-    async def claimable(self, incarnation: bytes) -> list[PartitionKey]: ...
+    async def claim(self, incarnation: bytes, keys: Iterable[Unit]) -> dict[Unit, Claim]: ...
+    async def claimable(self, incarnation: bytes) -> list[Unit]: ...
+    async def release(self, incarnation: bytes, keys: Iterable[Unit]) -> int: ...
+    async def split(self, incarnation: bytes, unit: Unit) -> bool: ...
+    async def merge(self, incarnation: bytes, unit: Unit) -> tuple[CursorState, ...] | None: ...
 
 
 class Leases(Protocol):
     """The part of `metadata.leases.LeaseRepository` that subscribing uses."""
 
     async def register(
-        self, incarnation: bytes, *, role: str, address: str = "", sole: bool = False
+        self, incarnation: bytes, *, role: str, address: str = "", weight: float = 1.0
     ) -> Lease: ...
-    async def renew(self, incarnation: bytes) -> Lease: ...
+    async def renew(
+        self, incarnation: bytes, *, role: str = "subscribe", load: bytes | None = None
+    ) -> Lease: ...
+    async def leave(self, incarnation: bytes) -> None: ...
     async def release(self, incarnation: bytes) -> None: ...
 
 

@@ -26,6 +26,8 @@ class SubscribeSettings:
     """Open deliveries of one cursor (held back, failed, parked); at it, new hand-outs pause."""
     max_waiting_pulls: int = 10_000
     """Long-polls of one subscription that may wait at once; beyond it: 503."""
+    max_backlog_streams: int = 200
+    """Streams of backlogs that are open at once in a process; beyond it: 503."""
     flush_timeout_s: float = 5.0
     """An ack flush unanswered for this long is unknown."""
     lazy_flush_s: float = 1.0

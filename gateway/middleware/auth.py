@@ -1,29 +1,18 @@
-"""From the Authorization header to a principal that has the route's permission."""
+"""The token in an Authorization header, and where to find whose it is."""
 
 from __future__ import annotations
 
 from auth.errors import TokenRefused
-from auth.permissions import Permission
-from auth.principal import Principal
-from auth.verifier import CachingVerifier
-from gateway.middleware.errors import forbidden
+
+PRINCIPAL = "packetboat.principal"
+"""Scope key: the Principal, for the gateway's own handlers."""
 
 
-class Authenticator:
-    """Checks are answered from memory where possible; nothing is awaited then."""
-
-    def __init__(self, verifier: CachingVerifier) -> None:
-        self._verifier = verifier
-
-    async def principal(self, authorization: bytes | None, permission: Permission) -> Principal:
-        """Raises TokenRefused, VerifierUnavailable or a 403 Problem."""
-        if authorization is None:
-            raise TokenRefused
-        scheme, _, token = authorization.partition(b" ")
-        token = token.strip()
-        if scheme.lower() != b"bearer":
-            raise TokenRefused
-        principal = self._verifier.cached(token) or await self._verifier.verify(token)
-        if permission not in principal.permissions:
-            raise forbidden(permission.value)
-        return principal
+def bearer_token(authorization: bytes | None) -> bytes:
+    """Raises TokenRefused where there is no `Bearer` one."""
+    if authorization is None:
+        raise TokenRefused
+    scheme, _, token = authorization.partition(b" ")
+    if scheme.lower() != b"bearer":
+        raise TokenRefused
+    return token.strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auth.errors import TokenRefused, VerifierUnavailable
+from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from edge.problem import FieldError, Problem, invalid, not_found, unavailable
 from metadata import errors as metadata
 from store_nodes import errors as store
@@ -21,6 +21,8 @@ def problem_of(error: Exception) -> Problem | None:
         return error
     if isinstance(error, TokenRefused):
         return unauthenticated()
+    if isinstance(error, TenantSuspended):
+        return tenant_suspended()
     if isinstance(error, VerifierUnavailable):
         return unavailable("auth", "The token cannot be checked now; try again.")
     if isinstance(error, store.StoreError):
@@ -40,9 +42,12 @@ def unauthenticated() -> Problem:
     )
 
 
-def forbidden(permission: str) -> Problem:
+def tenant_suspended() -> Problem:
     return Problem(
-        403, "forbidden", "Not allowed", f"This token lacks the permission {permission!r}."
+        403,
+        "tenant-suspended",
+        "Tenant suspended",
+        "The tenant of this token is suspended; whoever operates the installation can resume it.",
     )
 
 
@@ -60,7 +65,17 @@ def body_timeout(seconds: float) -> Problem:
         408,
         "body-timeout",
         "Request body timed out",
-        f"No further byte of the body arrived for {seconds:g} s.",
+        f"No further byte of the body arrived for {seconds:g} s, or all of it too slowly.",
+        headers={"Connection": "close"},
+    )
+
+
+def too_many_fields(most: int) -> Problem:
+    return Problem(
+        431,
+        "headers-too-large",
+        "Headers too large",
+        f"A request has at most {most} header fields.",
         headers={"Connection": "close"},
     )
 
@@ -81,6 +96,17 @@ def _store_problem(error: store.StoreError) -> Problem:
     return unavailable("store", f"The store cannot do this now: {error}.")
 
 
+def quota_exceeded(error: metadata.QuotaExceeded) -> Problem:
+    return Problem(
+        403,
+        "quota-exceeded",
+        "Quota exceeded",
+        f"The tenant may have {error.limit} {error.quota} and has {error.used}; delete some, or "
+        "ask whoever operates the installation for more.",
+        extra={"quota": error.quota, "limit": error.limit, "used": error.used},
+    )
+
+
 def _metadata_problem(error: metadata.MetadataError) -> Problem | None:
     if isinstance(error, metadata.NotFound):
         return not_found(error.kind, error.name)
@@ -92,6 +118,8 @@ def _metadata_problem(error: metadata.MetadataError) -> Problem | None:
         return outcome_unknown("The metadata store did not confirm the change; read it back.")
     if isinstance(error, metadata.Conflict):
         return Problem(409, "conflict", "Conflict", f"The {error.kind} {error.detail}.")
+    if isinstance(error, metadata.QuotaExceeded):
+        return quota_exceeded(error)
     if isinstance(error, metadata.BadPageToken):
         return invalid(
             "The page token is not one this service made.",

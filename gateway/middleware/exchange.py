@@ -17,6 +17,8 @@ from edge.asgi import DRAIN_BYTES, Receive, Send
 from gateway.middleware.request_id import HEADER
 
 DRAIN_SECONDS = 10.0
+LEAST_BYTES_PER_S = 8 * 1024
+"""Of a body, beyond the first `pause_s` of it."""
 
 
 class Exchange:
@@ -28,6 +30,7 @@ class Exchange:
         "body_complete",
         "gone",
         "reading",
+        "received_bytes",
         "request_id",
         "started_s",
         "status",
@@ -46,6 +49,7 @@ class Exchange:
         self.started_s = time.perf_counter()
         self.status = 0
         self.body_complete = False
+        self.received_bytes = 0
         self.gone = False
         self.timed_out = False
         self.task: asyncio.Task[Any] | None = None
@@ -65,7 +69,14 @@ class Exchange:
             self.gone = self.body_complete = True
         elif not message.get("more_body", False):
             self.body_complete = True
+        else:
+            self.received_bytes += len(message["body"])
         return message
+
+    def stalled(self, now_s: float, pause_s: float) -> bool:
+        """While the body is waited for: no part has come for so long, or all of them too slowly."""
+        slowest_s = pause_s + self.received_bytes / LEAST_BYTES_PER_S
+        return now_s - self.waiting_since_s > pause_s or now_s - self.started_s > slowest_s
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

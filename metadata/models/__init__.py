@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metadata.models.access import ApiKeyRow, ClientRow, IssuerRow, PolicyRow
 from metadata.models.base import Base
 from metadata.models.changes import ChangeCounterRow, ChangeRow
 from metadata.models.contracts import (
@@ -12,6 +13,7 @@ from metadata.models.contracts import (
 )
 from metadata.models.dead_letters import DeadLetterRow, RedriveRow
 from metadata.models.due import DueProgressRow, DueRow, ForwardedRow
+from metadata.models.flow import PushAttemptRow, PushEndpointRow, SubscriptionFlowRow
 from metadata.models.history import (
     AckHistoryRow,
     PinRow,
@@ -19,7 +21,16 @@ from metadata.models.history import (
     SnapshotRow,
     TopicUsageRow,
 )
-from metadata.models.ownership import AssignmentRow, ForwarderRow, LockRow
+from metadata.models.identity import RevokedTokenRow, SigningKeyRow
+from metadata.models.ownership import (
+    AssignmentHintRow,
+    AssignmentRow,
+    EraRow,
+    ForwarderRow,
+    LockFenceRow,
+    LockRow,
+    LockWaiterRow,
+)
 from metadata.models.subscriptions import (
     CursorRow,
     DeliveryLeaseRow,
@@ -27,37 +38,62 @@ from metadata.models.subscriptions import (
     SkipRuleRow,
     SubscriptionRow,
 )
-from metadata.models.tenants import TenantRow
+from metadata.models.tenants import (
+    AuditRow,
+    QuotaDemandRow,
+    QuotaRow,
+    TenantRow,
+    UsageHourRow,
+    UsageReporterRow,
+)
 from metadata.models.topics import PartitionRow, PlacementRow, TopicRow
 
 __all__ = [
     "AckHistoryRow",
     "AckPublicationRow",
+    "ApiKeyRow",
+    "AssignmentHintRow",
     "AssignmentRow",
+    "AuditRow",
     "Base",
     "ChangeCounterRow",
     "ChangeRow",
+    "ClientRow",
     "CursorRow",
     "DeadLetterRow",
     "DeliveryLeaseRow",
     "DeliveryRow",
     "DueProgressRow",
     "DueRow",
+    "EraRow",
     "ForwardedRow",
     "ForwarderRow",
+    "IssuerRow",
+    "LockFenceRow",
     "LockRow",
+    "LockWaiterRow",
     "PartitionRow",
     "PinRow",
     "PlacementRow",
+    "PolicyRow",
+    "PushAttemptRow",
+    "PushEndpointRow",
+    "QuotaDemandRow",
+    "QuotaRow",
     "RedriveRow",
+    "RevokedTokenRow",
     "ScheduleRow",
     "SchemaRow",
     "SchemaVersionRow",
+    "SigningKeyRow",
     "SkipRuleRow",
     "SnapshotCursorRow",
     "SnapshotRow",
+    "SubscriptionFlowRow",
     "SubscriptionRow",
     "TenantRow",
     "TopicRow",
     "TopicUsageRow",
+    "UsageHourRow",
+    "UsageReporterRow",
 ]

@@ -45,6 +45,7 @@ class SubscriptionRow(Base):
             "on_exhausted IN ('dead_letter', 'park')", name="subscriptions_on_exhausted"
         ),
         CheckConstraint("state IN ('active', 'paused', 'draining')", name="subscriptions_state"),
+        CheckConstraint("(type = 'push') = (push IS NOT NULL)", name="subscriptions_push"),
     )
 
     tenant_id: Mapped[KeyId]
@@ -66,6 +67,7 @@ class SubscriptionRow(Base):
     max_outstanding: Mapped[int | None] = mapped_column(Integer)
     state: Mapped[str] = mapped_column(Text, server_default="active")
     state_reason: Mapped[str | None] = mapped_column(Text)
+    push: Mapped[Any | None] = mapped_column(JSONB(none_as_null=True))
     start: Mapped[Any] = mapped_column(JSONB)
     labels: Mapped[dict[str, str]] = mapped_column(JSONB)
     generation: Mapped[int] = mapped_column(Integer)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from store_nodes.client.leaders import LogClock
@@ -169,10 +170,18 @@ class _Transmission:
 class Appender:
     """Appends to one queue. Made by `StoreClient.appender`; not shared between loops."""
 
-    def __init__(self, owner: AppenderOwner, group: int, queue: QueueId) -> None:
+    def __init__(
+        self,
+        owner: AppenderOwner,
+        group: int,
+        queue: QueueId,
+        on_append: Callable[[asyncio.Future[Receipt]], None] | None = None,
+    ) -> None:
+        """`on_append` gets each append as it begins."""
         self.group = group
         self.queue = queue
         self._owner = owner
+        self._on_append = on_append
         self._clock = owner.clock(group)
         self._queue_raw = queue.pack()
         self._session = os.urandom(SESSION_BYTES)
@@ -295,6 +304,8 @@ class Appender:
         if self.idle:
             self._owner.busy(self)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        if self._on_append is not None:
+            self._on_append(future)
         deadline_s = self._owner.now_s() + timeout_s
         self._waiting.append(
             _Entry(batch, count, durability, deadline_s, future, dedup, dedup_window_s, extras)

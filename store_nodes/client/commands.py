@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from store_nodes import commands
-from store_nodes.client import calls
-from store_nodes.client.connections import Connections, expect
+from store_nodes.client.connections import expect
+from store_nodes.client.guarded import GuardedCalls
 from store_nodes.errors import Conflict
 from store_nodes.queue_id import QueueId
 from store_nodes.wire import Command, Durability, Finished, Released, Reply
 
 
-class CommandCalls(Connections):
+class CommandCalls(GuardedCalls):
     """Commands by name. Those with numbers of staged messages are no-ops the second time."""
 
     async def create(
@@ -123,8 +123,7 @@ class CommandCalls(Connections):
         return finished.value
 
     async def _reply(self, group: int, command: commands.ControlCommand, timeout_s: float) -> Reply:
-        reply, _ = await calls.ask_leader(
-            self,
+        reply, _ = await self._ask_leader(
             group,
             lambda request_id, left_ms: Command(request_id, group, Durability.QUORUM, left_ms),
             (commands.encode(command),),

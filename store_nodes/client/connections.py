@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import structlog
 
 from store_nodes.client.appender import Appender
+from store_nodes.client.guard import GroupGuard
 from store_nodes.client.leaders import LeaderTable, LogClock
 from store_nodes.client.link import NodeLink
 from store_nodes.client.watch import OnChange, Watch
@@ -42,12 +43,14 @@ class Connections:
         cluster_uid: bytes = b"",
         tls: ssl.SSLContext | None = None,
         own_node: int | None = None,
+        guard: GroupGuard | None = None,
     ) -> None:
         self.lost_after_accept = 0
         """Appends of durability leader or none that were answered early and then failed."""
         self._identity = Identity(secret=secret, cluster_uid=cluster_uid)
         self._tls = tls
         self._own_node = own_node
+        self._guard = guard
         self._seeds = {node: at for node, at in addresses.items() if node != own_node}
         self._links = {node: self._new_link(node, at) for node, at in self._seeds.items()}
         self._members: dict[int, tuple[NodeView, ...]] = {}
@@ -235,6 +238,8 @@ class Connections:
             self._changes[group] = asyncio.Event()
             if event is not None:
                 event.set()
+            if self._guard is not None and self.has_leader(group):
+                self._guard.has_leader(group)
             for appender in [a for a in self._busy if a.group == group]:
                 appender.kick()
             for watch in [w for w in self._watches if w.group == group]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from store_nodes.client import calls
-from store_nodes.client.connections import Connections, expect
+from store_nodes.client.connections import expect
+from store_nodes.client.guarded import GuardedCalls
 from store_nodes.client.link import NodeLink
 from store_nodes.errors import Conflict, Unavailable
 from store_nodes.queue_id import QueueId
@@ -96,7 +97,7 @@ class SnapshotImage(NamedTuple):
     oldest: int
 
 
-class ReadCalls(Connections):
+class ReadCalls(GuardedCalls):
     """Reads by name. `node`: ask that one and no other, which then answers as far as it is."""
 
     async def fetch(
@@ -164,8 +165,7 @@ class ReadCalls(Connections):
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5.0) -> QueueOffsets:
         """The latest, confirmed by a majority after the call began."""
         raw = queue.pack()
-        reply, _ = await calls.ask_leader(
-            self,
+        reply, _ = await self._ask_leader(
             group,
             lambda request_id, left_ms: Offsets(request_id, group, raw, True, left_ms),
             timeout_s=timeout_s,
@@ -212,7 +212,7 @@ class ReadCalls(Connections):
             if node is not None:
                 reply, _ = await calls.ask_node(self, node, head, timeout_s=timeout_s)
             else:
-                reply, _ = await calls.ask_leader(self, group, head, timeout_s=timeout_s)
+                reply, _ = await self._ask_leader(group, head, timeout_s=timeout_s)
             page = expect(reply, QueuesAre).queues
             found += page
             if len(page) < QUEUES_PER_PAGE:
@@ -248,8 +248,7 @@ class ReadCalls(Connections):
         timeout_s: float,
     ) -> StagedPage:
         raw = queue.pack()
-        reply, _ = await calls.ask_leader(
-            self,
+        reply, _ = await self._ask_leader(
             group,
             lambda request_id, _: Staged(request_id, group, raw, after, limit, changes),
             timeout_s=timeout_s,
@@ -262,8 +261,7 @@ class ReadCalls(Connections):
     ) -> Location:
         """What became of a staged message, as the leader knows."""
         raw = queue.pack()
-        reply, _ = await calls.ask_leader(
-            self,
+        reply, _ = await self._ask_leader(
             group,
             lambda request_id, _: Locate(request_id, group, raw, stage_number),
             timeout_s=timeout_s,

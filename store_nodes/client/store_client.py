@@ -7,8 +7,11 @@ after 2 s, and left at once when another node says that the group has a new lead
 
 from __future__ import annotations
 
+from functools import partial
+
 from store_nodes.client.appender import Appender
 from store_nodes.client.commands import CommandCalls
+from store_nodes.client.guard import tell_of_append
 from store_nodes.client.reads import ReadCalls
 from store_nodes.queue_id import QueueId
 
@@ -17,9 +20,12 @@ class StoreClient(CommandCalls, ReadCalls):
     """All of one process's talk with the store nodes. Use it on one event loop.
 
     `addresses` and `groups` are what the settings know; more nodes and groups are learned from
-    the nodes. `own_node`: of a client inside a node, which must not talk to itself.
+    the nodes. `own_node`: of a client inside a node, which must not talk to itself. `guard`: told
+    of what groups answer, and asked before their leaders are.
     """
 
     def appender(self, group: int, queue: QueueId) -> Appender:
         """A new session of appends to the queue."""
-        return Appender(self, group, queue)
+        if self._guard is None:
+            return Appender(self, group, queue)
+        return Appender(self, group, queue, partial(tell_of_append, self._guard, group))

@@ -105,6 +105,6 @@ def _open(payload: memoryview, crc: int) -> tuple[Head, bytes]:
         raise BadFrame("the head is longer than its frame")
     try:
         head = _decoder.decode(payload[_HEAD_LENGTH.size : body_at])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadFrame(f"head: {error}") from error
     return head, bytes(payload[body_at:]) if body_at < len(payload) else b""

@@ -5,54 +5,89 @@ An ack, a nack and a reject are answered once they are committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-from edge.asgi import (
-    Receive,
-    Scope,
-    Send,
-    path_param,
-    read_body,
-    respond,
-    tenant_of,
-)
+from edge.asgi import Handler, Receive, Scope, Send, caller_of, read_body, respond, tenant_of
+from edge.message_id import MessageId
 from edge.problem import TYPE_BASE, Problem, unavailable
+from edge.quota import ACKS
 from metadata.types import Delivery
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     Failure,
     Ids,
     Named,
     Place,
+    UnknownPartition,
     lease_expired,
     lease_of,
     resolve,
 )
-from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.task_acks import TaskAcks, require_outputs
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.reading.staged import Nowhere, Where
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.ledger import Now
 
+MODIFY = "modify_ack_deadline"
 _encode = msgspec.json.encode
 
 
+class Action(NamedTuple):
+    """One of the things that are done to messages by their ids."""
+
+    name: str
+    """The last segment of its path."""
+    act: Callable[[Scope, bytes, Send], Awaitable[None]]
+    """Given the body. Where it raises the Problem `misdirected`, nothing was done."""
+    decoder: msgspec.json.Decoder[Any]
+    max_body_bytes: int = requests.MAX_BODY_BYTES
+
+    @property
+    def what(self) -> str:
+        """What it is called where nobody knows whether it was done."""
+        return "deadline" if self.name == MODIFY else self.name
+
+    @property
+    def path(self) -> str:
+        return "/subscriptions/{name}/" + self.name
+
+    def handler(self) -> Handler:
+        async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+            await self.act(scope, await read_body(scope, receive, self.max_body_bytes), send)
+
+        return handle
+
+
 class Acks:
+    """Acts on messages of what is owned here."""
+
     def __init__(self, forwarder: SubscribeForwarder, task_acks: TaskAcks) -> None:
         self._forwarder = forwarder
         self._task_acks = task_acks
+        self.actions = (
+            Action("ack", self.ack, requests.ACK, requests.MAX_ACK_BODY_BYTES),
+            Action("nack", self.nack, requests.NACK),
+            Action("reject", self.reject, requests.REJECT),
+            Action("release", self.release, requests.RELEASE),
+            Action(MODIFY, self.modify, requests.MODIFY),
+        )
 
-    async def ack(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def ack(self, scope: Scope, body: bytes, send: Send) -> None:
         """200 once the acks are committed; items already acked count."""
-        body = await read_body(scope, receive, requests.MAX_ACK_BODY_BYTES)
         request = requests.decode(body, requests.ACK)
         ids = request.ids()
+        if request.publish:
+            require_outputs(caller_of(scope), request.publish)
         forwarder = self._forwarder
-        hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        hub = await hub_of(forwarder, scope)
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
         if request.publish:
@@ -62,6 +97,7 @@ class Acks:
             )
             if hub.waiting:
                 hub.dispatch()
+            forwarder.usage.count(hub.subscription.tenant_id, ACKS, len(ids.texts))
             answer = {"acked": len(ids.texts), "results": [], **members}
             await respond(send, 200, _encode(answer))
             return
@@ -76,11 +112,11 @@ class Acks:
             hub.dispatch()  # fewer outstanding messages, or ranges, may end a pause
         await forwarder.flusher.commit(touched)
         metrics.acked.inc(new)
+        forwarder.usage.count(hub.subscription.tenant_id, ACKS, new)
         await respond(send, 200, _results("acked", ids, named.failures))
 
-    async def nack(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def nack(self, scope: Scope, body: bytes, send: Send) -> None:
         """Handed out again after the delay, or the policy's; the attempt counts, durably."""
-        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         request = requests.decode(body, requests.NACK)
         delay_s = request.delay_seconds
         delay_ms = None if delay_s is None else int(delay_s * 1000)
@@ -88,17 +124,16 @@ class Acks:
         def nack(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.fail(place.offset, now, delay_ms, request.reason)
 
-        await self._each(scope, send, request.ids(), nack, "nack", durably=True)
+        await self._each(scope, send, request.ids(), nack, "nack", what="nack", durably=True)
 
-    async def reject(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def reject(self, scope: Scope, body: bytes, send: Send) -> None:
         """To the dead letters, durably."""
-        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         request = requests.decode(body, requests.REJECT)
 
         def reject(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.reject(place.offset, now, request.reason)
 
-        hub = await self._forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        hub = await hub_of(self._forwarder, scope)
         if hub.subscription.dead_letter_topic is None:
             raise Problem(
                 409,
@@ -106,21 +141,19 @@ class Acks:
                 "No dead-letter topic",
                 "The subscription has no dead_letter_topic that rejected messages could go to.",
             )
-        await self._each(scope, send, request.ids(), reject, "reject", durably=True)
+        await self._each(scope, send, request.ids(), reject, "reject", what="reject", durably=True)
 
-    async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def release(self, scope: Scope, body: bytes, send: Send) -> None:
         """Handed out again at once; no attempt counts."""
-        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         ids = requests.decode(body, requests.RELEASE).ids()
 
         def release(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.give_back(place.offset)
 
-        await self._each(scope, send, ids, release, "released")
+        await self._each(scope, send, ids, release, "released", what="release")
 
-    async def modify(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def modify(self, scope: Scope, body: bytes, send: Send) -> None:
         """The lease ends that many seconds from now; 0 is a nack without a delay."""
-        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
         request = requests.decode(body, requests.MODIFY)
         seconds = request.deadline_seconds
 
@@ -130,7 +163,9 @@ class Acks:
             return reader.ledger.extend(place.offset, now.ms + int(seconds * 1000))
 
         ended = None if seconds else "nack"
-        await self._each(scope, send, request.ids(), modify, ended, durably=not seconds)
+        await self._each(
+            scope, send, request.ids(), modify, ended, what="deadline", durably=not seconds
+        )
 
     async def _each(
         self,
@@ -140,12 +175,13 @@ class Acks:
         act: Callable[[Reader, Place, Now], bool],
         ended: str | None,
         *,
+        what: str,
         durably: bool = False,
     ) -> None:
         """Acts on each item whose lease is the present one. What is done durably, and whatever is
         done to an exactly-once lease, is committed before the answer."""
         forwarder = self._forwarder
-        hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        hub = await hub_of(forwarder, scope)
         forwarder.require_lease()
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
@@ -167,7 +203,7 @@ class Acks:
         if ended is not None:
             metrics.lease_ended.labels(ended).inc(done)
         if durably or hub.subscription.delivery is Delivery.EXACTLY_ONCE:
-            await forwarder.flusher.commit(touched)
+            await forwarder.flusher.commit(touched, what)
         hub.dispatch()
         await respond(send, 200, _results("done", ids, named.failures))
 
@@ -191,14 +227,19 @@ class Acks:
         return held
 
     async def _named(self, hub: Hub, readers: Mapping[Lane, Reader], ids: Ids) -> Named:
-        forwarder = self._forwarder
-        return await resolve(
-            ids,
-            hub.subscription,
-            readers,
-            forwarder.ack_key,
-            lambda wanted: forwarder.locate(hub.subscription, wanted),
-        )
+        forwarder, subscription = self._forwarder, hub.subscription
+        catalog, tenant_id = forwarder.catalog, subscription.tenant_id
+
+        async def locate(wanted: Sequence[MessageId]) -> Sequence[Where | Nowhere]:
+            return await forwarder.locate(subscription, wanted)
+
+        topic = await catalog.topic_by_uid(tenant_id, subscription.topic_uid)
+        named = ids, subscription, readers, forwarder.ack_key
+        try:
+            return await resolve(*named, topic, locate)
+        except UnknownPartition:
+            topic = await catalog.topic(tenant_id, subscription.topic_name, refresh=True)
+            return await resolve(*named, topic, locate, fresh=True)
 
 
 def _require_owned(readers: Iterable[Reader]) -> None:

@@ -43,9 +43,9 @@ class DeadLetters:
     def routes(self) -> list[Route]:
         all_of = "/subscriptions/{name}/dead_letters"
         return [
-            Route("GET", all_of, self.page, "read"),
-            Route("GET", all_of + "/{letter}", self.get, "read"),
-            Route("POST", all_of + ":discard", self.discard, "manage"),
+            Route("GET", all_of, self.page, "read", "subscription:name"),
+            Route("GET", all_of + "/{letter}", self.get, "read", "subscription:name"),
+            Route("POST", all_of + ":discard", self.discard, "manage", "subscription:name"),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:

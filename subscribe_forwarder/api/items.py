@@ -4,6 +4,9 @@ Rules of DESIGN §7. At least once: an ack id with the subscription's uid and pr
 generation is good whatever its epoch, attempt or deadline; a message id is good for what has been
 read in the present generation, whichever form it has. Nack, release and modify need the present
 lease on top. Exactly once: everything needs the ack id of the present lease (acks.py).
+
+What an id names may be in a partition that is owned elsewhere. Then the whole request is
+misdirected (fleet/misdirected.py), before anything is done.
 """
 
 from __future__ import annotations
@@ -14,14 +17,19 @@ from typing import NamedTuple
 from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem
-from metadata.types import Delivery, Epoch, Subscription
+from metadata.types import Delivery, Epoch, Subscription, Topic
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.fleet.misdirected import misdirected
 from subscribe_forwarder.reading.staged import Nowhere, Where
 from subscribe_forwarder.state.lanes import Lane
 
 MAX_ITEMS = 1000
+
+
+class UnknownPartition(Exception):
+    """An ack id of ours is of a partition that the topic, as it was known, does not have."""
 
 
 Locate = Callable[[Sequence[MessageId]], Awaitable[Sequence[Where | Nowhere]]]
@@ -66,17 +74,23 @@ async def resolve(
     subscription: Subscription,
     readers: Mapping[Lane, Reader],
     key: bytes,
+    topic: Topic,
     locate: Locate,
+    *,
+    fresh: bool = False,
 ) -> Named:
     """Finds what the ids name; says of the others why they name nothing.
 
-    Asks `locate` for ids of the stage form only; raises what it raises.
+    Asks `locate` for ids of the stage form only; raises what it raises, the Problem `misdirected`,
+    and, unless the topic was just read, UnknownPartition.
     """
     if ids.field == "ack_id":
-        return _by_ack_ids(ids.texts, subscription, readers, key)
+        named = _by_ack_ids(ids.texts, subscription, readers, key)
+        _require_here(named, readers, topic, fresh=fresh)
+        return named
     if subscription.delivery is Delivery.EXACTLY_ONCE:
         return Named({}, [Failure(item, _ack_id_required()) for item in range(len(ids.texts))], [])
-    return await _by_message_ids(ids.texts, subscription, readers, locate)
+    return await _by_message_ids(ids.texts, subscription, readers, topic, locate)
 
 
 def lease_of(reader: Reader, place: Place) -> Problem | None:
@@ -132,20 +146,41 @@ def _misfit(
     if head.subscription_uid != subscription.uid:
         return _bad_ack_id("It belongs to another subscription.")
     reader = readers.get(Lane(head.partition, head.lane))
-    if reader is None or head.generation != reader.cursor.generation:
-        return Problem(
-            409,
-            "stale-ack-id",
-            "Stale ack id",
-            "The subscription was moved since this delivery; the message may be delivered again.",
-        )
+    if reader is not None and head.generation != reader.cursor.generation:
+        return _stale()
     return None
+
+
+def _require_here(
+    named: Named, readers: Mapping[Lane, Reader], topic: Topic, *, fresh: bool
+) -> None:
+    """Every partition that is named is owned here, or is none."""
+    for lane in [lane for lane in named.places if lane not in readers]:
+        if _has(topic, lane):
+            raise misdirected()
+        if not fresh:
+            raise UnknownPartition
+        named.failures.extend(Failure(place.item, _stale()) for place in named.places.pop(lane))
+
+
+def _has(topic: Topic, lane: Lane) -> bool:
+    return lane.partition < topic.partition_count and lane.lane < topic.priorities
+
+
+def _stale() -> Problem:
+    return Problem(
+        409,
+        "stale-ack-id",
+        "Stale ack id",
+        "The subscription was moved since this delivery; the message may be delivered again.",
+    )
 
 
 async def _by_message_ids(
     texts: Sequence[str],
     subscription: Subscription,
     readers: Mapping[Lane, Reader],
+    topic: Topic,
     locate: Locate,
 ) -> Named:
     named = Named({}, [], [])
@@ -161,14 +196,15 @@ async def _by_message_ids(
         elif parsed.form == message_id.FORM_STAGE:
             staged.append((index, parsed))
         else:
-            _place(named, index, Lane(parsed.partition, parsed.lane), parsed.number, readers)
+            lane = Lane(parsed.partition, parsed.lane)
+            _place(named, index, lane, parsed.number, readers, topic)
     for index, found in zip(
         [index for index, _ in staged],
         await locate([parsed for _, parsed in staged]) if staged else (),
         strict=True,
     ):
         if isinstance(found, Where):
-            _place(named, index, found.place, found.offset, readers)
+            _place(named, index, found.place, found.offset, readers, topic)
         elif found is Nowhere.TRUNCATED and any(
             reader.cursor.start < reader.tail.first for reader in readers.values()
         ):
@@ -179,9 +215,16 @@ async def _by_message_ids(
 
 
 def _place(
-    named: Named, index: int, lane: Lane, offset: int, readers: Mapping[Lane, Reader]
+    named: Named,
+    index: int,
+    lane: Lane,
+    offset: int,
+    readers: Mapping[Lane, Reader],
+    topic: Topic,
 ) -> None:
     reader = readers.get(lane)
+    if reader is None and _has(topic, lane):
+        raise misdirected()
     if reader is None or not reader.cursor.start <= offset < reader.cursor.read_to:
         named.failures.append(Failure(index, _not_delivered()))
     else:

@@ -8,11 +8,12 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.asgi import Receive, Route, Scope, Send, read_body, respond
 from edge.problem import Problem, not_found, unavailable
 from metadata.deliveries import OpenDelivery, Reason
 from outbox.dead_letter import original_id, rfc3339
 from outbox.reading import Stored, read
+from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.key_gate import ParkedKey
@@ -58,9 +59,9 @@ class ParkedKeys:
     def routes(self) -> list[Route]:
         all_of = "/subscriptions/{name}/parked_keys"
         return [
-            Route("GET", all_of, self.page, "read"),
-            Route("POST", all_of + ":resume", self.resume, "manage"),
-            Route("POST", all_of + ":skip", self.skip, "manage"),
+            Route("GET", all_of, self.page, "read", "subscription:name"),
+            Route("POST", all_of + ":resume", self.resume, "manage", "subscription:name"),
+            Route("POST", all_of + ":skip", self.skip, "manage", "subscription:name"),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,7 +100,7 @@ class ParkedKeys:
 
     async def _hub(self, scope: Scope) -> Hub:
         self._forwarder.require_lease()
-        return await self._forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        return await hub_of(self._forwarder, scope)
 
     def _find(self, hub: Hub, key: str) -> list[_Found]:
         """404 when it is parked nowhere; it may be in several lanes."""

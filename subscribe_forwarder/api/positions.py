@@ -1,19 +1,31 @@
 """Where a subscription goes on, and whether it does: seek, pause, resume, drain.
 
-What must hold: a seek is answered when it is committed and this process has forgotten what it had
-in memory of the positions before. So nothing it hands out after the answer is from there; ack ids
-of the generation before are stale from the commit on.
+What must hold: a seek is answered when it is committed and every owner that can be reached has
+forgotten what it had in memory of the positions before. So nothing they hand out after the answer
+is from there; ack ids of the generation before are stale from the commit on. An owner that cannot
+be reached follows by the change feed, and is fenced by the generation (fronts/following.py).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    path_param,
+    read_body,
+    respond,
+    tenant_of,
+)
 from edge.problem import FieldError, Problem, invalid
 from metadata.errors import MetadataError
 from metadata.seeks import LaneOf, SeekRepository, Sought
@@ -22,6 +34,7 @@ from metadata.subscription_states import SubscriptionStateRepository
 from metadata.types import Subscription, SubscriptionState
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.following import Following
 from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.targets import (
     MAX_OFFSET,
@@ -92,6 +105,7 @@ class PositionRoutes:
         states: SubscriptionStateRepository,
     ) -> None:
         self._forwarder = forwarder
+        self._following = Following(forwarder, forwarder.links)
         self._seeks = seeks
         self._snapshots = snapshots
         self._states = states
@@ -99,15 +113,17 @@ class PositionRoutes:
     def routes(self) -> list[Route]:
         one = "/subscriptions/{name}"
         return [
-            Route("POST", one + "/seek", self.seek, "manage"),
-            Route("POST", one + "/pause", self.pause, "manage"),
-            Route("POST", one + "/resume", self.resume, "manage"),
-            Route("POST", one + "/drain", self.drain, "manage"),
+            Route("POST", one + "/seek", self.seek, "manage", "subscription:name"),
+            Route("POST", one + "/pause", self.pause, "manage", "subscription:name"),
+            Route("POST", one + "/resume", self.resume, "manage", "subscription:name"),
+            Route("POST", one + "/drain", self.drain, "manage", "subscription:name"),
         ]
 
     async def seek(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = requests.decode(await read_body(scope, receive, _MAX_BODY_BYTES), _SEEK)
         to = body.to if isinstance(body.to, str) else body.to.to()
+        if isinstance(to, SnapshotOf):
+            caller_of(scope).require("read", "snapshot", to.name)
         forwarder, tenant_id = self._forwarder, tenant_of(scope)
         name = path_param(scope, "name")
         subscription = await forwarder.catalog.subscription(tenant_id, name, refresh=True)
@@ -138,23 +154,22 @@ class PositionRoutes:
         body = requests.decode(raw, _STATE) if raw.strip() else StateBody()
         tenant_id, name = tenant_of(scope), path_param(scope, "name")
         await self._states.set(tenant_id, name, state, body.reason)
-        # The owner follows here and now; where Postgres fails after the commit, by the feed.
-        with suppress(Problem, MetadataError):
-            catalog = self._forwarder.catalog
-            await self._forwarder.follow(await catalog.subscription(tenant_id, name, refresh=True))
+        # Owners follow here and now; where Postgres fails after the commit, by the feed.
+        with suppress(MetadataError):
+            subscription = await self._forwarder.catalog.subscription(tenant_id, name, refresh=True)
+            await self._following.tell(subscription, moved=False)
         answer = {"name": name, "state": state.value, "state_reason": body.reason}
         await respond(send, 200, msgspec.json.encode(answer), headers=_NO_STORE)
 
     async def _take_in(self, subscription: Subscription, generation: int) -> None:
         """The seek is committed, so nothing is refused any more: what cannot be read again now is
         forgotten all the same, and read when it is needed."""
-        forwarder = self._forwarder
+        subscription = replace(subscription, generation=generation)
         with suppress(MetadataError):
-            subscription = await forwarder.catalog.subscription(
+            subscription = await self._forwarder.catalog.subscription(
                 subscription.tenant_id, subscription.name, refresh=True
             )
-        with suppress(Problem, MetadataError):
-            await forwarder.reload(subscription)
+        await self._following.tell(subscription, moved=True)
 
 
 def _view(sought: Sought, bounds: dict[LaneOf, Bounds], dry_run: bool) -> dict[str, Any]:

@@ -56,8 +56,14 @@ class PreviewRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/subscriptions/{name}:preview_filter", self.of_subscription, "read"),
-            Route("POST", "/topics/{topic}:preview_filter", self.of_topic, "read"),
+            Route(
+                "POST",
+                "/subscriptions/{name}:preview_filter",
+                self.of_subscription,
+                "read",
+                "subscription:name",
+            ),
+            Route("POST", "/topics/{topic}:preview_filter", self.of_topic, "read", "topic:topic"),
         ]
 
     async def of_subscription(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,74 +14,112 @@ from edge.asgi import (
     Receive,
     Scope,
     Send,
-    path_param,
     read_body,
     respond,
-    tenant_of,
 )
 from metadata import types
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.hubs import hub_of, refuse_push
 from subscribe_forwarder.api.requests import PullRequest
+from subscribe_forwarder.api.trace import HandOutTrace
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, PullWaiter, Want
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.links.ports import FORWARDED, RACE
 from subscribe_forwarder.reading.render import pull_body
 
 NO_STORE = [(b"cache-control", b"no-store")]
-_MAX_GET_BODY_BYTES = 64 * 1024
+ATTENDS_S = 10.0
+"""So long after a pull its consumer keeps the partitions that are dealt to it."""
+BODY_READ = "packetboat.body_read"
+"""Scope key of a pull whose body is read."""
+MAX_GET_BODY_BYTES = 64 * 1024
 _EMPTY = pull_body([])
 
 
 class Pulls:
-    def __init__(self, forwarder: SubscribeForwarder) -> None:
+    """Serves what is owned here."""
+
+    def __init__(self, forwarder: SubscribeForwarder, trace: HandOutTrace | None = None) -> None:
         self._forwarder = forwarder
+        self._trace = trace
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200 with leased messages, or with none after the wait."""
         request = requests.pull_of_query(scope)
-        await self._pull(scope, receive, send, request, body_read=False)
+        await self.serve(scope, receive, send, request, body_read=False)
 
-    async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
-        request = requests.pull_of_body(scope, body)
-        await self._pull(scope, receive, send, request, body_read=True)
-
-    async def _pull(
+    async def serve(
         self, scope: Scope, receive: Receive, send: Send, request: PullRequest, *, body_read: bool
     ) -> None:
+        """Answers the pull; `body_read` says that the body was read before. Where it has to wait,
+        it reads the body itself and leaves BODY_READ in the scope."""
         forwarder = self._forwarder
-        topic = scope["path_params"].get("topic")
-        hub = await forwarder.hub(tenant_of(scope), path_param(scope, "name"), topic)
+        hub = await hub_of(forwarder, scope)
+        refuse_push(hub.subscription)
         forwarder.require_lease()
-        gathers = request.min_messages > 1 and request.wait_s > 0
-        want = Want(request.max_messages, request.max_bytes, request.consumer)
-        delivery = None if gathers else hub.pull_now(want)
+        want = _want_of(request, hub)
+        delivery = None if request.gathers else hub.pull_now(want)
         if delivery is None:
             if request.wait_s and not body_read:
-                await read_body(scope, receive, _MAX_GET_BODY_BYTES)
-            if gathers:
+                await read_body(scope, receive, MAX_GET_BODY_BYTES)
+                scope[BODY_READ] = True
+            if request.gathers:
                 # What comes first is held until the rest is there: its lease is to begin then.
                 want = want._replace(lease_from_s=forwarder.now_ms() / 1000 + request.wait_s)
             delivery = await self._wait(hub, want, request, receive)
         if delivery is None:
-            metrics.pulls.labels("empty").inc()
-            await respond(send, 200, _EMPTY, headers=NO_STORE)
-            return
+            await empty(send)
+        else:
+            await self._answer(scope, send, request, hub, delivery)
+
+    async def now(self, scope: Scope, send: Send, request: PullRequest) -> bool:
+        """Answers with what is in memory; False, and nothing is sent, where that is nothing."""
+        forwarder = self._forwarder
+        hub = await hub_of(forwarder, scope)
+        refuse_push(hub.subscription)
+        forwarder.require_lease()
+        want = _want_of(request, hub)
+        delivery = None if request.gathers else hub.pull_now(want)
+        if delivery is None:
+            return False
+        await self._answer(scope, send, request, hub, delivery)
+        return True
+
+    async def _answer(
+        self, scope: Scope, send: Send, request: PullRequest, hub: Hub, delivery: Delivery
+    ) -> None:
+        """Nothing is committed, or sent, for a credit that another owner has spent."""
+        forwarder, trace = self._forwarder, self._trace
+        guarantee = hub.subscription.delivery
         try:
-            guarantee = hub.subscription.delivery
+            if not await _won(scope):
+                metrics.pulls.labels("lost").inc()
+                delivery.withdraw()
+                hub.dispatch()
+                return
+        except BaseException:
+            delivery.withdraw()
+            hub.dispatch()
+            raise
+        try:
             body = pull_body(await to_send(delivery, guarantee, forwarder.flusher))
             forwarder.require_lease()
             await respond(send, 200, body, headers=NO_STORE)
         except BaseException:
             metrics.pulls.labels("unsent").inc()
+            if trace is not None:
+                trace.note(hub, delivery, request.consumer, FORWARDED in scope, sent=False)
             delivery.release()
             hub.dispatch()
             raise
         metrics.pulls.labels("messages").inc()
         metrics.delivered.inc(delivery.count)
-        if gathers and guarantee is types.Delivery.AT_LEAST_ONCE:
+        if trace is not None:
+            trace.note(hub, delivery, request.consumer, FORWARDED in scope, sent=True)
+        if request.gathers and guarantee is types.Delivery.AT_LEAST_ONCE:
             deadline_s = hub.subscription.ack_deadline_s
             delivery.start_leases(forwarder.now_ms() + int(deadline_s * 1000))
 
@@ -102,6 +140,18 @@ class Pulls:
         finally:
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
+
+
+async def _won(scope: Scope) -> bool:
+    """Whether the credit is this owner's to spend."""
+    race = scope.get(RACE)
+    return race is None or bool(await race())
+
+
+async def empty(send: Send) -> None:
+    """There was nothing in time."""
+    metrics.pulls.labels("empty").inc()
+    await respond(send, 200, _EMPTY, headers=NO_STORE)
 
 
 async def wait(
@@ -125,7 +175,7 @@ async def wait(
             raise ClientGone
     except BaseException:
         if not _left(hub, waiter).exception():
-            waiter.future.result().release()
+            waiter.future.result().withdraw()
             hub.dispatch()
         raise
     finally:
@@ -143,6 +193,14 @@ def _left(hub: Hub, waiter: PullWaiter) -> asyncio.Future[Delivery]:
     hub.leave(waiter)
     waiter.end(None)
     return waiter.future
+
+
+def _want_of(request: PullRequest, hub: Hub) -> Want:
+    """Who asks for partitions of its own is there, by asking."""
+    places = request.places
+    if places is not None and places.affinity:
+        hub.attend(request.consumer, max(request.wait_s, ATTENDS_S))
+    return Want(request.max_messages, request.max_bytes, request.consumer, places=places)
 
 
 async def disconnected(receive: Receive) -> None:

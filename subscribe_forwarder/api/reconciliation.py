@@ -20,7 +20,11 @@ class Reconciliation:
         self._forwarder = forwarder
 
     def routes(self) -> list[Route]:
-        return [Route("GET", "/subscriptions/{name}/reconciliation", self.get, "read")]
+        return [
+            Route(
+                "GET", "/subscriptions/{name}/reconciliation", self.get, "read", "subscription:name"
+            )
+        ]
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The terms of each cursor, and what is missing; needs no ownership."""

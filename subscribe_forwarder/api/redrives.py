@@ -7,7 +7,17 @@ from typing import Any
 
 import msgspec
 
-from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    path_param,
+    read_body,
+    respond,
+    tenant_of,
+)
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.dead_letters import DeadLetterRepository, Place, StoredLetter
 from metadata.errors import Conflict, NotFound
@@ -50,16 +60,24 @@ class Redrives:
     def routes(self) -> list[Route]:
         all_of = "/subscriptions/{name}/redrives"
         return [
-            Route("POST", "/subscriptions/{name}/dead_letters:redrive", self.create, "manage"),
-            Route("GET", all_of, self.page, "read"),
-            Route("GET", all_of + "/{redrive}", self.get, "read"),
-            Route("POST", all_of + "/{redrive}:cancel", self.cancel, "manage"),
+            Route(
+                "POST",
+                "/subscriptions/{name}/dead_letters:redrive",
+                self.create,
+                "manage",
+                "subscription:name",
+            ),
+            Route("GET", all_of, self.page, "read", "subscription:name"),
+            Route("GET", all_of + "/{redrive}", self.get, "read", "subscription:name"),
+            Route("POST", all_of + "/{redrive}:cancel", self.cancel, "manage", "subscription:name"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """202; or of a dry run 200 and what it would take."""
         body = redrive_of(await read_body(scope, receive, MAX_BODY_BYTES))
         spec, wanted = body.spec(), body.chosen()
+        if spec.destination is not None:
+            caller_of(scope).require("publish", "topic", spec.destination)
         subscription = await self._subscription(scope)
         await self._check_destination(subscription, spec)
         key = subscription.tenant_id, subscription.uid

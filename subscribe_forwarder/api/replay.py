@@ -105,8 +105,8 @@ class ReplayRoutes:
     def routes(self) -> list[Route]:
         of_partition = "/topics/{topic}/partitions/{partition}"
         return [
-            Route("GET", of_partition + "/messages", self.messages, "read"),
-            Route("GET", of_partition + "/offsets", self.offsets, "read"),
+            Route("GET", of_partition + "/messages", self.messages, "read", "topic:topic"),
+            Route("GET", of_partition + "/offsets", self.offsets, "read", "topic:topic"),
         ]
 
     async def offsets(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -12,6 +12,8 @@ import msgspec
 from edge.asgi import Scope, header
 from edge.problem import FieldError, Problem, invalid
 from subscribe_forwarder.api.items import MAX_ITEMS, Ids
+from subscribe_forwarder.api.places import checked, places_of
+from subscribe_forwarder.delivery.places import Places
 from subscribe_forwarder.state.rate import NAMELESS
 
 MAX_MESSAGES = 1000
@@ -44,6 +46,8 @@ class PullBody(msgspec.Struct, forbid_unknown_fields=True):
     wait_seconds: float = 0.0
     min_messages: int | float = 1
     consumer: str | msgspec.UnsetType = msgspec.UNSET
+    partitions: list[int] | msgspec.UnsetType = msgspec.UNSET
+    affinity: bool = False
 
 
 class _IdsBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -94,6 +98,13 @@ class ModifyBody(_IdsBody, forbid_unknown_fields=True, kw_only=True):
     deadline_seconds: Seconds
 
 
+class Taker(NamedTuple):
+    """Who takes, and from where."""
+
+    consumer: str
+    places: Places | None
+
+
 class PullRequest(msgspec.Struct, frozen=True):
     """A pull whose limits hold."""
 
@@ -102,6 +113,13 @@ class PullRequest(msgspec.Struct, frozen=True):
     wait_s: float = 0.0
     min_messages: int = 1
     consumer: str = NAMELESS
+    places: Places | None = None
+    """None: all partitions."""
+
+    @property
+    def gathers(self) -> bool:
+        """What comes is held until there is enough of it."""
+        return self.min_messages > 1 and self.wait_s > 0
 
 
 class StreamRequest(msgspec.Struct, frozen=True):
@@ -114,6 +132,7 @@ class StreamRequest(msgspec.Struct, frozen=True):
     ends_after_s: float
     """Infinite: no end."""
     consumer: str
+    places: Places | None = None
 
 
 class Query:
@@ -161,26 +180,32 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 def pull_of_query(scope: Scope) -> PullRequest:
     """400 naming the parameter that does not fit."""
     query = Query(scope)
+    consumer, errors = consumer_of(scope, query.text("consumer"))
+    places, wrong = places_of(query.text("partitions"), query.text("affinity"), consumer)
     return _checked(
-        scope,
         query.number("max_messages", _DEFAULT_MESSAGES),
         query.number("max_bytes", MAX_BYTES),
         query.number("wait_seconds", 0.0),
         query.number("min_messages", 1),
-        query.text("consumer"),
+        Taker(consumer, places),
+        errors + wrong,
     )
 
 
 def pull_of_body(scope: Scope, body: bytes) -> PullRequest:
     """An empty body takes the defaults."""
     given = decode(body, _PULL) if body.strip() else PullBody()
+    named = None if given.consumer is msgspec.UNSET else given.consumer
+    consumer, errors = consumer_of(scope, named)
+    partitions = None if given.partitions is msgspec.UNSET else frozenset(given.partitions)
+    places, wrong = checked(partitions, given.affinity, consumer)
     return _checked(
-        scope,
         given.max_messages,
         given.max_bytes,
         given.wait_seconds,
         given.min_messages,
-        None if given.consumer is msgspec.UNSET else given.consumer,
+        Taker(consumer, places),
+        errors + wrong,
     )
 
 
@@ -192,6 +217,8 @@ def stream_of_query(scope: Scope) -> StreamRequest:
     heartbeat_s = query.number("heartbeat_seconds", 10.0)
     max_s = query.number("max_seconds", 0.0)
     consumer, errors = consumer_of(scope, query.text("consumer"))
+    places, wrong = places_of(query.text("partitions"), query.text("affinity"), consumer)
+    errors += wrong
     if not _whole(messages, MAX_OUTSTANDING):
         errors.append(
             FieldError("max_outstanding_messages", f"an integer from 1 to {MAX_OUTSTANDING}")
@@ -206,7 +233,9 @@ def stream_of_query(scope: Scope) -> StreamRequest:
     if errors:
         raise invalid("A limit of the stream does not fit.", errors, status=400)
     ends_after_s = max_s if query.text("max_seconds") is not None else math.inf
-    return StreamRequest(int(messages), int(size_bytes), heartbeat_s, ends_after_s, consumer)
+    return StreamRequest(
+        int(messages), int(size_bytes), heartbeat_s, ends_after_s, consumer, places
+    )
 
 
 def consumer_of(scope: Scope, given: str | None) -> tuple[str, list[FieldError]]:
@@ -228,14 +257,13 @@ def _whole(value: float, most: int) -> bool:
 
 
 def _checked(
-    scope: Scope,
     max_messages: float,
     max_bytes: float,
     wait_s: float,
     min_messages: float,
-    given_consumer: str | None,
+    taker: Taker,
+    errors: list[FieldError],
 ) -> PullRequest:
-    consumer, errors = consumer_of(scope, given_consumer)
     if not _whole(max_messages, MAX_MESSAGES):
         errors.append(FieldError("max_messages", f"an integer from 1 to {MAX_MESSAGES}"))
     elif not _whole(min_messages, int(max_messages)):
@@ -246,9 +274,7 @@ def _checked(
         errors.append(FieldError("wait_seconds", f"seconds from 0 to {MAX_WAIT_S:g}"))
     if errors:
         raise invalid("A limit of the pull does not fit.", errors, status=400)
-    return PullRequest(
-        int(max_messages), int(max_bytes), float(wait_s), int(min_messages), consumer
-    )
+    return PullRequest(int(max_messages), int(max_bytes), float(wait_s), int(min_messages), *taker)
 
 
 def _field_error(message: str) -> FieldError:

@@ -1,6 +1,8 @@
 """The consume operations as plain ASGI handlers: what the gateway mounts.
 
-Problems are raised; the dispatcher answers them.
+Each that is about a subscription has a front (fronts/), which serves it whoever owns the
+partitions; what is owned here is served by the local handler behind it, to peers too. Problems are
+raised; the dispatcher answers them.
 """
 
 from __future__ import annotations
@@ -14,31 +16,74 @@ from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
 from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.trace import HandOutTrace
 from subscribe_forwarder.api.views import Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts import pulls as pull_fronts
+from subscribe_forwarder.fronts import views as view_fronts
+from subscribe_forwarder.fronts.acks import AckFront
+from subscribe_forwarder.fronts.attending import Attending
+from subscribe_forwarder.fronts.parts import Parts
+from subscribe_forwarder.fronts.pulls import PullFront
+from subscribe_forwarder.fronts.routing import Routing
+from subscribe_forwarder.fronts.stream_part import ServedParts
+from subscribe_forwarder.fronts.streams import StreamFront
+from subscribe_forwarder.fronts.views import AckStatesFront, BacklogFront
 
 
-def routes(forwarder: SubscribeForwarder, fates: Fates, task_acks: TaskAcks) -> list[Route]:
-    """What the gateway mounts."""
-    pulls, acks, views = Pulls(forwarder), Acks(forwarder, task_acks), Views(forwarder, fates)
-    streams = Streams(forwarder)
+def routes(
+    forwarder: SubscribeForwarder,
+    fates: Fates,
+    task_acks: TaskAcks,
+    routing: Routing | None = None,
+    trace: HandOutTrace | None = None,
+) -> list[Route]:
+    """What the gateway mounts; called once per process that has links."""
+    routing = routing or Routing.of(forwarder)
+    views = Views(forwarder, fates)
+    pulls, streams = Pulls(forwarder, trace), Streams(forwarder, trace)
+    attending = Attending(forwarder, routing)
+    pull = PullFront(pulls, routing, attending)
+    stream = StreamFront(streams, routing, attending)
+    backlog = BacklogFront(Parts(view_fronts.BACKLOG, views.backlog, routing))
+    routing.serve(pull_fronts.OPERATION, pulls.get)
+    routing.serve(view_fronts.BACKLOG, views.backlog)
+    routing.serve(view_fronts.ACK_STATES, views.ack_states)
+    if routing.links is not None:
+        ServedParts(streams).serve(routing.links)
+    by_topic = "/topics/{topic}/subscriptions/{name}/messages"
     return [
-        Route("GET", "/subscriptions/{name}/messages", pulls.get, "consume"),
-        Route("GET", "/topics/{topic}/subscriptions/{name}/messages", pulls.get, "consume"),
-        Route("GET", "/subscriptions/{name}/messages:stream", streams.get, "consume"),
+        Route("GET", "/subscriptions/{name}/messages", pull.get, "consume", "subscription:name"),
+        Route("GET", by_topic, pull.get, "consume", "subscription:name"),
         Route(
-            "GET", "/topics/{topic}/subscriptions/{name}/messages:stream", streams.get, "consume"
+            "GET",
+            "/subscriptions/{name}/messages:stream",
+            stream.get,
+            "consume",
+            "subscription:name",
         ),
-        Route("POST", "/subscriptions/{name}:pull", pulls.post, "consume"),
-        Route("POST", "/subscriptions/{name}/ack", acks.ack, "consume"),
-        Route("POST", "/subscriptions/{name}/nack", acks.nack, "consume"),
-        Route("POST", "/subscriptions/{name}/reject", acks.reject, "consume"),
-        Route("POST", "/subscriptions/{name}/release", acks.release, "consume"),
-        Route("POST", "/subscriptions/{name}/modify_ack_deadline", acks.modify, "consume"),
-        Route("GET", "/subscriptions/{name}/backlog", views.backlog, "read"),
-        Route("GET", "/topics/{topic}/messages/{id}", views.message, "read"),
-        Route("GET", "/topics/{topic}/messages/{id}/ack", views.ack_states, "read"),
+        Route("GET", by_topic + ":stream", stream.get, "consume", "subscription:name"),
+        Route("POST", "/subscriptions/{name}:pull", pull.post, "consume", "subscription:name"),
+        *_acks(Acks(forwarder, task_acks), routing, forwarder),
+        Route("GET", "/subscriptions/{name}/backlog", backlog.get, "read", "subscription:name"),
+        Route("GET", "/topics/{topic}/messages/{id}", views.message, "read", "topic:topic"),
+        Route(
+            "GET",
+            "/topics/{topic}/messages/{id}/ack",
+            AckStatesFront(views, routing).get,
+            "read",
+            "topic:topic",
+        ),
         *Reconciliation(forwarder).routes(),
         *ReplayRoutes(forwarder).routes(),
         *PreviewRoutes(forwarder).routes(),
     ]
+
+
+def _acks(acks: Acks, routing: Routing, forwarder: SubscribeForwarder) -> list[Route]:
+    fronted = []
+    for action in acks.actions:
+        front = AckFront(action, routing, forwarder)
+        routing.serve(front.operation, action.handler())
+        fronted.append(Route("POST", action.path, front.handle, "consume", "subscription:name"))
+    return fronted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from metadata.ack_history import Fate
@@ -94,8 +95,8 @@ async def ack_states(
     return states
 
 
-def backlog(hub: Hub) -> dict[str, Any]:
-    """The JSON of `GET /subscriptions/{name}/backlog`."""
+def backlog(hub: Hub, push: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON of `GET /subscriptions/{name}/backlog`; `push`: how it is pushed, if it is."""
     readers = sorted(hub.readers.items())
     lanes = any(place.lane for place, _ in readers)
     return {
@@ -105,6 +106,9 @@ def backlog(hub: Hub) -> dict[str, Any]:
         "waiting_pulls": hub.waiting_pulls,
         "streams": len(hub.streams),
         "paused": hub.paused_reason(),
+        "throttles": [throttle.members() for throttle in hub.throttles()],
+        "forwarders": 1,
+        "push": push,
         "partitions": [_partition(place, reader, lanes) for place, reader in readers],
     }
 

@@ -14,19 +14,22 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from edge.asgi import ClientGone, Receive, Scope, Send, header, path_param, read_body, tenant_of
+from edge.asgi import ClientGone, Receive, Scope, Send
 from edge.problem import Problem, unavailable
 from metadata.errors import MetadataError
 from subscribe_forwarder import metrics
-from subscribe_forwarder.api import requests
-from subscribe_forwarder.api.pulls import disconnected
+from subscribe_forwarder.api.hubs import hub_of, refuse_push
+from subscribe_forwarder.api.pulls import ATTENDS_S, disconnected
 from subscribe_forwarder.api.requests import StreamRequest
-from subscribe_forwarder.api.stream_lines import LineFormat, format_of
+from subscribe_forwarder.api.stream_lines import LineFormat
+from subscribe_forwarder.api.trace import HandOutTrace
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, Want
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.window import Window
+from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.links.ports import FORWARDED
 from subscribe_forwarder.reading.render import time_json
 from subscribe_forwarder.reading.tail import wall_us
 
@@ -40,7 +43,6 @@ HURRY_S = 1.0
 UNSERVED_S = 10.0
 """So long without the forwarder's lease, and the client had better ask again."""
 DRAINING, MAX_SECONDS = "draining", "max_seconds"
-_MAX_BODY_BYTES = 64 * 1024
 
 
 class Stalled(ClientGone):
@@ -52,6 +54,7 @@ class StreamResponse:
 
     def __init__(self, lines: LineFormat) -> None:
         self.lines = lines
+        self.begun = False
         self.wrote_s = 0.0
         """When a write last left, by the loop's clock."""
         self._loop = asyncio.get_running_loop()
@@ -60,6 +63,7 @@ class StreamResponse:
 
     async def begin(self, send: Send, state: Mapping[str, object]) -> None:
         self._send = send
+        self.begun = True
         headers = [
             (b"content-type", self.lines.content_type),
             (b"cache-control", b"no-store"),
@@ -97,28 +101,48 @@ class StreamResponse:
             self._writing.reschedule(self._loop.time() + HURRY_S)
 
 
-class Streams:
-    def __init__(self, forwarder: SubscribeForwarder) -> None:
-        self._forwarder = forwarder
+class PartResponse(StreamResponse):
+    """Of what a front gets of one owner: messages and nothing else."""
 
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 and messages, until somebody ends it."""
-        request = requests.stream_of_query(scope)
+    async def heartbeat(self, state: Mapping[str, object]) -> None:
+        self.wrote_s = self._loop.time()
+
+    async def finish(self, why: Problem | str) -> None:
+        """Raises the Problem."""
+        if isinstance(why, Problem):
+            raise why
+        await self.write(b"", more=False)
+
+
+class Streams:
+    """Streams of what is owned here."""
+
+    def __init__(self, forwarder: SubscribeForwarder, trace: HandOutTrace | None = None) -> None:
+        self._forwarder = forwarder
+        self._trace = trace
+
+    async def open(
+        self,
+        scope: Scope,
+        request: StreamRequest,
+        response: StreamResponse,
+        window: Window | None = None,
+    ) -> Stream:
+        """One to be run; `window` is of a stream that it goes on for. Raises as `hub_of`."""
         forwarder = self._forwarder
 
         async def find() -> Hub:
-            topic = scope["path_params"].get("topic")
-            return await forwarder.hub(tenant_of(scope), path_param(scope, "name"), topic)
+            hub = await hub_of(forwarder, scope)
+            refuse_push(hub.subscription)
+            return hub
 
         hub = await find()
         forwarder.require_lease()
-        await read_body(scope, receive, _MAX_BODY_BYTES)
-        lines = format_of(header(scope, b"accept"))
-        metrics.streams.inc()
-        try:
-            await Stream(forwarder, hub, find, request, lines).run(receive, send)
-        finally:
-            metrics.streams.dec()
+        window = window or Window(request.max_messages, request.max_bytes)
+        stream = Stream(forwarder, hub, find, request, response, window)
+        if self._trace is not None:
+            stream.trace(self._trace, forwarded=FORWARDED in scope)
+        return stream
 
 
 class Stream:
@@ -132,14 +156,17 @@ class Stream:
         hub: Hub,
         find: Callable[[], Awaitable[Hub]],
         request: StreamRequest,
-        lines: LineFormat,
+        response: StreamResponse,
+        window: Window,
     ) -> None:
+        self.window = window
         self._forwarder = forwarder
         self._hub = hub
         self._find = find
         self._request = request
-        self._window = Window(request.max_messages, request.max_bytes)
-        self._response = StreamResponse(lines)
+        self._response = response
+        self._trace: HandOutTrace | None = None
+        self._forwarded = False
         self._got: Delivery | None = None
         self._in_line = False
         self._end: Problem | str | None = None
@@ -149,17 +176,45 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._began_s = self._served_s = self._loop.time()
 
+    def trace(self, trace: HandOutTrace, *, forwarded: bool) -> None:
+        """What it hands out is written there; `forwarded`: to another forwarder."""
+        self._trace, self._forwarded = trace, forwarded
+
+    def resize(self, max_messages: int, max_bytes: int) -> None:
+        """Of its window; 0 messages end the stream when what it has got is written."""
+        self.window.resize(max_messages, max_bytes)
+        if not max_messages:
+            self._end = self._end or DRAINING
+        self._hub.dispatch()
+        self._wake()
+
+    def state(self) -> dict[str, object]:
+        """What a heartbeat tells."""
+        messages, size_bytes = self.window.outstanding()
+        return {
+            "outstanding_messages": messages,
+            "outstanding_bytes": size_bytes,
+            "paused": self._hub.paused_reason(),
+        }
+
+    @property
+    def backlog(self) -> int:
+        """Messages that it could be given: of the subscription, as far as it is here."""
+        return sum(reader.backlog for reader in self._hub.readers.values())
+
     # One in line.
 
     def ask(self) -> Want | None:
-        room = self._window.room()
+        room = self.window.room()
         if room is None:
             return None
         max_messages = min(room.messages, MAX_WRITE_MESSAGES)
-        return Want(max_messages, min(room.size_bytes, MAX_WRITE_BYTES), self._request.consumer)
+        max_bytes = min(room.size_bytes, MAX_WRITE_BYTES)
+        request = self._request
+        return Want(max_messages, max_bytes, request.consumer, places=request.places)
 
     def give(self, delivery: Delivery) -> bool:
-        self._window.add(delivery)
+        self.window.add(delivery)
         self._got = delivery
         self._in_line = False
         self._wake()
@@ -168,13 +223,16 @@ class Stream:
     def end(self, problem: Problem | None) -> None:
         self._in_line = False
         self._end = self._end or problem or DRAINING
-        self._response.hurry()
+        if problem is None or not is_misdirected(problem):
+            self._response.hurry()
         self._wake()
 
     # The response.
 
     async def run(self, receive: Receive, send: Send) -> None:
-        """Raises ClientGone, and before the response begins the Problem why there is none."""
+        """Raises ClientGone; the Problem why there is no response, before it begins; and
+        `misdirected` at any time, when somebody else is to go on."""
+        self._attend()
         self._hub.join(self)
         self._hub.streams.add(self)
         self._in_line = True
@@ -182,12 +240,15 @@ class Stream:
         gone.add_done_callback(lambda _: self._wake())
         ticker = self._loop.create_task(self._tick())
         try:
-            await self._response.begin(send, self._state())
+            if not self._response.begun:
+                await self._response.begin(send, self.state())
             self._hub.dispatch()
             while self._end is None or self._got is not None:
                 if gone.done():
                     raise ClientGone
                 await self._step()
+            if isinstance(self._end, Problem) and is_misdirected(self._end):
+                raise self._end
             await self._response.finish(self._end)
         finally:
             self._leave()
@@ -219,8 +280,10 @@ class Stream:
             if messages:
                 await self._response.write(self._response.lines.messages(messages))
         except (asyncio.CancelledError, Stalled):
+            self._note(delivery, sent=False)
             raise  # part of it may have left
         except Exception as error:
+            self._note(delivery, sent=False)
             metrics.pulls.labels("unsent").inc()
             delivery.release()
             self._hub.dispatch()
@@ -228,25 +291,33 @@ class Stream:
                 raise
             return
         metrics.delivered.inc(delivery.count)
+        self._note(delivery, sent=True)
+
+    def _note(self, delivery: Delivery, *, sent: bool) -> None:
+        if self._trace is not None:
+            consumer = self._request.consumer
+            self._trace.note(self._hub, delivery, consumer, self._forwarded, sent=sent)
 
     async def _look_around(self) -> None:
         """Once a tick: whether it still is served, and has said so lately."""
         now_s = self._loop.time()
+        self._attend()
         if self._forwarder.holds_lease():
             self._served_s = now_s
         elif now_s - self._served_s > UNSERVED_S:
             self._end = unavailable("subscription", "This forwarder lost its lease; ask again.")
-        if self._hub.incomplete:
+        if self._hub.incomplete or self._hub.subscription.push is not None:
             await self._find_again()
-        if self._window.forget_all_but({one.ledger for one in self._hub.readers.values()}):
+        if self.window.forget_all_but({one.ledger for one in self._hub.readers.values()}):
             self._hub.dispatch()
         if now_s - self._began_s >= self._request.ends_after_s:
             self._end = self._end or MAX_SECONDS
         elif now_s - self._response.wrote_s >= self._request.heartbeat_s:
-            await self._response.heartbeat(self._state())
+            await self._response.heartbeat(self.state())
 
     async def _find_again(self) -> None:
-        """A partition is missing since another forwarder took it, or it is new."""
+        """A partition is missing since another forwarder took it, or it is new; or nobody is to
+        pull any more."""
         try:
             await self._find()
         except Problem as problem:
@@ -267,18 +338,21 @@ class Stream:
     def _leave(self) -> None:
         self._hub.leave(self)
         self._hub.streams.discard(self)
+        if self._has_affinity:
+            self._hub.depart(self._request.consumer)  # another of its name says so with its tick
         if self._got is not None:
-            self._got.release()
+            self._got.withdraw()
             self._hub.dispatch()
 
-    def _state(self) -> dict[str, object]:
-        """What a heartbeat tells."""
-        messages, size_bytes = self._window.outstanding()
-        return {
-            "outstanding_messages": messages,
-            "outstanding_bytes": size_bytes,
-            "paused": self._hub.paused_reason(),
-        }
+    @property
+    def _has_affinity(self) -> bool:
+        places = self._request.places
+        return places is not None and places.affinity
+
+    def _attend(self) -> None:
+        """Its partitions are its own for as long as it is open."""
+        if self._has_affinity:
+            self._hub.attend(self._request.consumer, ATTENDS_S)
 
     async def _tick(self) -> None:
         ends_s = self._began_s + self._request.ends_after_s

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, unavailable
 from metadata.types import Delivery
 from store_nodes.errors import StoreError
@@ -77,18 +80,41 @@ class TaskAcks:
         }
 
 
+class _Output(msgspec.Struct, gc=False):
+    """As much of an output as says where it goes."""
+
+    topic: str
+
+
+_outputs = msgspec.json.Decoder(list[_Output])
+
+
+def require_outputs(caller: Caller, publish: bytes | msgspec.Raw) -> None:
+    """Raises a 403 Problem for a topic that the caller may not publish to, and 422 for outputs that
+    do not say where they go."""
+    try:
+        outputs = _outputs.decode(publish)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid("The outputs do not fit.", [FieldError("publish", str(error))]) from error
+    for output in outputs:
+        caller.require("publish", "topic", output.topic)
+
+
 def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[Place]]:
     """The one partition that the ids are of."""
     if named.failures:
         raise _of(named.failures[0])
     if len(named.places) != 1 or named.gone:
-        raise invalid(
-            "An ack that publishes is of messages of one partition (and priority): send one for"
-            " each.",
-            [FieldError("ack_ids", "of one partition")],
-        )
+        raise several_partitions()
     ((lane, places),) = named.places.items()
     return readers[lane], places
+
+
+def several_partitions() -> Problem:
+    return invalid(
+        "An ack that publishes is of messages of one partition (and priority): send one for each.",
+        [FieldError("ack_ids", "of one partition")],
+    )
 
 
 def _require_leases(reader: Reader, places: Sequence[Place]) -> None:

@@ -9,6 +9,7 @@ from edge.asgi import (
     Receive,
     Scope,
     Send,
+    caller_of,
     path_param,
     respond,
     tenant_of,
@@ -17,6 +18,7 @@ from edge.message_id import BadMessageId, MessageId
 from edge.problem import not_found
 from metadata.types import Topic
 from subscribe_forwarder.api import status
+from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     bad_message_id,
 )
@@ -35,9 +37,10 @@ class Views:
 
     async def backlog(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is there to do, and why nothing is handed out if so."""
-        hub = await self._forwarder.hub(tenant_of(scope), path_param(scope, "name"))
+        hub = await hub_of(self._forwarder, scope)
         await hub.refresh()
-        await respond(send, 200, _encode(status.backlog(hub)), headers=NO_STORE)
+        shown = status.backlog(hub, self._forwarder.push_status(hub.subscription.uid))
+        await respond(send, 200, _encode(shown), headers=NO_STORE)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The message as stored, published or not."""
@@ -53,14 +56,17 @@ class Views:
         await respond(send, 200, body)
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Per subscription of the topic, from what is committed, and the leases held here."""
-        topic, where = await self._find(scope)
+        """Per subscription of the topic that the caller may read, from what is committed, and the
+        leases held here."""
+        topic, where = await self.find(scope)
         states = await status.ack_states(self._forwarder, self._fates, topic, where)
         if states is None:
             raise not_found("message", path_param(scope, "id"))
-        await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)
+        caller = caller_of(scope)
+        shown = {n: state for n, state in states.items() if caller.may("read", "subscription", n)}
+        await respond(send, 200, _encode({"subscriptions": shown}), headers=NO_STORE)
 
-    async def _find(self, scope: Scope) -> tuple[Topic, Where]:
+    async def find(self, scope: Scope) -> tuple[Topic, Where]:
         """404 for an id of another topic or of a message that is not published, 400 for no id."""
         topic, wanted, where = await self._look(scope)
         if isinstance(where, Nowhere):

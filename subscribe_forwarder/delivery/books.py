@@ -24,6 +24,10 @@ class Books:
     def __len__(self) -> int:
         return len(self._wrong)
 
+    def wrong(self) -> set[CursorKey]:
+        """Those of which the last look said so."""
+        return set(self._wrong)
+
     def flushed(self, key: CursorKey, difference: int) -> None:
         """What the statement said that wrote the row. Once wrong, only a recount makes it right:
         the statement sees how the rows changed, not how many there are."""

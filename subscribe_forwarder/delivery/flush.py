@@ -2,7 +2,8 @@
 
 What must hold: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
 applied to its cursor. A flush takes every cursor changed since the last one began, so a lone ack
-waits for nothing and a busy forwarder shares each flush among hundreds; there is no timer between.
+waits for nothing and a busy forwarder shares each flush among hundreds; there is no timer between,
+but for some milliseconds where acks of many cursors come one by one (flush_pace.py).
 Progress nobody waits for (what was handed out, what expired) rides along, or goes within a second.
 
 A row that was not written has lost its epoch or its generation. A flush whose COMMIT never answered
@@ -30,9 +31,11 @@ from metadata.errors import (
     OutcomeUnknown,
     StatementRefused,
 )
-from metadata.types import CursorKey, CursorUpdate, PartitionKey
+from metadata.types import CursorKey, CursorUpdate, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.books import Books
+from subscribe_forwarder.delivery.flush_pace import FlushPace
+from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.ports import Cursors
 from subscribe_forwarder.state.cursor import Cursor
 from subscribe_forwarder.state.ledger import Ledger
@@ -42,13 +45,13 @@ MAX_RETRY_S = 2.0
 _log = structlog.get_logger("packetboat.subscribe")
 
 
-def ack_unavailable(detail: str) -> Problem:
-    """503: the ack may take effect later; repeating it is safe."""
+def ack_unavailable(detail: str, what: str = "ack") -> Problem:
+    """503: the ack, or whatever was asked for, may take effect later; repeating it is safe."""
     return Problem(
         503,
         "ack-not-durable",
         "Ack not durable",
-        f"{detail} The ack may or may not take effect; send it again.",
+        f"{detail} The {what} may or may not take effect; send it again.",
         retry_after_s=1.0,
         extra={"outcome": "unknown"},
     )
@@ -62,7 +65,7 @@ class Tracked(Protocol):
     @property
     def cursor(self) -> Cursor: ...
     @property
-    def partition(self) -> PartitionKey: ...
+    def partition(self) -> Unit: ...
 
     frozen: bool
 
@@ -83,23 +86,29 @@ class AckFlusher:
     def __init__(
         self,
         cursors: Cursors,
-        freeze: Callable[[Iterable[PartitionKey]], None],
+        freeze: Callable[[Iterable[Unit]], None],
         *,
         timeout_s: float,
         lazy_s: float,
         on_ready: Callable[[Sequence[Tracked]], None] | None = None,
+        news: News | None = None,
     ) -> None:
         self.books = Books()
         self._cursors = cursors
         self._freeze = freeze
+        self._news = news or News()
         self._timeout_s = timeout_s
         self._lazy_s = lazy_s
         self._on_ready = on_ready
         """Told of those that may hand out, since a flush, what they could not before."""
+        self._pace = FlushPace()
+        self._flushing = False
+        self._wanted = False
         self._next: _Round | None = None
         self._changed: dict[CursorKey, Tracked] = {}
         self._wake = asyncio.Event()
         self._lazy: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._retry_s = 0.0
         self._closing = False
         self._closed = False
@@ -113,7 +122,7 @@ class AckFlusher:
         that to go out again."""
         self._changed[tracked.cursor.key] = tracked
         if tracked.ledger.urgent:
-            self._wake.set()
+            self._want()
         elif self._lazy is None:
             loop = asyncio.get_running_loop()
             self._lazy = loop.call_later(self._lazy_s, self._lazy_is_due)
@@ -123,8 +132,9 @@ class AckFlusher:
         self._changed.pop(tracked.cursor.key, None)
         self.books.forget(tracked.cursor.key)
 
-    async def commit(self, all_tracked: Iterable[Tracked]) -> None:
-        """Returns once what these ledgers hold now is committed; raises a 503 Problem.
+    async def commit(self, all_tracked: Iterable[Tracked], what: str = "ack") -> None:
+        """Returns once what these ledgers hold now is committed; raises a 503 Problem, which says
+        that nobody knows of `what`.
 
         Cancelling the caller cancels nothing of the flush.
         """
@@ -134,26 +144,38 @@ class AckFlusher:
             if tracked.cursor.dirty
         ]
         while wanted:
-            failed = await asyncio.shield(self._join([tracked for tracked, _, _ in wanted]))
+            failed = await asyncio.shield(self._join([tracked for tracked, _, _ in wanted], what))
             # The holder may have a new cursor by now: only what these very cursors wrote counts.
             wanted = [one for one in wanted if one[1].flushed_version < one[2]]
             for tracked, cursor, _ in wanted:
                 if cursor.key in failed or tracked.cursor is not cursor:
-                    raise ack_unavailable(failed.get(cursor.key, "The partition changed hands."))
+                    detail = failed.get(cursor.key, "The partition changed hands.")
+                    raise ack_unavailable(detail, what)
 
-    def _join(self, dirty: Sequence[Tracked]) -> asyncio.Future[dict[CursorKey, str]]:
+    def _join(self, dirty: Sequence[Tracked], what: str) -> asyncio.Future[dict[CursorKey, str]]:
         """The flush to come, with these in it."""
         if self._closed:
-            raise ack_unavailable("This forwarder has stopped.")
+            raise ack_unavailable("This forwarder has stopped.", what)
         if any(tracked.frozen for tracked in dirty):
-            raise ack_unavailable("The ownership of the partition is being checked.")
+            raise ack_unavailable("The ownership of the partition is being checked.", what)
         round_ = self._next
         if round_ is None:
             round_ = self._next = _Round()
         for tracked in dirty:
             round_.waited_for[tracked.cursor.key] = tracked
-        self._wake.set()
+        self._want()
         return round_.done
+
+    def _want(self) -> None:
+        """The next flush begins as soon as its pace allows."""
+        self._wanted = True
+        if self._flushing:
+            return  # asked again at its end
+        wait_s = self._pace.wait_s(1 if self._next is None else len(self._next.waited_for))
+        if wait_s <= 0:
+            self._wake.set()
+        elif self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(wait_s, self._wake.set)
 
     async def close(self, deadline_s: float) -> None:
         """Writes what is left, for at most that long, and ends the loop."""
@@ -166,8 +188,9 @@ class AckFlusher:
         for task in late:
             task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self._lazy is not None:
-            self._lazy.cancel()
+        for timer in (self._lazy, self._soon):
+            if timer is not None:
+                timer.cancel()
 
     def _lazy_is_due(self) -> None:
         self._lazy = None
@@ -182,6 +205,8 @@ class AckFlusher:
                 failed = await self._round()
                 if failed and self._closing:
                     return
+                if self._wanted:
+                    self._want()
                 if self._retry_s:
                     await asyncio.sleep(self._retry_s)
         finally:
@@ -195,6 +220,10 @@ class AckFlusher:
         """One flush of all that changed; wakes everyone who waited for it."""
         round_ = self._next or _Round()
         self._next = None
+        self._flushing, self._wanted = True, False
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         work = (self._changed | round_.waited_for).values()
         self._changed = {}
         failed = {
@@ -210,6 +239,8 @@ class AckFlusher:
             failed |= {tracked.cursor.key: "The flush ended." for tracked in work}
             raise
         finally:
+            self._flushing = False
+            self._pace.ended(round_.waited_for)
             round_.done.set_result(failed)
         return failed
 
@@ -226,14 +257,17 @@ class AckFlusher:
         except MetadataUnavailable:
             return self._again(work, "unavailable")
         except (OutcomeUnknown, TimeoutError):
-            metrics.flush_failed.labels("unknown").inc()
-            self._freeze({tracked.partition for tracked in work})
-            return {update.key: "Its commit was not answered." for update in updates}
+            return self._unknown(work)
         except StatementRefused as error:
             return await self._refused(work, error)
         except MetadataError as error:
             _log.error("ack flush failed", error=repr(error))
             return self._again(work, "error")
+        except Exception as error:
+            # A fault of ours or of the driver's must not end the loop: no ack would be answered
+            # any more, by a process that goes on to own its partitions.
+            _log.error("ack flush failed", exc_info=error)
+            return self._unknown(work)
         self._retry_s = 0.0
         metrics.flush_seconds.observe(time.perf_counter() - started_s)
         metrics.flush_rows.observe(len(work))
@@ -249,11 +283,12 @@ class AckFlusher:
         """Tells the ledgers of the commit; freezes those whose row is somebody else's by now."""
         failed: dict[CursorKey, str] = {}
         ready: list[Tracked] = []
-        lost: set[PartitionKey] = set()
+        lost: set[Unit] = set()
         for tracked, ledger, update in zip(work, ledgers, updates, strict=True):
             difference = written.get(update.key)
             if difference is not None:
                 self.books.flushed(update.key, difference)
+                self._news.worked(update.key.subscription_uid)
                 if ledger.wrote(update):
                     ready.append(tracked)
                 if ledger.urgent and tracked.ledger is ledger:
@@ -289,6 +324,12 @@ class AckFlusher:
             if tracked.cursor.dirty and not tracked.frozen:
                 failed |= await self._flush([tracked])
         return failed
+
+    def _unknown(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
+        """They may be written, now or later."""
+        metrics.flush_failed.labels("unknown").inc()
+        self._freeze({tracked.partition for tracked in work})
+        return {tracked.cursor.key: "Its commit was not answered." for tracked in work}
 
     def _again(self, work: Sequence[Tracked], how: str) -> dict[CursorKey, str]:
         """Nothing was written: the next flush tries the same again."""

@@ -7,15 +7,18 @@ only when it has read the sealed generation of each p that could hold keys of q 
 that equal q modulo the greatest common divisor of n and m. Read means handed out once, like within
 a partition; acked does not matter, for neither does it there. Where a subscription is in order it
 does: then it waits until all of them are settled.
+
+Of partitions that are served elsewhere, their committed cursors tell, read about once a second
+while a barrier stands; what is not known of yet holds it up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from metadata.types import SealedPartition, Topic
+from metadata.types import CursorState, SealedPartition, Topic
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.state.lanes import Lane
 
@@ -68,30 +71,71 @@ class Growth:
     """The barriers of one subscription; costs nothing once all are passed."""
 
     def __init__(self) -> None:
+        self.partitions = 0
+        """How many the topic has."""
         self._barriers: Sequence[Barrier] = ()
+        self._elsewhere: dict[Lane, CursorState] = {}
 
     def follow(self, topic: Topic, readers: Mapping[Lane, Reader]) -> None:
         """The topic as it is now."""
+        self.partitions = topic.partition_count
         self._barriers = barriers(topic)
         self.lift(readers)
+
+    def waits_for(self, readers: Mapping[Lane, Reader]) -> set[int]:
+        """Partitions that are not read here, and that something here waits for."""
+        return {
+            other
+            for barrier in self._barriers
+            if (place := Lane(barrier.number, barrier.lane)) in readers
+            and readers[place].limit is not None
+            for other, end in barrier.behind
+            if (there := Lane(other, barrier.lane)) not in readers
+            and not self._done_elsewhere(there, end, readers[place])
+        }
+
+    def hear(self, rows: Iterable[CursorState]) -> None:
+        """Cursors of partitions that are served elsewhere, as they are committed."""
+        for row in rows:
+            self._elsewhere[Lane(row.key.partition, row.key.lane)] = row
 
     def lift(self, readers: Mapping[Lane, Reader]) -> bool:
         """Sets each reader's limit to its first barrier that stands; whether one was lifted."""
         if not self._barriers:
             return False
         limits: dict[Lane, int] = {}
+        standing = False
         for barrier in self._barriers:
             place = Lane(barrier.number, barrier.lane)
-            behind = ((Lane(other, barrier.lane), end) for other, end in barrier.behind)
-            if place not in limits and any(
-                other in readers and not readers[other].done_to(end) for other, end in behind
-            ):
+            if place not in readers:
+                standing = True  # it is passed where it is served, and may come to be served here
+            elif place not in limits and not self._passed(barrier, readers[place], readers):
                 limits[place] = barrier.base
         lifted = False
         for place, reader in readers.items():
             limit = limits.get(place)
             lifted |= reader.limit is not None and (limit is None or limit > reader.limit)
             reader.limit = limit
-        if not limits:
+        if not limits and not standing:
             self._barriers = ()
+            self._elsewhere.clear()
         return lifted
+
+    def _passed(self, barrier: Barrier, reader: Reader, readers: Mapping[Lane, Reader]) -> bool:
+        for other, end in barrier.behind:
+            place = Lane(other, barrier.lane)
+            if place in readers:
+                if not readers[place].done_to(end):
+                    return False
+            elif not self._done_elsewhere(place, end, reader):
+                return False
+        return True
+
+    def _done_elsewhere(self, place: Lane, end: int, reader: Reader) -> bool:
+        """As `Reader.done_to`, of the subscription that the reader is of."""
+        row = self._elsewhere.get(place)
+        if row is None or row.generation != reader.cursor.generation:
+            return False
+        if reader.keys is None:
+            return row.read_to >= end
+        return row.floor >= end and all(one.offset >= end for one in row.stepped_over)

@@ -12,31 +12,41 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from edge.problem import Problem, unavailable
+from edge.quota import DELIVERED_BYTES, DELIVERED_MESSAGES, NO_LIMITS, Usage
 from metadata.types import Subscription, SubscriptionState
 from subscribe_forwarder.delivery.collector import Collector
+from subscribe_forwarder.delivery.dealing import Dealing
 from subscribe_forwarder.delivery.growth import Growth
 from subscribe_forwarder.delivery.line import Delivery, Waiter, Want
+from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.delivery.reader import (
     PAUSED_KEYS,
     PAUSED_OUTSTANDING,
     Reader,
+    Taken,
 )
 from subscribe_forwarder.delivery.room import Room
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
+from subscribe_forwarder.fleet.misdirected import misdirected
 from subscribe_forwarder.reading.judgement import Turn
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.ledger import Now
 from subscribe_forwarder.state.rate import RateLimits
+from subscribe_forwarder.throttling.flows import Said
+from subscribe_forwarder.throttling.in_flight import Both, TenantInFlight
+from subscribe_forwarder.throttling.throttling import Restraint, Throttling, of_flow, of_machine
 
 _RETRY_AFTER_S = 1.0
 _ANY_NUMBER = 2**31
 PAUSED_RATE = "rate_limited"
+PAUSED_TENANT = "tenant_in_flight"
 
 
 class Hub:
@@ -49,20 +59,44 @@ class Hub:
         progressed: Callable[[Reader], None],
         settings: SubscribeSettings,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        handed_out: Callable[[Sequence[Taken]], None] = lambda _: None,
+        news: News | None = None,
+        throttling: Throttling | None = None,
+        in_flight: TenantInFlight | None = None,
+        usage: Usage = NO_LIMITS,
     ) -> None:
         self.subscription = subscription
+        self.delivered = 0
+        """Messages handed out, those included whose response did not leave."""
+        self._news = news or News()
         self.readers: dict[Lane, Reader] = {}
         self.growth = Growth()
         self.incomplete = True
-        """A partition is missing: look for its reader before the next use."""
+        """A reader may be missing: look for it before the next use."""
+        self.share = 1.0
+        """Of the subscription's partitions, how many are served here; of its limits, how much."""
         self.closed: Problem | None = None
         self.collector = Collector(may_hand_out, progressed)
         self.terms = DEFAULT_TERMS
         self._may_hand_out = may_hand_out
+        self._handed_out = handed_out
         self._settings = settings
         self._clock = clock
-        self.limits = RateLimits()
-        self._limits_of: Subscription | None = None
+        self._throttling = throttling
+        self._said: Said | None = None
+        self._in_flight = in_flight
+        self._usage = usage
+        beside = None if throttling is None else throttling.machine
+        if in_flight is None:
+            self.limits = RateLimits(beside)
+        else:
+            in_flight.add(self)
+            self.limits = RateLimits(in_flight if beside is None else Both(beside, in_flight))
+        self.throttled_by: dict[object, Callable[[], Sequence[Restraint]]] = {}
+        """What else holds it back, by who tells of it."""
+        self.dealing = Dealing(may_hand_out, progressed)
+        self._limits_of: tuple[Subscription, float, Said | None] | None = None
         self._waiting: deque[Waiter] = deque()
         self._blocked: list[Waiter] = []
         self.streams: set[Waiter] = set()
@@ -86,6 +120,16 @@ class Hub:
     def outstanding(self) -> int:
         return sum(reader.outstanding for reader in self.readers.values())
 
+    def leased(self) -> int:
+        """Messages that are leased here, after those leases are ended whose time is over."""
+        now = Now(int(self._clock() * 1000), wall_us())
+        leased = 0
+        for reader in self.readers.values():
+            if reader.ledger.leased and self._may_hand_out(reader):
+                reader.end_leases(now)
+            leased += reader.ledger.leased
+        return leased
+
     def paused_reason(self) -> str | None:
         """Why nothing new is handed out, if so."""
         state = self.subscription.state
@@ -98,15 +142,35 @@ class Hub:
         for reader in self.readers.values():
             if (reason := reader.ledger.paused_reason()) is not None:
                 return reason
+        if self._in_flight is not None and not self._in_flight.room(1, self._clock()):
+            return PAUSED_TENANT
         limits = self._limits_now()
-        if limits.any and not limits.room(_ANY_NUMBER, self._clock()):
+        if self._stopped_by_flow or (limits.any and not limits.room(_ANY_NUMBER, self._clock())):
             return PAUSED_RATE
         return None
+
+    def throttles(self) -> list[Restraint]:
+        """What slows it now, beside its own settings."""
+        found: list[Restraint] = []
+        if self._throttling is not None:
+            self._limits_now()
+            if self._said is not None:
+                found += of_flow(self._said, self._clock())
+            found += of_machine(self._throttling.machine)
+        if self._in_flight is not None:
+            found += self._in_flight.restraints()
+        for others in self.throttled_by.values():
+            found += others()
+        return found
 
     @property
     def max_outstanding(self) -> int:
         """Leased and waiting messages at which new hand-outs pause."""
-        return self.subscription.max_outstanding or self._settings.max_outstanding
+        whole = self.subscription.max_outstanding or self._settings.max_outstanding
+        self._limits_now()
+        if self._said is not None and self._said.max_outstanding is not None:
+            whole = min(whole, self._said.max_outstanding)
+        return max(1, int(whole * self.share))
 
     def follow(self, subscription: Subscription, terms: Terms) -> None:
         """The subscription as it is now, of the generation that its readers are of."""
@@ -137,12 +201,14 @@ class Hub:
                 retry_after_s=_RETRY_AFTER_S,
             )
         self._waiting.append(waiter)
+        self._news.worked(self.subscription.uid)
 
     def leave(self, waiter: Waiter) -> None:
         """Out of the line, if it still is there."""
         for line in (self._waiting, self._blocked):
             with suppress(ValueError):
                 line.remove(waiter)
+        self._news.worked(self.subscription.uid)
 
     async def refresh(self) -> None:
         """Asks the store where the partitions end, so that an empty answer is a true one."""
@@ -155,23 +221,42 @@ class Hub:
 
     def dispatch(self) -> None:
         """Serves the line as far as what is ready goes."""
+        self.dealing.affinity.expire(self._clock())
         if self._blocked:
             # Their own limits held them back; they may have room by now.
             self._waiting += self._blocked
             self._blocked.clear()
         line = self._waiting
+        passed: list[Waiter] = []
+        more = False
         while line:
             want = self._asked(line[0])
             if want is None:
                 self._step_aside(line.popleft())
                 continue
             delivery = self._serve(want)
+            more |= self._more
             if delivery is None:
-                break
-            if line[0].give(delivery):
+                if want.places is None:
+                    break
+                passed.append(line.popleft())  # nothing in its partitions, but maybe in others
+            elif line[0].give(delivery):
                 line.popleft()
+        line.extendleft(reversed(passed))
+        self._more = more
         if line or self._blocked:
             self._idle()
+
+    def attend(self, consumer: str, stays_s: float) -> None:
+        """A consumer that wants partitions of its own is there, for so long unless it says so again
+        or departs."""
+        if self.dealing.affinity.attend(consumer, self._clock() + stays_s) and self.waiting:
+            self.dispatch()
+
+    def depart(self, consumer: str) -> None:
+        """It has gone: its partitions are for others."""
+        if self.dealing.affinity.depart(consumer) and self.waiting:
+            self.dispatch()
 
     def finish(self, problem: Problem, *, gone: bool = False) -> None:
         """Refuses new waits; ends the present ones with what they have, or with the problem when
@@ -184,9 +269,19 @@ class Hub:
         for waiter in waiting:
             waiter.end(problem if gone else None)
 
+    def lose(self) -> None:
+        """Some of it is served elsewhere now, or soon: who waits is to look anew where."""
+        waiting = {*self._waiting, *self._blocked, *self.streams}
+        self._waiting.clear()
+        self._blocked.clear()
+        for waiter in waiting:
+            waiter.end(misdirected())
+
     def check_served(self) -> None:
         """Raises the 503 that an empty answer would hide: messages may be there, unreachable."""
         for reader in self.readers.values():
+            if reader.leaving:
+                raise misdirected()
             if not self._may_hand_out(reader):
                 raise unavailable(
                     "subscription",
@@ -217,26 +312,63 @@ class Hub:
     def _serve(self, want: Want) -> Delivery | None:
         """Leases within all limits, or nothing."""
         limits = self._limits_now()
-        if not limits.any:
-            return self._collect(want)
-        now_s = self._clock()
-        room = limits.room(limits.room_of(want.consumer, want.max_messages, now_s), now_s)
-        delivery = self._collect(want._replace(max_messages=room)) if room else None
+        if limits.any:
+            now_s = self._clock()
+            room = limits.room(limits.room_of(want.consumer, want.max_messages, now_s), now_s)
+            delivery = self._collect(want._replace(max_messages=room)) if room else None
+            if delivery is not None:  # what will be held to is what went before
+                limits.take(want.consumer, delivery.count, now_s)
+                delivery.counted.append(partial(self._give_back, want.consumer, delivery.count))
+        else:
+            delivery = self._collect(want)
+            if delivery is not None:  # what will be held to is what went before
+                limits.take(want.consumer, delivery.count, self._clock())
         if delivery is not None:
-            limits.take(want.consumer, delivery.count, now_s)
+            self.delivered += delivery.count
+            self._count(delivery)
+            self._news.worked(self.subscription.uid)
         return delivery
+
+    def _count(self, delivery: Delivery) -> None:
+        """Of what is withdrawn, nothing stays counted."""
+        if self._usage is NO_LIMITS:
+            return
+        count, size_bytes = delivery.count, delivery.size_bytes()
+        self._note_usage(count, size_bytes)
+        delivery.counted.append(partial(self._note_usage, -count, -size_bytes))
+
+    def _note_usage(self, count: int, size_bytes: int) -> None:
+        tenant_id = self.subscription.tenant_id
+        self._usage.count(tenant_id, DELIVERED_MESSAGES, count)
+        self._usage.count(tenant_id, DELIVERED_BYTES, size_bytes)
+
+    def _give_back(self, consumer: str, count: int) -> None:
+        self.limits.give_back(consumer, count, self._clock())
 
     def _limits_now(self) -> RateLimits:
         """Those of the subscription as it is now."""
         subscription = self.subscription
-        if subscription is not self._limits_of:
-            self._limits_of = subscription
+        if self._throttling is not None:
+            self._said = self._throttling.said(subscription.uid)
+        if (subscription, self.share, self._said) != self._limits_of:
+            self._limits_of = (subscription, self.share, self._said)
             per_second, each = subscription.rate_limit, subscription.consumer_rate_limit
+            said = None if self._said is None else self._said.messages_per_second
+            if said:
+                per_second = said if per_second is None else min(per_second, said)
+            if self.share != 1.0:
+                per_second = None if per_second is None else per_second * self.share
+                each = None if each is None else each * self.share
             self.limits.follow(per_second, each, self._clock())
         return self.limits
 
+    @property
+    def _stopped_by_flow(self) -> bool:
+        """A consumer said that it takes nothing."""
+        return self._said is not None and self._said.messages_per_second == 0
+
     def _collect(self, want: Want) -> Delivery | None:
-        if self.subscription.state is SubscriptionState.PAUSED:
+        if self.subscription.state is SubscriptionState.PAUSED or self._stopped_by_flow:
             return None
         self.growth.lift(self.readers)
         delivery = self._collect_once(want)
@@ -251,8 +383,12 @@ class Hub:
         now = Now(int(now_s * 1000), wall_us())
         from_s = max(now_s, want.lease_from_s)
         deadline_ms = int((from_s + self.subscription.ack_deadline_s) * 1000)
-        taken = self.collector.collect(self.readers, room, now, deadline_ms)
+        readers = self.dealing.open_to(want, self.readers, self.growth.partitions, now)
+        taken = self.collector.collect(readers, room, now, deadline_ms) if readers else []
         self._more = room.more and not taken
+        self.dealing.handed_out(want, taken)
+        if taken:
+            self._handed_out(taken)
         if self._turn.begun and not self._renewing:
             self._renewing = True
             asyncio.get_running_loop().call_soon(self._renew_turn)
@@ -272,7 +408,7 @@ class Hub:
         starved = False
         due_ms: int | None = None
         now = Now(int(self._clock() * 1000), wall_us())
-        paused = self.subscription.state is SubscriptionState.PAUSED
+        paused = self.subscription.state is SubscriptionState.PAUSED or self._stopped_by_flow
         for reader in () if paused else self.readers.values():
             if reader.idle or not self._may_hand_out(reader):
                 continue
@@ -291,8 +427,13 @@ class Hub:
         """For the next deadline, or for the next message that a rate limit lets go."""
         now_s = self._clock()
         due_s = [] if due_ms is None else [due_ms / 1000]
+        gone_s = self.dealing.affinity.due_s()
+        if gone_s is not None:
+            due_s.append(gone_s)
         if self._limits_now().any:
             due_s += self._limits_due_s(now_s)
+        if self._said is not None:
+            due_s.append(self._said.until_s)
         if due_s:
             delay_s = max(0.0, min(due_s) - now_s)
             self._timer = asyncio.get_running_loop().call_later(delay_s + 0.001, self.dispatch)

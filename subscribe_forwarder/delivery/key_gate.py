@@ -76,8 +76,14 @@ class KeyGate:
             if key is None:
                 continue
             self._timeless.add(offset)
-            if self.order.admit(offset, key) is Verdict.GO and row.reason in _PARKED:
+            if self.order.admit(offset, key) is not Verdict.GO:
+                continue
+            if row.reason is Reason.PARKED:
                 self.order.park(key)
+            elif row.reason is Reason.BEHIND_PARKED:
+                # What it was behind was settled by somebody who did not know it yet: an ack that
+                # came, and may have been committed, before this was loaded.
+                self._ledger.resume(offset)
         self._keys.clear()
         return True
 

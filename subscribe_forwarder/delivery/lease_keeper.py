@@ -1,5 +1,5 @@
-"""The lease of this process: registered (waiting, not ready, while another subscribe forwarder's
-lives), renewed each second, and registered anew under a new incarnation once it is lost."""
+"""The lease of this process: registered, renewed each second, and registered anew under a new
+incarnation once it is lost. Each renewal carries our load and brings who else is alive."""
 
 from __future__ import annotations
 
@@ -11,47 +11,54 @@ from typing import Protocol
 
 import structlog
 
-from metadata.errors import LeaseHeld, LeaseLost, MetadataError
+from metadata.errors import LeaseLost, MetadataError
 from metadata.leases import RENEW_EVERY_S, Lease
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Leases
 
 ROLE = "subscribe"
 RETRY_S = 0.25
-SWEEP_EVERY_S = 5.0
+MIN_BETWEEN_S = 0.2
+"""Between two renewals, where one is asked for early."""
 _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Holder(Protocol):
-    """What is done under the lease."""
+    """Who is told of the lease; at once, on the loop."""
 
-    async def lease_began(self, incarnation: bytes) -> None:
-        """A new one: whatever was owned under the last is in doubt. May raise MetadataError."""
+    def lease_began(self, incarnation: bytes) -> None:
+        """A new one: whatever was owned under the last is in doubt."""
         ...
 
-    async def lease_goes_on(self, incarnation: bytes, *, sweep: bool) -> None:
-        """Now and then between renewals; `sweep`: every few seconds. May raise MetadataError."""
+    def lease_renewed(self, lease: Lease, *, late: bool) -> None:
+        """`late`: it was over by our clock, and is good again: nobody else had it."""
         ...
-
-    def lease_renewed_late(self) -> None:
-        """It was over by our clock, and is good again: nobody else had it."""
 
 
 class LeaseKeeper:
     """By our own clock, which stops before Postgres' does."""
 
     def __init__(
-        self, leases: Leases, holder: Holder, *, address: str, clock: Callable[[], float]
+        self,
+        leases: Leases,
+        holder: Holder,
+        *,
+        address: Callable[[], str],
+        weight: float = 1.0,
+        load: Callable[[], bytes | None] = lambda: None,
+        clock: Callable[[], float],
     ) -> None:
         self._leases = leases
         self._holder = holder
         self._address = address
+        self._weight = weight
+        self._load = load
         self._clock = clock
         self.lease: Lease | None = None
         self._incarnation = os.urandom(16)
         self._reason: str | None = "starting"
         self._stopping = False
-        self._kick = asyncio.Event()
+        self._early = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -68,9 +75,9 @@ class LeaseKeeper:
         """Keeps it from now on; returns at once."""
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
-    def kick(self) -> None:
-        """`lease_goes_on` is called soon."""
-        self._kick.set()
+    def renew_early(self) -> None:
+        """Somebody may be gone: asks who is alive."""
+        self._early.set()
 
     def drain(self) -> None:
         """It is kept, and not counted as held for readiness any more."""
@@ -84,8 +91,19 @@ class LeaseKeeper:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
+    async def leave(self, timeout_s: float) -> bool:
+        """Releases everything claimed under it, and keeps it; whether Postgres could be told."""
+        lease = self.lease
+        if lease is None:
+            return False
+        with suppress(MetadataError, TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._leases.leave(lease.incarnation)
+                return True
+        return False
+
     async def release(self, timeout_s: float) -> None:
-        """Gives it up, with every partition claimed under it, if Postgres can be told."""
+        """Gives it up, with every unit claimed under it, if Postgres can be told."""
         lease, self.lease = self.lease, None
         metrics.lease_held.set(0)
         if lease is not None:
@@ -98,9 +116,6 @@ class LeaseKeeper:
         while True:
             try:
                 await self._keep_once()
-            except LeaseHeld as error:
-                self._reason = "another subscribe forwarder holds the lease"
-                await asyncio.sleep(min(1.0, max(0.05, error.remaining_s)))
             except MetadataError as error:
                 if not isinstance(error, LeaseLost):
                     await asyncio.sleep(RETRY_S)
@@ -112,13 +127,13 @@ class LeaseKeeper:
         incarnation = self._incarnation
         try:
             self.lease = await self._leases.register(
-                incarnation, role=ROLE, address=self._address, sole=True
+                incarnation, role=ROLE, address=self._address(), weight=self._weight
             )
         except LeaseLost:
             self._incarnation = os.urandom(16)
             raise
         self._incarnation = os.urandom(16)  # of the next lease; an unknown outcome kept this one
-        await self._holder.lease_began(incarnation)
+        self._holder.lease_began(incarnation)
         if not self._stopping:
             self._reason = None
         metrics.lease_held.set(1)
@@ -129,33 +144,32 @@ class LeaseKeeper:
             metrics.lease_held.set(0)
 
     async def _renew(self, incarnation: bytes) -> None:
-        """Renews each second until the lease is lost."""
-        swept_s = self._clock()
-        renewed_s = self._clock()
+        """Renews at once, which tells who is alive, and each second until the lease is lost."""
+        renewed_s = self._clock() - RENEW_EVERY_S
         while True:
-            wait_s = max(0.0, renewed_s + RENEW_EVERY_S - self._clock())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._kick.wait()
-            if self._clock() - renewed_s >= RENEW_EVERY_S:
-                renewed_s = self._clock()
-                held = self.held
-                try:
-                    async with asyncio.timeout(RENEW_EVERY_S):
-                        self.lease = await self._leases.renew(incarnation)
-                except LeaseLost:
+            await self._wait(renewed_s)
+            renewed_s = self._clock()
+            held = self.held
+            try:
+                async with asyncio.timeout(RENEW_EVERY_S):
+                    lease = await self._leases.renew(incarnation, role=ROLE, load=self._load())
+            except LeaseLost:
+                if not self._stopping:
                     self._reason = "lease lost"
-                    self.lease = None
-                    _log.warning("lease lost", incarnation=incarnation.hex())
-                    raise
-                except (MetadataError, TimeoutError):
-                    renewed_s -= RENEW_EVERY_S - RETRY_S
-                    continue
-                if not held:
-                    self._holder.lease_renewed_late()
-            self._kick.clear()
-            sweep = self._clock() - swept_s >= SWEEP_EVERY_S
-            with suppress(MetadataError):
-                await self._holder.lease_goes_on(incarnation, sweep=sweep)
-                if sweep:
-                    swept_s = self._clock()
+                self.lease = None
+                _log.warning("lease lost", incarnation=incarnation.hex())
+                raise
+            except (MetadataError, TimeoutError):
+                renewed_s -= RENEW_EVERY_S - RETRY_S
+                continue
+            self.lease = lease
+            self._holder.lease_renewed(lease, late=not held)
+
+    async def _wait(self, renewed_s: float) -> None:
+        """Until the next renewal is due, or somebody asks for it."""
+        wait_s = max(0.0, renewed_s + RENEW_EVERY_S - self._clock())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await asyncio.sleep(min(wait_s, MIN_BETWEEN_S))
+                await self._early.wait()
+        self._early.clear()

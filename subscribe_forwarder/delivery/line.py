@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from edge.problem import Problem
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.places import Places
 from subscribe_forwarder.delivery.reader import Taken
+from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.state.rate import NAMELESS
 
 
@@ -20,16 +22,20 @@ class Want(NamedTuple):
     consumer: str = NAMELESS
     lease_from_s: float = 0.0
     """The leases begin no earlier than then, by the hub's clock: when a response leaves."""
+    places: Places | None = None
+    """None: of all partitions."""
 
 
 class Delivery:
-    """What one consumer got. Every one ends in `render` being sent, or in `release`."""
+    """What one consumer got. Every one ends in `render` being sent, in `release` or `withdraw`."""
 
-    __slots__ = ("count", "taken")
+    __slots__ = ("count", "counted", "taken")
 
     def __init__(self, taken: Sequence[Taken]) -> None:
         self.taken = list(taken)
         self.count = sum(len(part.places) for part in taken)
+        self.counted: list[Callable[[], None]] = []
+        """Takes it out of the rates again."""
 
     def render(self) -> list[bytes]:
         messages: list[bytes] = []
@@ -42,10 +48,18 @@ class Delivery:
         released = sum(part.reader.ledger.release(part.grant) for part in self.taken)
         metrics.lease_ended.labels("released").inc(released)
 
+    def withdraw(self) -> None:
+        """Nothing of it was on its way to a consumer: as `release`, and no rate counts it."""
+        self.release()
+        for give_back in self.counted:
+            give_back()
+        self.counted.clear()
+
     def add(self, other: Delivery) -> None:
         """`other` is part of this one from now on."""
         self.taken += other.taken
         self.count += other.count
+        self.counted += other.counted
 
     def start_leases(self, deadline_ms: int) -> None:
         """It left earlier than its leases were to begin: they end at the deadline."""
@@ -121,7 +135,7 @@ class PullWaiter:
     def end(self, problem: Problem | None) -> None:
         if self.future.done():
             return
-        if problem is None:
+        if problem is None or (self._held is not None and is_misdirected(problem)):
             self.future.set_result(self.held)
         else:
             self.future.set_exception(problem)

@@ -1,12 +1,15 @@
 """Which generation a subscription is of at least, for those that were moved lately.
 
 A row that was read before a move committed may arrive after everybody was told of the move: it must
-not count any more.
+not count any more. Where Postgres lost history, moves may be lost with it: a row that was claimed
+in an era after that of the move is not from before it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+
+from metadata.seeks import ERA_SHIFT
 
 MAX_MOVES = 10_000
 """Older ones are long past any read that was under way."""
@@ -24,6 +27,7 @@ class Moves:
         while len(self._generations) > MAX_MOVES:
             self._generations.popitem(last=False)
 
-    def is_past(self, subscription_uid: bytes, generation: int) -> bool:
-        """Whether it has been moved on from that generation."""
-        return generation < self._generations.get(subscription_uid, 0)
+    def is_past(self, subscription_uid: bytes, generation: int, era: int) -> bool:
+        """Whether it has been moved on from that generation, as it was found in that era."""
+        known = self._generations.get(subscription_uid, 0)
+        return generation < known and era <= known >> ERA_SHIFT

@@ -1,20 +1,22 @@
-"""One owned (topic, partition): a shared tail per lane, and the readers of its subscriptions.
+"""One owned unit: a tail per lane, and the readers of its subscriptions, or of one.
 
 Ownership is a claim in Postgres under an epoch; memory of a former epoch is kept over a new claim
-of ours only where nobody can have owned the partition in between, which is when the epoch is the
-next number and the row holds nothing that memory does not.
+of ours only where nobody can have owned the unit in between, which is when the claim before was
+that one, and the row holds nothing that memory does not. Rows that were read before or after we
+owned their cursors are told by their epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from metadata.deliveries import OpenDelivery
-from metadata.types import Claim, CursorState, Epoch, PartitionKey
+from metadata.types import Claim, CursorKey, CursorState, Epoch, Unit
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
 from subscribe_forwarder.reading.tail import Tail
+from subscribe_forwarder.state.inherited import HandedLease
 
 _ReaderKey = tuple[bytes, int]
 """Subscription uid and lane."""
@@ -30,15 +32,25 @@ class Owner:
         ack_key: bytes,
         on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
         moves: Moves | None = None,
+        handed: Callable[[CursorKey, int], Sequence[HandedLease]] = lambda key, generation: (),
+        on_outstanding: Callable[[Reader], None] | None = None,
     ) -> None:
-        self.key: PartitionKey = claim.key
+        """`handed`: what the owner before told of the leases of a cursor."""
+        self.key: Unit = claim.key
         self.tails = tails
         """By lane."""
         self.frozen = False
         self._ack_key = ack_key
         self._on_doomed = on_doomed
+        self._on_outstanding = on_outstanding
         self._epoch = claim.epoch
+        self._merged: dict[bytes, Epoch] = {}
+        """By subscription: those taken back since the claim have epochs of their own."""
+        self.split_off = claim.split_off
+        """Subscriptions that are not served by this unit."""
+        self._leaving = False
         self._moves = moves or Moves()
+        self._handed = handed
         self._rows = self._by_reader(claim.cursors)
         self._readers: dict[_ReaderKey, Reader] = {}
 
@@ -46,8 +58,23 @@ class Owner:
     def epoch(self) -> Epoch:
         return self._epoch
 
+    @property
+    def leaving(self) -> bool:
+        """It is being given away: nothing is handed out."""
+        return self._leaving
+
+    @leaving.setter
+    def leaving(self, leaving: bool) -> None:
+        self._leaving = leaving
+        for reader in self._readers.values():
+            reader.leaving = leaving
+
     def readers(self) -> Iterable[Reader]:
         return self._readers.values()
+
+    def unread(self) -> list[CursorKey]:
+        """Cursors that have no reader."""
+        return [row.key for row in self._rows.values()]
 
     def reader(
         self, subscription_uid: bytes, lane: int = 0, terms: Terms = DEFAULT_TERMS
@@ -60,30 +87,79 @@ class Owner:
             tail = self.tails.get(lane)
             if row is None or tail is None:
                 return None
-            reader = Reader(row, self._epoch, tail, self.key, self._ack_key, terms, self._on_doomed)
-            reader.frozen = self.frozen
+            reader = Reader(
+                row,
+                row.epoch,
+                tail,
+                self.key,
+                self._ack_key,
+                terms,
+                self._on_doomed,
+                self._handed(row.key, row.generation),
+                self._on_outstanding,
+            )
+            reader.frozen, reader.leaving = self.frozen, self._leaving
             self._readers[key] = reader
         return reader
+
+    def knows(self, subscription_uid: bytes) -> bool:
+        """Whether it has a cursor of the subscription, in use or not."""
+        keys = [(subscription_uid, lane) for lane in self.tails]
+        return any(key in self._readers or key in self._rows for key in keys)
+
+    def backlog_of(self, subscription_uid: bytes) -> tuple[int, int] | None:
+        """Messages that are not settled, and how many of them are leased, over all lanes; None
+        where there is no cursor here or the store has not said where a lane ends."""
+        messages = leased = 0
+        for lane, tail in self.tails.items():
+            key = (subscription_uid, lane)
+            reader, row = self._readers.get(key), self._rows.get(key)
+            if tail.end is None or (reader is None and row is None):
+                return None
+            if reader is not None:
+                messages += reader.backlog
+                leased += reader.ledger.leased
+            elif row is not None:
+                messages += row.pending() + row.exceptions + max(0, tail.end - row.read_to)
+        return messages, leased
 
     def add_rows(self, rows: Iterable[CursorState]) -> None:
         """Cursors of subscriptions made after the claim; what a claim gave meanwhile is newer."""
         for key, row in self._by_reader(rows).items():
-            if row.key.partition == self.key.partition and key not in self._readers:
+            ours = self._merged.get(key[0], self._epoch)
+            if row.key.partition != self.key.partition or row.epoch != ours:
+                continue
+            if key not in self._readers:
                 self._rows.setdefault(key, row)
+
+    def split(self, subscription_uid: bytes) -> None:
+        """It is served by a unit of its own from now on; its readers here are gone."""
+        self.split_off |= {subscription_uid}
+        self._merged.pop(subscription_uid, None)
+        self.drop_readers(subscription_uid)
+
+    def merge(self, subscription_uid: bytes, rows: Iterable[CursorState]) -> None:
+        """It is served here again, from these rows."""
+        self.split_off -= {subscription_uid}
+        for key, row in self._by_reader(rows).items():
+            self._merged[subscription_uid] = row.epoch
+            self._rows[key] = row
 
     def has(self, reader: Reader) -> bool:
         """Whether it is one of these, and not dropped meanwhile."""
         key = reader.cursor.key
         return self._readers.get((key.subscription_uid, key.lane)) is reader
 
-    def drop_readers(self, subscription_uid: bytes) -> list[Reader]:
-        """Of one subscription, with its rows; those that there were."""
+    def drop_readers(self, subscription_uid: bytes, keep: int | None = None) -> list[Reader]:
+        """Of one subscription, with its rows; those that there were. What is of the generation
+        `keep` stays."""
         dropped = []
-        for lane in self.tails:
-            self._rows.pop((subscription_uid, lane), None)
-            reader = self._readers.pop((subscription_uid, lane), None)
-            if reader is not None:
-                dropped.append(reader)
+        for key in [(subscription_uid, lane) for lane in self.tails]:
+            row, reader = self._rows.get(key), self._readers.get(key)
+            if row is not None and row.generation != keep:
+                del self._rows[key]
+            if reader is not None and reader.cursor.generation != keep:
+                dropped.append(self._readers.pop(key))
         return dropped
 
     def freeze(self) -> None:
@@ -94,11 +170,10 @@ class Owner:
 
     def adopt(self, claim: Claim, dropped: Callable[[Reader], None]) -> None:
         """Goes on under a new claim; `dropped` gets the readers whose cursor is no more."""
-        unbroken = claim.epoch in (
-            self._epoch,
-            Epoch(self._epoch.era, self._epoch.n + 1),
-        )
+        unbroken = claim.previous == self._epoch
         self._epoch = claim.epoch
+        self._merged.clear()
+        self.split_off = claim.split_off
         self._rows = self._by_reader(claim.cursors)
         for key, reader in list(self._readers.items()):
             row = self._rows.pop(key, None)
@@ -117,5 +192,5 @@ class Owner:
         return {
             (row.key.subscription_uid, row.key.lane): row
             for row in rows
-            if not self._moves.is_past(row.key.subscription_uid, row.generation)
+            if not self._moves.is_past(row.key.subscription_uid, row.generation, row.epoch.era)
         }

@@ -1,28 +1,36 @@
-"""The partitions this process owns: claimed under its lease, frozen while that is in doubt.
+"""The units this process owns: claimed under its lease, frozen while that is in doubt.
 
-A partition is claimed when first used, when its last owner let it go or died, and again after a
-flush that may or may not have happened: the claim fences whatever is still under way.
+A unit is claimed when it is wanted here and nobody owns it, and again after a flush that may or may
+not have happened: the claim fences whatever is still under way. It is given away in this order:
+nothing is handed out of it any more, what its acks changed is flushed, it is forgotten here, and
+only then released, so that whoever claims it finds all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
-from edge.problem import unavailable
+from edge.problem import Problem
+from metadata.errors import MetadataError
 from metadata.leases import Lease
-from metadata.types import Claim, PartitionKey
+from metadata.types import Claim, CursorKey, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.fleet.announcement import Owned
 from subscribe_forwarder.ports import Assignments
 
 CLAIM_AT_ONCE = 500
+MAX_FLUSHES = 4
+"""A unit that is acked all the time is given away after so many; what came last is not answered,
+and goes over as if it were still to be acked."""
+_T = TypeVar("_T")
 
 
 class Partitions(Protocol):
-    """What is done with partitions as they come and go."""
+    """What is done with units as they come and go."""
 
     async def open_partition(self, claim: Claim) -> Owner | None:
         """A new one; None where its topic is gone."""
@@ -36,29 +44,64 @@ class Partitions(Protocol):
         """It goes on under a new epoch."""
         ...
 
+    async def partition_gained(self, owner: Owner) -> None:
+        """It serves what it did not before."""
+        ...
+
+    def handing_over(self, readers: Sequence[Reader], unread: Sequence[CursorKey] = ()) -> None:
+        """They are flushed, and another owner's soon, as are cursors that had no reader yet."""
+        ...
+
     def dropped(self, reader: Reader) -> None:
         """Its partition or its cursor is ours no more."""
+        ...
+
+    def lost(self, readers: Sequence[Reader]) -> None:
+        """They were dropped, and are served by somebody else now, or soon."""
+        ...
+
+
+class Told(Protocol):
+    """Who is told what is owned here."""
+
+    def own(self, owned: Sequence[Owned]) -> None: ...
+    def disown(self, units: Sequence[Unit]) -> None:
+        """They are ours no more; nobody else can have them yet."""
+        ...
+
+    def released(self, units: Sequence[Unit]) -> None:
+        """Whoever wants them can have them."""
         ...
 
 
 class Ownership:
     """One per process. `lease` is the present one, whatever our clock says; `require_lease` raises
-    a 503 Problem where there is none by our clock."""
+    a 503 Problem where there is none by our clock; `flush` returns once what these readers hold is
+    committed, or raises a Problem."""
 
     def __init__(
         self,
         assignments: Assignments,
         partitions: Partitions,
+        told: Told,
         lease: Callable[[], Lease | None],
         require_lease: Callable[[], None],
+        flush: Callable[[Iterable[Reader]], Awaitable[None]],
     ) -> None:
         self._assignments = assignments
         self._partitions = partitions
+        self._told = told
         self._lease = lease
         self._require_lease = require_lease
-        self._owners: dict[PartitionKey, Owner] = {}
-        self._claiming = asyncio.Lock()
-        self._again: set[PartitionKey] = set()
+        self._flush = flush
+        self._owners: dict[Unit, Owner] = {}
+        self._of_base: dict[Unit, set[Unit]] = {}
+        self._changing = asyncio.Lock()
+        self._again: set[Unit] = set()
+        """Whose claim is not done: in doubt, or under way."""
+        self._unreleased: set[Unit] = set()
+        self.version = 0
+        """Another one means that something came, went, or was split."""
 
     def __iter__(self) -> Iterator[Owner]:
         return iter(list(self._owners.values()))
@@ -66,62 +109,73 @@ class Ownership:
     def __len__(self) -> int:
         return len(self._owners)
 
-    def __contains__(self, key: PartitionKey) -> bool:
+    def __contains__(self, key: Unit) -> bool:
         return key in self._owners
 
-    def get(self, key: PartitionKey) -> Owner | None:
+    def get(self, key: Unit) -> Owner | None:
         return self._owners.get(key)
+
+    def serving(self, base: Unit, subscription_uid: bytes) -> Owner | None:
+        """Whoever here serves the subscription in this partition."""
+        part = self._owners.get(base._replace(subscription_uid=subscription_uid))
+        if part is not None:
+            return part
+        whole = self._owners.get(base)
+        return None if whole is None or subscription_uid in whole.split_off else whole
+
+    def of_partition(self, base: Unit) -> list[Owner]:
+        """The whole and the parts that are ours."""
+        return [self._owners[unit] for unit in self._of_base.get(base, ())]
+
+    def parts_of(self, subscription_uid: bytes) -> list[Unit]:
+        """What is split off for it and ours."""
+        return [unit for unit in self._owners if unit.subscription_uid == subscription_uid]
 
     def of_topic(self, topic_uid: bytes) -> list[Owner]:
         return [owner for key, owner in self._owners.items() if key.topic_uid == topic_uid]
 
+    def split_off(self) -> dict[Unit, frozenset[bytes]]:
+        """Our units, each with what is split off it; without those that are in doubt."""
+        return {key: owner.split_off for key, owner in self._owners.items() if not owner.frozen}
+
     def readers(self) -> Iterator[Reader]:
-        """Of all partitions."""
+        """Of all units."""
         for owner in self:
             yield from owner.readers()
 
-    async def owner(self, key: PartitionKey) -> Owner:
-        """Claims the partition if need be; a 503 Problem when it is another's."""
-        if key not in self._owners:
-            await self.claim([key])
-        owner = self._owners.get(key)
-        if owner is None:
-            raise unavailable(
-                "subscription", "Another forwarder owns a partition of this topic; ask again."
-            )
-        return owner
+    def has(self, reader: Reader) -> bool:
+        """Whether it is of a unit of ours, and not dropped meanwhile."""
+        owner = self._owners.get(reader.partition)
+        return owner is not None and owner.has(reader)
 
-    async def claim(self, keys: Iterable[PartitionKey]) -> None:
-        """Claims them and takes over what was granted; drops what was not."""
-        async with self._claiming:
-            lease = self._lease()
-            if lease is None:
-                self._require_lease()
-                return
-            wanted = [k for k in keys if k not in self._owners or self._owners[k].frozen]
-            for at in range(0, len(wanted), CLAIM_AT_ONCE):
-                part = wanted[at : at + CLAIM_AT_ONCE]
-                claims = await self._assignments.claim(lease.incarnation, part)
-                for key in part:
-                    claim = claims.get(key)
-                    if claim is None:
-                        await self.drop(key)
-                    else:
-                        await self._take_over(claim)
-        metrics.owned.set(len(self._owners))
-
-    async def claim_new(self, incarnation: bytes) -> None:
-        """All that nobody has."""
-        await self.claim(await self._assignments.claimable(incarnation))
+    async def claim(self, keys: Iterable[Unit]) -> None:
+        """Claims them and takes over what was granted; drops what was not. Where that fails or is
+        cancelled, what was taken over by then is ours like any, and `claim_again` does the rest."""
+        gained: list[Owner] = []
+        try:
+            async with self._changing:
+                lease = self._lease()
+                if lease is None:
+                    self._require_lease()
+                    return
+                wanted = [k for k in keys if k not in self._owners or self._owners[k].frozen]
+                for at in range(0, len(wanted), CLAIM_AT_ONCE):
+                    part = wanted[at : at + CLAIM_AT_ONCE]
+                    # Ours by Postgres, perhaps, from now on: then nobody else lists them as free.
+                    self._again.update(part)
+                    claims = await self._assignments.claim(lease.incarnation, part)
+                    await self._take_over(part, claims, gained)
+        finally:
+            metrics.owned.set(len(self._owners))
+            for owner in gained:
+                await self._partitions.partition_gained(owner)
 
     async def claim_again(self) -> None:
-        """Those that are frozen."""
+        """Those that are frozen, and those of claims that were cut."""
         if self._again:
-            keys = list(self._again)
-            await self.claim(keys)
-            self._again.difference_update(keys)
+            await self.claim(list(self._again))
 
-    def freeze(self, keys: Iterable[PartitionKey] | None = None) -> None:
+    def freeze(self, keys: Iterable[Unit] | None = None) -> None:
         """Their ownership, or that of all, is in doubt until `claim_again`."""
         for key in list(self._owners) if keys is None else keys:
             owner = self._owners.get(key)
@@ -129,26 +183,190 @@ class Ownership:
                 owner.freeze()
                 self._again.add(key)
 
-    async def drop(self, key: PartitionKey) -> None:
+    async def drop(self, key: Unit) -> None:
         """It is another's, or gone."""
-        owner = self._owners.pop(key, None)
-        if owner is None:
-            return
-        owner.freeze()
-        for reader in owner.readers():
-            self._partitions.dropped(reader)
-        await self._partitions.close_partition(owner)
+        owner = self._forget(key)
+        if owner is not None:
+            await self._partitions.close_partition(owner)
+            metrics.owned.set(len(self._owners))
+
+    async def give(self, units: Iterable[Unit]) -> list[Unit]:
+        """Stops handing out, flushes and forgets; those of them that can be released now. Those
+        that could not be flushed go on here."""
+        given = await self._let_go([o for unit in units if (o := self._owners.get(unit))])
+        for owner in given:
+            await self._partitions.close_partition(owner)
         metrics.owned.set(len(self._owners))
+        return [owner.key for owner in given]
+
+    def tell_leases(self) -> None:
+        """Of what could not be given away, being in doubt: its heir is to know of them too."""
+        self._partitions.handing_over(
+            list(self.readers()), [key for owner in self for key in owner.unread()]
+        )
+
+    async def release(self, units: Iterable[Unit] = ()) -> None:
+        """These, which are given away, and whatever could not be released before. MetadataError:
+        the next call tries again."""
+        async with self._changing:
+            self._unreleased.update(units)
+            self._unreleased.difference_update(self._owners)
+            lease = self._lease()
+            if not self._unreleased or lease is None:
+                return
+            released = sorted(self._unreleased)
+            await self._assignments.release(lease.incarnation, released)
+            self._unreleased.difference_update(released)
+            self._told.released(released)
+
+    async def split(self, unit: Unit) -> bool:
+        """Makes a part of a partition of ours a unit of its own, which is nobody's then; False
+        where it cannot be one."""
+        async with self._changing:
+            owner, lease = self._owners.get(unit.base), self._lease()
+            if owner is None or owner.frozen or lease is None:
+                return True
+            uid = unit.subscription_uid
+            readers = [r for r in owner.readers() if r.cursor.key.subscription_uid == uid]
+            if not await self._flushed(owner, readers):
+                return True
+            unread = [key for key in owner.unread() if key.subscription_uid == uid]
+            self._partitions.handing_over(readers, unread)
+            owner.split(uid)
+            self._drop_readers(readers)
+            self._changed(owner)
+            made = self._assignments.split(lease.incarnation, unit)
+            if not await self._or_claim_again(owner, made):
+                return False
+        self._told.released([unit])
+        return True
+
+    async def merge(self, unit: Unit) -> None:
+        """Takes back into our partition what is split off it and nobody's."""
+        async with self._changing:
+            owner, lease = self._owners.get(unit.base), self._lease()
+            if owner is None or owner.frozen or lease is None:
+                return
+            rows = await self._or_claim_again(
+                owner, self._assignments.merge(lease.incarnation, unit)
+            )
+            if rows is None:
+                return
+            owner.merge(unit.subscription_uid, rows)
+            self._changed(owner)
+        await self._partitions.partition_gained(owner)
 
     def clear(self) -> None:
         self._owners.clear()
+        self._of_base.clear()
 
-    async def _take_over(self, claim: Claim) -> None:
-        owner = self._owners.get(claim.key)
+    async def _take_over(
+        self, keys: Sequence[Unit], claims: dict[Unit, Claim], gained: list[Owner]
+    ) -> None:
+        """Those that are new here are added to `gained`. Whoever was taken over is told of, also
+        where the next cannot be."""
+        taken: list[Owner] = []
+        try:
+            for key in keys:
+                claim, owner = claims.get(key), self._owners.get(key)
+                if claim is None:
+                    await self.drop(key)
+                elif owner is not None:
+                    owner.adopt(claim, self._partitions.dropped)
+                    self._partitions.partition_adopted(owner)
+                    taken.append(owner)
+                elif (owner := await self._open(claim)) is not None:
+                    taken.append(owner)
+                    gained.append(owner)
+                self._again.discard(key)
+        finally:
+            self._changed(*taken)
+
+    async def _open(self, claim: Claim) -> Owner | None:
+        owner = await self._partitions.open_partition(claim)
         if owner is None:
-            owner = await self._partitions.open_partition(claim)
-            if owner is not None:
-                self._owners[claim.key] = owner
-            return
-        owner.adopt(claim, self._partitions.dropped)
-        self._partitions.partition_adopted(owner)
+            self._unreleased.add(claim.key)
+            return None
+        self._owners[claim.key] = owner
+        self._of_base.setdefault(claim.key.base, set()).add(claim.key)
+        self._unreleased.discard(claim.key)
+        return owner
+
+    def _changed(self, *owners: Owner) -> None:
+        self.version += 1
+        self._told.own([Owned(o.key, o.epoch, o.split_off) for o in owners])
+
+    def _forget(self, key: Unit) -> Owner | None:
+        """Not ours from now on; its readers are dropped."""
+        owner = self._owners.pop(key, None)
+        if owner is None:
+            return None
+        units = self._of_base[key.base]
+        units.discard(key)
+        if not units:
+            del self._of_base[key.base]
+        self.version += 1
+        owner.freeze()
+        self._told.disown([key])
+        self._drop_readers(owner.readers())
+        return owner
+
+    def _drop_readers(self, readers: Iterable[Reader]) -> None:
+        dropped = list(readers)
+        for reader in dropped:
+            self._partitions.dropped(reader)
+        self._partitions.lost(dropped)
+
+    async def _let_go(self, owners: Sequence[Owner]) -> list[Owner]:
+        """Those that were flushed, forgotten by now."""
+        going = [owner for owner in owners if not owner.frozen]
+        for owner in going:
+            owner.leaving = True
+        try:
+            await self._flush_all(going)
+            whole = [o for o in going if not o.frozen and self._owners.get(o.key) is o]
+            self._partitions.handing_over(
+                [reader for owner in whole for reader in owner.readers()],
+                [key for owner in whole for key in owner.unread()],
+            )
+        except (Problem, MetadataError):
+            return []
+        finally:
+            for owner in going:
+                owner.leaving = False
+        for owner in whole:
+            self._forget(owner.key)
+        return whole
+
+    async def _flush_all(self, owners: Iterable[Owner]) -> None:
+        """All that they hold, and what was acked meanwhile."""
+        for _ in range(MAX_FLUSHES):
+            dirty = [r for o in owners for r in o.readers() if r.cursor.dirty and not r.frozen]
+            if not dirty:
+                return
+            await self._flush(dirty)
+
+    async def _flushed(self, owner: Owner, readers: Sequence[Reader]) -> bool:
+        """Whether all that these hold is committed, nothing being handed out meanwhile."""
+        for reader in readers:
+            reader.leaving = True
+        try:
+            for _ in range(MAX_FLUSHES):
+                await self._flush([r for r in readers if r.cursor.dirty and not r.frozen])
+        except Problem:
+            pass
+        finally:
+            for reader in readers:
+                reader.leaving = False
+        return not owner.frozen and not any(reader.cursor.dirty for reader in readers)
+
+    async def _or_claim_again(self, owner: Owner, done: Awaitable[_T]) -> _T:
+        """Where that fails, or says no, only a claim tells what belongs to the partition."""
+        try:
+            result = await done
+        except BaseException:
+            self.freeze([owner.key])
+            raise
+        if result is False or result is None:
+            self.freeze([owner.key])
+        return result

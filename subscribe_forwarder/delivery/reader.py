@@ -11,11 +11,11 @@ left: whoever finds `Room.more` set goes on in the loop's next turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from metadata.deliveries import OpenDelivery
-from metadata.types import CursorState, Epoch, PartitionKey
+from metadata.types import CursorState, Epoch, Unit
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
@@ -28,6 +28,7 @@ from subscribe_forwarder.reading.judgement import Judgement, Selection
 from subscribe_forwarder.reading.render import delivery
 from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.state.cursor import Cursor, Settled
+from subscribe_forwarder.state.inherited import HandedLease
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.leases import Grant
 from subscribe_forwarder.state.ledger import Ledger, Now
@@ -67,30 +68,40 @@ class Reader:
         state: CursorState,
         epoch: Epoch,
         tail: Tail,
-        partition: PartitionKey,
+        partition: Unit,
         ack_key: bytes,
         terms: Terms = DEFAULT_TERMS,
         on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
+        handed: Sequence[HandedLease] = (),
+        on_outstanding: Callable[[Reader], None] | None = None,
     ) -> None:
-        """`on_doomed` is told of deliveries to be dead-lettered."""
+        """`on_doomed` is told of deliveries to be dead-lettered; `handed`: leases of the owner
+        before; `on_outstanding` is told when something is outstanding where nothing was."""
         self.tail = tail
         self.partition = partition
         self.frozen = False
         """Its ownership is in doubt: nothing is handed out, no ack is answered."""
+        self._leaving = False
         self.limit: int | None = None
         """New messages from here on wait for those of other partitions (growth.py)."""
         self._ack_key = ack_key
         self._on_doomed = on_doomed
+        self._on_outstanding = on_outstanding
         self.terms = terms
-        self.reset(state, epoch)
+        self.reset(state, epoch, handed)
 
-    def reset(self, state: CursorState, epoch: Epoch) -> None:
+    def reset(self, state: CursorState, epoch: Epoch, handed: Sequence[HandedLease] = ()) -> None:
         """Forgets what is in memory and goes on from a row."""
-        self.ledger = Ledger(state, epoch, self.terms.policy)
+        self.ledger = Ledger(state, epoch, self.terms.policy, handed=handed)
+        self.ledger.leaving = self._leaving
         self.keys = KeyGate(self.ledger, self.tail) if self.terms.policy.ordered else None
         """Of a subscription in order."""
         if self._on_doomed is not None:
             self.ledger.on_doomed = self._doomed
+        if self._on_outstanding is not None:
+            self.ledger.on_outstanding = self._outstanding_again
+            if self.ledger.outstanding:
+                self._on_outstanding(self)
         self.scan = self.cursor.floor
         self.refence(epoch)
 
@@ -106,6 +117,15 @@ class Reader:
         key = cursor.key
         head = Head(key.subscription_uid, cursor.generation, key.partition, key.lane, epoch)
         self.minter = Minter(head, self._ack_key)
+
+    @property
+    def leaving(self) -> bool:
+        """It is being given away: nothing is handed out."""
+        return self._leaving
+
+    @leaving.setter
+    def leaving(self, leaving: bool) -> None:
+        self._leaving = self.ledger.leaving = leaving
 
     @property
     def cursor(self) -> Cursor:
@@ -184,9 +204,7 @@ class Reader:
         What is ready and not in the cache is asked for; `starved` tells.
         """
         now_us = now.us
-        ended = self.ledger.expire(now)
-        if ended:
-            metrics.lease_ended.labels("deadline").inc(ended)
+        self.end_leases(now)
         self.lift()
         places: list[tuple[Batch, int]] = []
         again = 0
@@ -205,6 +223,12 @@ class Reader:
         offsets = [batch.base + index for batch, index in places]
         grant = self.ledger.lease(offsets, now, deadline_ms)
         return Taken(self, grant, places, self.minter)
+
+    def end_leases(self, now: Now) -> None:
+        """Those whose deadline has come."""
+        ended = self.ledger.expire(now)
+        if ended:
+            metrics.lease_ended.labels("deadline").inc(ended)
 
     def starved(self) -> bool:
         """Whether messages may be ready that the cache does not hold; asks the tail for them."""
@@ -246,6 +270,10 @@ class Reader:
     def skip_head(self, key_hash: int) -> bool:
         """Its head is settled as skipped, the next goes out; False when it is not parked."""
         return self.keys is not None and self.keys.skip(key_hash)
+
+    def _outstanding_again(self) -> None:
+        if self._on_outstanding is not None:
+            self._on_outstanding(self)
 
     def _doomed(self, delivery: OpenDelivery) -> None:
         if self._on_doomed is not None:

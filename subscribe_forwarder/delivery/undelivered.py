@@ -26,7 +26,7 @@ class Forwarder(Protocol):
     """The part of `forwarder.SubscribeForwarder` that it uses."""
 
     def not_ready_reason(self) -> str | None: ...
-    async def hub(self, tenant_id: bytes, name: str) -> Hub: ...
+    async def hub(self, tenant_id: bytes, name: str, *, part: bool) -> Hub: ...
 
 
 class Letters(Protocol):
@@ -48,7 +48,7 @@ async def find_undelivered(
             with suppress(MetadataError):
                 for tenant_id, name in await letters.undelivered(MAX_SUBSCRIPTIONS):
                     with suppress(Problem, StoreError, MetadataError):
-                        hub = await forwarder.hub(tenant_id, name)
+                        hub = await forwarder.hub(tenant_id, name, part=True)
                         for reader in hub.readers.values():
                             if not reader.frozen:
                                 undertaker.look(reader)

@@ -30,7 +30,7 @@ import structlog
 from metadata.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import MetadataError, NotFound
 from metadata.ids import new_uid
-from metadata.types import CursorKey, PartitionKey, Subscription, Topic
+from metadata.types import CursorKey, Subscription, Topic, Unit
 from outbox import Item, Placed, TopicFull
 from outbox.dead_letter import (
     consumers_detail,
@@ -83,7 +83,7 @@ class Reader(Protocol):
     @property
     def cursor(self) -> Cursor: ...
     @property
-    def partition(self) -> PartitionKey: ...
+    def partition(self) -> Unit: ...
     @property
     def frozen(self) -> bool: ...
 

@@ -41,11 +41,15 @@ class Window:
     last of them: a message may go while there is any room."""
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
         self._parts: dict[Grant, _Part] = {}
         self._messages = 0
         self._bytes = 0
+        self.resize(max_messages, max_bytes)
+
+    def resize(self, max_messages: int, max_bytes: int) -> None:
+        """What is out may be more than that for a while."""
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._scarce_messages = min(PLENTY_MESSAGES, (max_messages + 1) // 2)
         self._scarce_bytes = (max_bytes + 1) // 2
 

@@ -66,6 +66,11 @@ class Batch:
         self.attribute_index: dict[str, dict[str, list[int]]] = {}
         """By name and value of an attribute, the messages that have it; made by filters."""
 
+    @property
+    def mean_bytes(self) -> float:
+        """About how large each of its messages is."""
+        return (self.cost_bytes / max(1, self.end - self.base) - _MESSAGE_OVERHEAD_BYTES) / 2
+
     def messages(self) -> list[Message]:
         """Decoded once; index 0 is the message at `base`. Raises BadBatch."""
         if self._messages is None:

@@ -142,6 +142,11 @@ def is_json(content_type: str) -> bool:
     return _kind_of(content_type)[0] == _JSON
 
 
+def is_text(content_type: str) -> bool:
+    """Of UTF-8, and not JSON."""
+    return _kind_of(content_type)[0] == _TEXT
+
+
 def _kind_of(content_type: str) -> tuple[int, bytes]:
     known = _kinds.get(content_type)
     if known is not None:

@@ -243,6 +243,7 @@ class Tail:
                 link.group, link.queue, offset, self._fetch_bytes, min_end=offset + 1
             )
         self._note(link, fetched.first_offset, fetched.readable_end)
+        metrics.fetched_bytes.inc(sum(len(entry.batch) for entry in fetched.entries))
         batches: list[Batch] = []
         left_bytes = self._budget.chunk_bytes
         for entry in fetched.entries:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from metadata.types import PartitionKey, Topic
+from metadata.types import Partition, SealedPartition, Topic, Unit
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.ports import Offsets, Store, Watch
 from subscribe_forwarder.reading.batch import CacheBudget
@@ -14,9 +14,22 @@ from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.settings import SubscribeSettings
 
 
+class _Shared:
+    """A tail, and how many opened it."""
+
+    __slots__ = ("tail", "users")
+
+    def __init__(self, tail: Tail) -> None:
+        self.tail = tail
+        self.users = 0
+
+
 class Tails:
     """Tails and barriers go by one view of each topic, the newest that anything here was told of:
-    so that no reader is led past a growth before it waits for the others."""
+    so that no reader is led past a growth before it waits for the others.
+
+    A partition and what is split off it share their tails: whoever opens one closes it, and the
+    last to do so ends it."""
 
     def __init__(
         self,
@@ -24,11 +37,11 @@ class Tails:
         settings: SubscribeSettings,
         staged_ids: StagedIds,
         *,
-        on_change: Callable[[PartitionKey, int], None],
+        on_change: Callable[[Unit, int], None],
         reload: Callable[[Topic], Awaitable[None]],
     ) -> None:
-        """`on_change`: of this lane more may be readable, or less kept; `reload`: the topic should
-        be read."""
+        """`on_change`: of this lane of a whole partition more may be readable, or less kept;
+        `reload`: the topic should be read."""
         self._store = store
         self._settings = settings
         self._staged_ids = staged_ids
@@ -37,6 +50,7 @@ class Tails:
         self._budget = CacheBudget(settings.cache_bytes)
         self._queues: dict[bytes, Tail] = {}
         """By packed queue id; a tail has one for each generation."""
+        self._shared: dict[tuple[Unit, int], _Shared] = {}
         self._watches: dict[int, Watch] = {}
         self._topics: dict[bytes, Topic] = {}
 
@@ -55,12 +69,22 @@ class Tails:
     def forget_topic(self, uid: bytes) -> None:
         self._topics.pop(uid, None)
 
-    def open(self, key: PartitionKey, topic: Topic, lane: int = 0) -> Tail | None:
+    def open(self, key: Unit, topic: Topic, lane: int = 0) -> Tail | None:
         """None where the topic has no such partition, or the partition no such lane."""
         topic = self.latest(topic)
         generations = topic.generations(key.partition, lane)
         if not generations:
             return None
+        place = (key.base, lane)
+        shared = self._shared.get(place)
+        if shared is None:
+            shared = self._shared[place] = _Shared(self._new(topic, generations, *place))
+        shared.users += 1
+        return shared.tail
+
+    def _new(
+        self, topic: Topic, generations: Sequence[Partition | SealedPartition], key: Unit, lane: int
+    ) -> Tail:
         tail = Tail(
             self._store,
             topic.uid,
@@ -75,7 +99,7 @@ class Tails:
         self._watch(tail, {})
         return tail
 
-    def follow(self, tail: Tail, key: PartitionKey, topic: Topic, lane: int = 0) -> bool:
+    def follow(self, tail: Tail, key: Unit, topic: Topic, lane: int = 0) -> bool:
         """Whether the lane's chain of queues is another now."""
         before = tail.queues
         changed = tail.follow(topic.generations(key.partition, lane))
@@ -83,16 +107,23 @@ class Tails:
             self._watch(tail, before)
         return changed
 
-    async def close(self, tail: Tail) -> None:
-        for queue, group in tail.queues.items():
+    async def close(self, key: Unit, lane: int) -> None:
+        """By one of those who opened it."""
+        shared = self._shared[key.base, lane]
+        shared.users -= 1
+        if shared.users:
+            return
+        del self._shared[key.base, lane]
+        for queue, group in shared.tail.queues.items():
             self._unwatch(queue, group)
-        await tail.close()
+        await shared.tail.close()
 
-    async def close_all(self, tails: Iterable[Tail]) -> None:
+    async def close_all(self) -> None:
         for watch in self._watches.values():
             watch.close()
         self._watches.clear()
-        await asyncio.gather(*(tail.close() for tail in tails))
+        shared, self._shared = self._shared, {}
+        await asyncio.gather(*(one.tail.close() for one in shared.values()))
         self._queues.clear()
 
     def _watch(self, tail: Tail, before: Mapping[QueueId, int]) -> None:

@@ -48,6 +48,14 @@ class Exceptions:
         """Whether a row waits to be put."""
         return bool(self._new) or any(row is not None for row in self._unsaved.values())
 
+    def durable(self) -> list[OpenDelivery]:
+        """Those that Postgres has as they are in memory."""
+        return [
+            row
+            for offset, row in self._rows.items()
+            if offset not in self._new and offset not in self._unsaved
+        ]
+
     def attempts(self, offset: int) -> int:
         """Of this offset, those that ended without an ack."""
         row = self._rows.get(offset)

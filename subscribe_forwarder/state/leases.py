@@ -9,7 +9,7 @@ caller's monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
 _SLACK = 1024
@@ -43,6 +43,8 @@ class LeaseTable:
     """Where every offset is that was read and is not settled."""
 
     def __init__(self) -> None:
+        self.on_outstanding: Callable[[], None] | None = None
+        """Told when something is outstanding where nothing was."""
         self._leased: dict[int, Grant] = {}
         self._deadlines: list[Grant] = []
         self._granted = 0  # offsets in `_deadlines`, also those no longer leased
@@ -72,6 +74,10 @@ class LeaseTable:
     def is_unwritten(self, offset: int) -> bool:
         return self._waiting.get(offset) == _UNWRITTEN
 
+    def leased_now(self) -> list[int]:
+        """Each offset that is leased."""
+        return list(self._leased)
+
     # Leases.
 
     def lease(
@@ -79,6 +85,7 @@ class LeaseTable:
     ) -> Grant:
         """Offsets that are neither leased nor waiting (`take_ready` takes them from waiting)."""
         grant = Grant(offsets, deadline_ms, epoch_n, leased_us)
+        self._tell_if_first()
         for offset in offsets:
             assert offset not in self._leased
             self._leased[offset] = grant
@@ -157,18 +164,22 @@ class LeaseTable:
         return True
 
     def make_ready(self, offset: int) -> None:
+        self._tell_if_first()
         self._waiting[offset] = _READY
         heappush(self._ready, offset)
 
     def delay(self, offset: int, due_ms: int) -> None:
+        self._tell_if_first()
         self._waiting[offset] = max(0, due_ms)
         heappush(self._delayed, (max(0, due_ms), offset))
         self._compact()
 
     def hold(self, offset: int) -> None:
+        self._tell_if_first()
         self._waiting[offset] = _HELD
 
     def hold_unwritten(self, offset: int) -> None:
+        self._tell_if_first()
         self._waiting[offset] = _UNWRITTEN
 
     def offer(self, offset: int) -> bool:
@@ -200,6 +211,10 @@ class LeaseTable:
         if self._delayed and (due is None or self._delayed[0][0] < due):
             due = self._delayed[0][0]
         return due
+
+    def _tell_if_first(self) -> None:
+        if self.on_outstanding is not None and not self._leased and not self._waiting:
+            self.on_outstanding()
 
     def _compact(self) -> None:
         """Heaps hold what is gone until its time comes; never more of it than what is there."""

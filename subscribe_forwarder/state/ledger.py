@@ -15,7 +15,7 @@ Pure: no clock, no I/O; deadlines are milliseconds of the caller's monotonic clo
 from __future__ import annotations
 
 import random as random_module
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from metadata.deliveries import DeadLetter, OpenDelivery, Publication, Reason
@@ -29,6 +29,7 @@ from subscribe_forwarder.state.exceptions import Exceptions
 from subscribe_forwarder.state.flushes import Flushes
 from subscribe_forwarder.state.held_leases import HeldLeases
 from subscribe_forwarder.state.holes import OLD_MS
+from subscribe_forwarder.state.inherited import HandedLease, Inherited
 from subscribe_forwarder.state.leases import Grant, LeaseTable
 from subscribe_forwarder.state.retry import Now, Policy
 
@@ -44,7 +45,9 @@ class Ledger:
         epoch: Epoch,
         policy: Policy | None = None,
         random: Callable[[], float] = random_module.random,
+        handed: Sequence[HandedLease] = (),
     ) -> None:
+        """`handed`: leases of the owner before."""
         self.cursor = Cursor(state, epoch)
         """Read it; it changes through the ledger."""
         self.policy = policy or Policy()
@@ -53,6 +56,7 @@ class Ledger:
         self.on_parked: Callable[[OpenDelivery], None] | None = None
         """Told of messages that are parked, once that is committed."""
         self.key_hash_of: Callable[[int], int | None] | None = None
+        self._acked_late: list[HandedLease] | None = None
         self._random = random
         self._leases = LeaseTable()
         self._open = Exceptions(state.stepped_over)
@@ -64,9 +68,7 @@ class Ledger:
         self._flushes = Flushes(
             self.cursor, self._leases, self._open, self._held, self._ages, self._key_hash
         )
-        self._loaded = bool(state.stepped_over or state.leases)
-        if self._loaded:
-            self._take_in()
+        self._inherited = Inherited(self.cursor, self._leases, self._open, self._held, handed)
 
     @property
     def policy(self) -> Policy:
@@ -88,6 +90,15 @@ class Ledger:
     @on_doomed.setter
     def on_doomed(self, told: Callable[[OpenDelivery], None] | None) -> None:
         self._doomed.told = told
+
+    @property
+    def on_outstanding(self) -> Callable[[], None] | None:
+        """Told when something is outstanding where nothing was."""
+        return self._leases.on_outstanding
+
+    @on_outstanding.setter
+    def on_outstanding(self, told: Callable[[], None] | None) -> None:
+        self._leases.on_outstanding = told
 
     @property
     def leased(self) -> int:
@@ -150,7 +161,7 @@ class Ledger:
 
     def next_due_ms(self) -> int | None:
         """When a deadline or a delay ends next, if any; may be early, never late."""
-        return 0 if self._loaded else self._leases.next_due_ms()
+        return 0 if self._inherited.waits else self._leases.next_due_ms()
 
     def classify(self, upto: int) -> None:
         """All below `upto` is now settled or pending: leased, waiting or held."""
@@ -192,11 +203,31 @@ class Ledger:
             if self._leases.grant_of(offset) is grant
         )
 
+    @property
+    def leaving(self) -> bool:
+        """It is being given away: `to_hand` names also what is acked meanwhile. Where no flush
+        carries that ack it is not answered, and comes again at the next owner."""
+        return self._acked_late is not None
+
+    @leaving.setter
+    def leaving(self, leaving: bool) -> None:
+        self._acked_late = [] if leaving else None
+
+    def to_hand(self) -> list[HandedLease]:
+        """What the next owner is to know of the present leases: nothing where they are durable, or
+        where nobody is to ack."""
+        if self.policy.exactly_once:
+            return []
+        leased = self._leases_of(self._leases.leased_now())
+        return leased + self._inherited.not_leased() + (self._acked_late or [])
+
     # Ends of leases.
 
     def settle(self, offsets: Sequence[int], how: Settled) -> int:
         """`offsets` ascending; how many were not settled before."""
         new = self.cursor.settle_all(offsets, how)
+        if self._acked_late is not None and how is Settled.ACKED:
+            self._acked_late += self._leases_of(offsets)
         self._leases.settle(offsets)
         if self._open:
             new += self._close(offsets, how)
@@ -255,9 +286,10 @@ class Ledger:
         ended."""
         self._now = now
         self._ages.mark(now.ms)
-        if self._loaded:
-            self._loaded = False
-            self._schedule_loaded()
+        if self._inherited.waits:
+            self._inherited.lease(now)
+            for row in self._open.durable():
+                self._let_go(row)
         ended = self._leases.due(now.ms)
         for offset, grant in ended:
             self._failed(offset, grant.leased_us, None, None)
@@ -373,6 +405,14 @@ class Ledger:
 
     # Within.
 
+    def _leases_of(self, offsets: Iterable[int]) -> list[HandedLease]:
+        """Of those that are leased."""
+        return [
+            HandedLease(grant.deadline_ms, grant.epoch_n, offset)
+            for offset in offsets
+            if (grant := self._leases.grant_of(offset)) is not None
+        ]
+
     def _row(self, offset: int) -> OpenDelivery:
         """The open delivery that it is, or would be."""
         row = self._open.rows.get(offset)
@@ -401,8 +441,8 @@ class Ledger:
     def _let_go(self, row: OpenDelivery) -> bool:
         """The row is committed as it is in memory; whether its message may go out now."""
         offset = row.offset
-        if not self._leases.is_unwritten(offset):
-            return False
+        if self._inherited.waits or not self._leases.is_unwritten(offset):
+            return False  # under a lease of before, perhaps: `expire` tells, and asks again
         if row.reason in (Reason.HOLE, Reason.FAILED):
             if row.not_before_us is None:
                 self._leases.make_ready(offset)
@@ -423,28 +463,6 @@ class Ledger:
                 self.cursor.close(offset, how)
                 closed += 1
         return closed
-
-    def _take_in(self) -> None:
-        """Open deliveries and leases of the row; their times wait for the first `expire`."""
-        for offset, _ in self._held.offsets():
-            if not self.cursor.is_passed(offset):
-                # So that reading on from the floor does not take it for a new message.
-                self._open.put(OpenDelivery(offset, 0, Reason.HOLE))
-                self.cursor.step_over(offset)
-                self._open.step(offset)
-        for row in self._open:
-            self._leases.hold_unwritten(row.offset)
-
-    def _schedule_loaded(self) -> None:
-        for offset, expires_us in self._held.offsets():
-            if offset in self._open and self._leases.is_unwritten(offset):
-                self._leases.settle((offset,))
-                deadline_ms = self._now.clock_ms(expires_us)
-                self._leases.lease([offset], deadline_ms, leased_us=self._now.us)
-            elif offset not in self._open:
-                self._held.drop(offset, self._now.us)
-        for row in list(self._open):
-            self._let_go(row)
 
     def _key_hash(self, offset: int) -> int | None:
         return None if self.key_hash_of is None else self.key_hash_of(offset)

@@ -7,6 +7,8 @@ caller's monotonic clock.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 BURST_S = 1.0
 GRAIN_S = 0.02
 MAX_CONSUMERS = 10_000
@@ -47,6 +49,11 @@ class TokenBucket:
         self._fill(now_s)
         self._tokens -= count
 
+    def give_back(self, count: int, now_s: float) -> None:
+        """So many were taken for what did not go."""
+        self._fill(now_s)
+        self._tokens = min(self.burst, self._tokens + count)
+
     def full(self, now_s: float) -> bool:
         """It is as a new one would be."""
         self._fill(now_s)
@@ -65,19 +72,37 @@ class TokenBucket:
             self._at_s = now_s
 
 
+class Beside(Protocol):
+    """What holds for all subscriptions of a process together."""
+
+    @property
+    def active(self) -> bool: ...
+    def room(self, wanted: int, now_s: float) -> int: ...
+    def took(self, count: int, now_s: float) -> None: ...
+    def give_back(self, count: int, now_s: float) -> None: ...
+    def due_s(self, wanted: int, now_s: float) -> float | None: ...
+
+
 class RateLimits:
-    """Of one subscription: for all its consumers together, and for each of them."""
+    """Of one subscription: for all its consumers together, and for each of them; and, where
+    something is beside it, that for all subscriptions."""
 
-    __slots__ = ("_all", "_consumers", "_each")
+    __slots__ = ("_all", "_beside", "_consumers", "_each")
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Beside | None = None) -> None:
+        self._beside = beside
         self._all: TokenBucket | None = None
         self._each: float | None = None
         self._consumers: dict[str, TokenBucket] = {}
 
     @property
     def any(self) -> bool:
-        return self._all is not None or self._each is not None
+        beside = self._beside
+        return (
+            self._all is not None
+            or self._each is not None
+            or (beside is not None and beside.active)
+        )
 
     def follow(self, per_second: float | None, each_per_second: float | None, now_s: float) -> None:
         """Takes in changed limits; what was used up stays so."""
@@ -96,7 +121,8 @@ class RateLimits:
 
     def room(self, wanted: int, now_s: float) -> int:
         """How many of `wanted` may go to anybody now."""
-        return wanted if self._all is None else self._all.room(wanted, now_s)
+        room = wanted if self._all is None else self._all.room(wanted, now_s)
+        return self._beside.room(room, now_s) if room and self._beside is not None else room
 
     def room_of(self, consumer: str, wanted: int, now_s: float) -> int:
         """How many of `wanted` this consumer may have by its own limit."""
@@ -105,15 +131,31 @@ class RateLimits:
 
     def take(self, consumer: str, count: int, now_s: float) -> None:
         """So many went to this consumer: at most what both rooms just said."""
+        if self._beside is not None:
+            self._beside.took(count, now_s)
         if self._all is not None:
             self._all.take(count, now_s)
         bucket = self._bucket(consumer, now_s)
         if bucket is not None:
             bucket.take(count, now_s)
 
+    def give_back(self, consumer: str, count: int, now_s: float) -> None:
+        """So many of what `take` was told of did not go."""
+        if self._beside is not None:
+            self._beside.give_back(count, now_s)
+        if self._all is not None:
+            self._all.give_back(count, now_s)
+        bucket = self._bucket(consumer, now_s)
+        if bucket is not None:
+            bucket.give_back(count, now_s)
+
     def due_s(self, wanted: int, now_s: float) -> float | None:
         """When `room` will not be 0; None where nothing limits."""
-        return None if self._all is None else self._all.due_s(wanted, now_s)
+        due_s = None if self._all is None else self._all.due_s(wanted, now_s)
+        also_s = None if self._beside is None else self._beside.due_s(wanted, now_s)
+        if due_s is None or also_s is None:
+            return also_s if due_s is None else due_s
+        return max(due_s, also_s)
 
     def due_of_s(self, consumer: str, wanted: int, now_s: float) -> float | None:
         """When `room_of` will not be 0."""

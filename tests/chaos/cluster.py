@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from auth.development import token_hash
 from benchmarks.http_client import connect, request
@@ -82,6 +82,9 @@ class ChaosCluster:
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
         self._server: subprocess.Popen[bytes] | None = None
         self._postgres = EmbeddedPostgres(root / "postgres", port=postgres_port)
+        self.lapses: list[float] = []
+        """When the server or Postgres ended or began, by the monotonic clock: what was not
+        committed then is forgotten."""
 
     # -- starting ------------------------------------------------------------------------------
 
@@ -137,6 +140,7 @@ class ChaosCluster:
         if self._failpoints:
             environment[failpoints.FAILPOINT] = str(self.root / "failpoint")
             program = ["-m", "tests.chaos.failpoints"]
+        self.lapses.append(time.monotonic())
         self._server = self._start("serve", environment, program=program)
 
     def act_once(self, failpoint: str) -> None:
@@ -169,8 +173,10 @@ class ChaosCluster:
             "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
             "PACKETBOAT_STORE_SECRET": self.store_secret.hex(),
             "PACKETBOAT_ACK_SECRET": self._ack_secret,
+            "PACKETBOAT_SEAL_KEYS": "a:" + "5a" * 32,
             "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),
             "PACKETBOAT_DATABASE_URL": self._database_url(),
+            "PACKETBOAT_EGRESS_ALLOWED": f"http://{HOST}:*",
         }
 
     def _sizes(self) -> dict[str, str]:
@@ -220,6 +226,11 @@ class ChaosCluster:
         finally:
             connection.close()
         return answer.status, answer.body
+
+    @property
+    def postgres(self) -> EmbeddedPostgres:
+        """The server's data and how it is reached."""
+        return self._postgres
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -299,18 +310,26 @@ class ChaosCluster:
     def kill_server(self) -> None:
         """SIGKILL, and gone when this returns."""
         assert self._server is not None
+        self.lapses.append(time.monotonic())
         self._server.kill()
         self._server.wait()
+
+    async def server_status(self, timeout_s: float = 20.0) -> int:
+        """Wait until the server ends by itself; its exit status."""
+        assert self._server is not None
+        return await asyncio.to_thread(self._server.wait, timeout_s)
 
     def stop_server(self) -> int:
         """SIGTERM; its exit status once it has drained."""
         assert self._server is not None
+        self.lapses.append(time.monotonic())
         self._server.terminate()
         return self._server.wait(30)
 
     def kill_postgres(self) -> None:
         """SIGKILL to all of Postgres, and gone when this returns."""
         assert self._postgres.pid is not None
+        self.lapses.append(time.monotonic())
         for pid in tree([self._postgres.pid]):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -321,9 +340,11 @@ class ChaosCluster:
         """Start it again; returns when it takes connections."""
         self._postgres.spawn()
         await asyncio.to_thread(self._postgres.wait_ready)
+        self.lapses.append(time.monotonic())
 
     def kill_everything(self) -> None:
         """SIGKILL to every process, Postgres too, before any of them can say a word."""
+        self.lapses.append(time.monotonic())
         postgres = tree([self._postgres.pid]) if self._postgres.pid is not None else set()
         for pid in [*self._processes.pids(), *postgres]:
             with contextlib.suppress(ProcessLookupError):
@@ -341,7 +362,7 @@ class ChaosCluster:
         self._processes.stop(grace_s=0.0)
         self._postgres.stop()
 
-    async def __aenter__(self) -> ChaosCluster:
+    async def __aenter__(self) -> Self:
         try:
             await self.start()
         except BaseException:
@@ -364,9 +385,12 @@ class ChaosCluster:
 
     async def operate(self, *arguments: str) -> subprocess.Popen[str]:
         """`packetboat store ARGUMENTS`, started; its output is a pipe."""
+        return await self._command("store", *arguments)
+
+    async def _command(self, *arguments: str) -> subprocess.Popen[str]:
         return await asyncio.to_thread(
             subprocess.Popen,
-            [sys.executable, "-m", "gateway", "store", *arguments],
+            [sys.executable, "-m", "gateway", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -375,7 +399,11 @@ class ChaosCluster:
 
     async def operated(self, *arguments: str) -> tuple[int, str]:
         """The same, done: its exit status and what it said."""
-        process = await self.operate(*arguments)
+        return await self.command("store", *arguments)
+
+    async def command(self, *arguments: str) -> tuple[int, str]:
+        """`packetboat ARGUMENTS`, done: its exit status and what it said."""
+        process = await self._command(*arguments)
         said, _ = await asyncio.to_thread(process.communicate)
         return process.returncode, said
 

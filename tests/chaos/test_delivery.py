@@ -29,7 +29,8 @@ def root() -> Iterator[Path]:
 
 async def test_every_way_to_consume_survives_kills(root: Path) -> None:
     async with ChaosCluster(root) as cluster:
-        load = DeliveryLoad(Site(cluster.http_port, cluster.token), seed=1)
+        site = Site(cluster.http_port, cluster.token)
+        load = DeliveryLoad(site, seed=1, lapses=cluster.lapses)
         await load.prepare()
         try:
             load.start()

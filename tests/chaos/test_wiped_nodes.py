@@ -45,12 +45,20 @@ async def require_refused(cluster: ChaosCluster, node: int, why: str) -> None:
             cluster.start_node(node)
 
 
-async def until_it_takes_part(cluster: ChaosCluster, node: int) -> None:
-    """Its peers have seen this start of it: they tell it who leads."""
+async def until_its_start_is_known(cluster: ChaosCluster, node: int) -> None:
+    """Both of its peers have met this start of it: each judges by what it saw itself."""
+    others = [other for other in NODES if other != node]
     async with asyncio.timeout(60):
         while True:
-            status = (await cluster.statuses([node])).get(node, {})
-            if any(group["leader"] for group in status.get("groups", ())):
+            statuses = await cluster.statuses(NODES)
+            start = statuses[node].get("start")
+            known = [
+                peer["start"]
+                for other in others
+                for peer in statuses[other].get("peers", ())
+                if peer["node"] == node
+            ]
+            if start is not None and known == [start] * len(others):
                 return
             await asyncio.sleep(0.1)
 
@@ -73,7 +81,7 @@ async def backup_of_a_stopped_node(cluster: ChaosCluster, torture: Torture) -> N
     await cluster.stop_node(3)
     copy = cluster.copy_node(3)
     cluster.start_node(3)
-    await until_it_takes_part(cluster, 3)
+    await until_its_start_is_known(cluster, 3)
     cluster.kill_node(3)
     cluster.restore_node(3, copy)
 
@@ -94,7 +102,7 @@ async def backup_of_a_backup(cluster: ChaosCluster, torture: Torture) -> None:
     copy = cluster.copy_node(3)
     for _ in range(2):
         cluster.start_node(3)
-        await until_it_takes_part(cluster, 3)
+        await until_its_start_is_known(cluster, 3)
         await cluster.stop_node(3)
     cluster.restore_node(3, copy)
 

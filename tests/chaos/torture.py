@@ -9,6 +9,10 @@ figures the product promises. Every scenario ends with the whole history held ag
     storm       all of these at random moments, also several at once, while every command and every
                 way to consume is at work and an operator changes the members, the groups and a
                 partition's place
+    fleet       three subscribe and two publish forwarders behind HAProxy, killed, paused for up to
+                a minute and restarted, and Postgres too, while workers pull, stream and ack
+    restored    a backup of Postgres restored under load, ten minutes old: it is noticed, fenced and
+                brought up to what the store has; what it forgot is redelivered or adopted
     power       power cut of one node's disk, then of all disks in one step (root, loop devices)
 """
 
@@ -28,18 +32,23 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import structlog
 import uvloop
 
+from benchmarks import balancers
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.command_load import CommandLoad
 from tests.chaos.delivery.actor import Site
 from tests.chaos.delivery.load import DeliveryLoad
 from tests.chaos.disks import NodeDisks
+from tests.chaos.fleet import Fleet
+from tests.chaos.fleet_storm import FLEET_ACTORS, FleetStorm
 from tests.chaos.history import Verdict
 from tests.chaos.operations import Operations
 from tests.chaos.power_cut import unavailable
+from tests.chaos.restored import Restored
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
 from tests.chaos.sometimes import Sometimes
 from tests.chaos.storm import Storm
@@ -211,7 +220,8 @@ async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
             weather = Storm(torture, disks, seed)
             operations = Operations(torture, seed, joined=weather.node, leaving=weather.spare)
             commands = await CommandLoad.on(cluster, seed)
-            deliveries = DeliveryLoad(Site(cluster.http_port, cluster.token), seed)
+            site = Site(cluster.http_port, cluster.token)
+            deliveries = DeliveryLoad(site, seed, lapses=cluster.lapses)
             await deliveries.prepare()
             try:
                 commands.start()
@@ -229,6 +239,40 @@ async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
             judge.covered(operations.sometimes)
 
 
+async def fleet(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """Random faults on many forwarders behind a real balancer, every hand-out accounted for."""
+    if not balancers.program("haproxy"):
+        judge.say("SKIPPED the fleet: haproxy is not installed")
+        return
+    seed = options.seed if options.seed is not None else random.randrange(10**6)
+    balance: Literal["hash", "roundrobin"] = "hash" if seed % 2 else "roundrobin"
+    judge.say(f"       --seed {seed} ({balance})")
+    async with Fleet(root, balance=balance) as installation:
+        storm = FleetStorm(installation, FLEET_ACTORS, seed)
+        await storm.load.prepare()
+        try:
+            storm.load.start()
+            await storm.run(options.fleet)
+            judge.say(f"       {dict(storm.faults)}, hints: {dict(storm.hints)}")
+            await storm.verify()
+            for counted in storm.counted():
+                judge.say(f"       {counted}")
+        finally:
+            await storm.load.close()
+        judge.covered(storm.load.sometimes)
+
+
+async def restored(options: argparse.Namespace, root: Path, judge: Judge) -> None:
+    """An old backup of Postgres in the place of the new one, under load."""
+    async with (
+        ChaosCluster(root) as cluster,
+        await Torture.over_http(cluster, "restored", per_second=options.rate) as torture,
+    ):
+        torture.workload.start()
+        await Restored(cluster, torture, root).run(options.backup_age)
+        judge.history(await torture.verify(acks_forgotten=True))
+
+
 SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]]] = {
     "kills": kills,
     "hangs": hangs,
@@ -237,6 +281,8 @@ SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]
     "everything": everything,
     "power": power,
     "storm": storm,
+    "fleet": fleet,
+    "restored": restored,
 }
 
 
@@ -268,6 +314,8 @@ def main() -> int:
     parser.add_argument("--power-cuts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3, help="of kills and cuts of everything")
     parser.add_argument("--storm", type=float, default=60, help="seconds of random faults")
+    parser.add_argument("--fleet", type=float, default=180, help="seconds of faults on the fleet")
+    parser.add_argument("--backup-age", type=float, default=600, help="seconds, of `restored`")
     parser.add_argument("--seed", type=int, help="of the storm; random if not given")
     parser.add_argument("--directory", type=Path, help="where the data goes; not a memory disk")
     options = parser.parse_args()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.installation import Installation
 
-TOPIC, SUBSCRIPTION = "contract", "contract-reader"
+TOPIC, SUBSCRIPTION, TENANT = "contract", "contract-reader", "contract"
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +22,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         http.post(f"{url}/schemas", json=schema).raise_for_status()
         runs = {"cron": "0 0 1 1 *", "message": {"data": 1}}
         http.put(f"{url}/schedules/{SUBSCRIPTION}", json={"topic": TOPIC} | runs).raise_for_status()
-        for body in (b'{"a":1}', b"text", b"\xff\x00"):
-            http.post(f"{url}/topics/{TOPIC}/messages", data=body).raise_for_status()
+        things: dict[str, dict[str, object]] = {
+            f"tenants/{TENANT}": {},
+            f"clients/{SUBSCRIPTION}": {},
+            f"keys/{SUBSCRIPTION}": {"scopes": ["read"]},
+            f"policies/{SUBSCRIPTION}": {"role": "viewer", "members": ["client:nobody"]},
+            f"issuers/{SUBSCRIPTION}": {"issuer": "https://id.example", "audience": TENANT},
+        }
+        for path, body in things.items():
+            http.put(f"{url}/{path}", json=body).raise_for_status()
+        for data in (b'{"a":1}', b"text", b"\xff\x00"):
+            http.post(f"{url}/topics/{TOPIC}/messages", data=data).raise_for_status()
         yield installation
     finally:
         installation.stop()

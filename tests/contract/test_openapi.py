@@ -16,7 +16,7 @@ from schemathesis.checks import CHECKS
 import openapi
 from tests.e2e.installation import Installation
 
-EXISTING = {"topic": "contract", "name": "contract-reader"}
+EXISTING = {"topic": "contract", "name": "contract-reader", "tenant": "contract"}
 LONGEST_WAIT_S = 0.05
 USED = (
     "not_a_server_error",
@@ -39,7 +39,7 @@ def map_path_parameters(context: Any, path_parameters: Any) -> Any:
 
 
 def map_query(context: Any, query: Any) -> Any:
-    if context.operation.path.endswith("messages:stream"):
+    if context.operation.path.endswith(":stream"):
         return _short_stream(query or {})
     return _short(query)
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tests.e2e.installation import Installation
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 PAGES = sorted(page for page in GUIDES.glob("*.md") if "```sh\n" in page.read_text())
+PROGRAMS = Path(sys.executable).parent
+"""The `python3` of a page has the libraries that it tells the reader to install."""
 PAGE_TIMEOUT_S = 120
 END = "=== end of block"
 _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -66,7 +69,9 @@ def test_the_blocks_of_a_guide_run(page: Path, running: Installation) -> None:
     script = "set -euo pipefail\n" + "".join(f"{text}\necho\necho '{END}'\n" for text, _ in blocks)
     ran = subprocess.run(
         ["bash", "-c", script],
-        env=os.environ | {"PACKETBOAT_URL": running.url, "PACKETBOAT_TOKEN": running.token},
+        env=os.environ
+        | {"PACKETBOAT_URL": running.url, "PACKETBOAT_TOKEN": running.token}
+        | {"PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.data_dir import free_port
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.damage import flip_a_bit, harm, segments
 from tests.chaos.history import Publish
@@ -107,7 +108,7 @@ class Desk:
 
     def started(self) -> list[int]:
         """Processes that the shell started or knows of."""
-        pids = [path.read_text().strip() for path in self.cluster.root.glob("node-*.pid")]
+        pids = [path.read_text().strip() for path in self.cluster.root.glob("*.pid")]
         return [int(pid) for pid in pids if pid]
 
     async def bury(self) -> None:
@@ -182,6 +183,14 @@ async def test_a_group_is_added_and_a_hot_partition_moved_to_it(root: Path) -> N
         assert_none_failed(await operator.run(moved, TOPIC=TOPIC, PARTITION=0, GROUP=8))
         await asyncio.sleep(1)
         assert 8 in await operator.groups()
+        await operator.torture.verify()
+
+
+async def test_a_forwarder_is_added_and_taken_away(root: Path) -> None:
+    async with desk(root, unkeyed_per_second=100.0) as operator:
+        commands = blocks("forwarders.md")
+        assert_none_failed(await operator.run(commands, NEW_PORT=free_port("127.0.0.1")))
+        assert "lease held" in (operator.cluster.root / "forwarder.log").read_text()
         await operator.torture.verify()
 
 

@@ -14,6 +14,7 @@ import openapi
 from gateway.settings import ServerSettings, UpSettings
 from metadata import settings as metadata_settings
 from publish_forwarder.settings import PublishSettings
+from quotas.settings import QuotaSettings
 from scheduler.settings import SchedulerSettings
 from store_nodes import settings as store_settings
 
@@ -32,6 +33,7 @@ def variables() -> set[str]:
         (ServerSettings, "PACKETBOAT_"),
         (UpSettings, "PACKETBOAT_"),
         (PublishSettings, "PACKETBOAT_PUBLISH_"),
+        (QuotaSettings, "PACKETBOAT_QUOTA_"),
         (SchedulerSettings, "PACKETBOAT_SCHEDULER_"),
     ):
         found |= {prefix + field.name.upper() for field in dataclasses.fields(kind)}

@@ -8,22 +8,40 @@ import pytest
 
 import openapi
 from auth.permissions import Permission
+from auth.signing_keys import KeyPolicy, SigningKeys
+from gateway.forwarders import ForwarderRoutes
+from gateway.locks import LockRoutes
+from gateway.oauth.discovery import DiscoveryRoutes
+from gateway.oauth.endpoints import OAuthEndpoints
 from gateway.pages import Pages
 from gateway.partitions import PartitionRoutes
 from gateway.readiness import Readiness
 from gateway.router import Router
 from gateway.schedules import ScheduleRoutes
 from gateway.schemas import SchemaRoutes
+from gateway.signing_secrets import SigningSecretRoutes
 from gateway.skip_rules import SkipRuleRoutes
 from gateway.snapshots import SnapshotRoutes
 from gateway.subscriptions import SubscriptionRoutes
+from gateway.tenancy.audit import AuditRoutes
+from gateway.tenancy.clients import ClientRoutes
+from gateway.tenancy.issuers import IssuerRoutes
+from gateway.tenancy.keys import KeyRoutes
+from gateway.tenancy.policies import PolicyRoutes
+from gateway.tenancy.quotas import QuotaRoutes
+from gateway.tenancy.tenants import TenantRoutes
+from gateway.tenancy.usage import UsageRoutes
 from gateway.topics import TopicRoutes
+from gateway.whoami import WhoAmI
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
 from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.flow import FlowRoutes
 from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.positions import PositionRoutes
+from subscribe_forwarder.api.push import PushRoutes
 from subscribe_forwarder.api.redrives import Redrives
+from subscribe_forwarder.backlogs.routes import BacklogRoutes
 
 METHODS = ("get", "put", "patch", "post", "delete")
 
@@ -45,17 +63,34 @@ def router() -> Router:
     for route in (
         *TopicRoutes(part, part, part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
+        *LockRoutes(part, part, part).routes(),
         *SchemaRoutes(part, part, part).routes(),
         *ScheduleRoutes(part, part, part, part).routes(),
         *SkipRuleRoutes(part, part, part).routes(),
-        *SubscriptionRoutes(part, part, part, part, part).routes(),
+        *SubscriptionRoutes(part, part, part, part, part, part, part).routes(),
+        *SigningSecretRoutes(part, part).routes(),
         *SnapshotRoutes(part).routes(),
+        *ForwarderRoutes(part, part).routes(),
+        *TenantRoutes(part, part).routes(),
+        *ClientRoutes(part).routes(),
+        *KeyRoutes(part).routes(),
+        *PolicyRoutes(part).routes(),
+        *IssuerRoutes(part).routes(),
+        *QuotaRoutes(part, part, {}).routes(),
+        *UsageRoutes(part, part).routes(),
+        *AuditRoutes(part, part).routes(),
+        *WhoAmI(part, part).routes(),
+        *OAuthEndpoints(part, part, part, part, part, part, part).routes(),
+        *DiscoveryRoutes(SigningKeys(part, KeyPolicy()), "").routes(),
         *PositionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
         *subscribe.routes(part, part, part),
         *DeadLetters(part, part, part).routes(),
         *Redrives(part, part, part).routes(),
         *ParkedKeys(part, part).routes(),
+        *PushRoutes(part, part, part, part, part, part).routes(),
+        *FlowRoutes(part, part, part).routes(),
+        *BacklogRoutes(part, part, part, 1).routes(),
     ):
         router.add(route)
     return router

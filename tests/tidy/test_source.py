@@ -19,6 +19,7 @@ PARTS = (
     "openapi",
     "outbox",
     "publish_forwarder",
+    "quotas",
     "scheduler",
     "sdk",
     "store_nodes",

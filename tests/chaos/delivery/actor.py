@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from tests.chaos.delivery.caller import PAUSE_S, Caller
+from tests.chaos.delivery.caller import PAUSE_S, Caller, Reply
 from tests.chaos.sometimes import Sometimes
 
 ACK_DEADLINE_S = 5
@@ -51,6 +51,10 @@ class Actor:
         self.published: dict[str, int] = {}
         """Payload → status of what was answered last; 0: nobody knows."""
         self.broken: list[str] = []
+        self.lapses: Sequence[float] = ()
+        """When what was not committed may have been forgotten, by the monotonic clock."""
+        self._refused: Reply | None = None
+        """The last answer to an ack or the like that was no 200."""
         self._numbers = itertools.count()
 
     @property
@@ -102,12 +106,13 @@ class Actor:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Publishes and consumes until told to stop, then consumes what is left."""
-        finished = asyncio.Event()
+        published, finished = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self.workers):
                 tasks.create_task(self._work(finished))
-            extra = [tasks.create_task(each(stopping)) for each in self.extras()]
+            extra = [tasks.create_task(each(published)) for each in self.extras()]
             await self._publish(stopping)
+            published.set()
             await asyncio.gather(*extra)
             deadline_s = time.monotonic() + DRAIN_S
             while not self.done() and time.monotonic() < deadline_s:
@@ -121,7 +126,8 @@ class Actor:
         return ""
 
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
-        """Further things that go on while it publishes."""
+        """Further things that go on until the event: then the last publish was answered, or given
+        up, and nothing more is to come."""
         return []
 
     async def _publish(self, stopping: asyncio.Event) -> None:
@@ -182,7 +188,9 @@ class Actor:
         deadline_s = time.monotonic() + DRAIN_S
         while (told := await self.ack(caller, messages)) is None:
             self.repeated_ack()
-            assert time.monotonic() < deadline_s, f"{self.name}: no answer to an ack"
+            assert time.monotonic() < deadline_s, (
+                f"{self.name}: no answer to an ack in {DRAIN_S:g} s, at last {self._refused}"
+            )
         return told
 
     def repeated_ack(self) -> None:
@@ -195,6 +203,7 @@ class Actor:
         body = {"ack_ids": [message.ack_id for message in messages]} | extra
         reply = await caller.call("POST", f"{self.path}/{what}", body)
         if reply.status != 200:
+            self._refused = reply
             return None
         failed = {result["index"] for result in reply.body["results"]}
         return [index not in failed for index in range(len(messages))]

@@ -4,7 +4,9 @@ of it was consumed as its actor's rule says, and the books of every subscription
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import sys
 from collections.abc import Sequence
 
 from tests.chaos.delivery import (
@@ -14,14 +16,15 @@ from tests.chaos.delivery import (
     moving,
     parked,
     published,
+    pushed,
     redriven,
     replaying,
     retrying,
     streamed,
     tasks,
 )
-from tests.chaos.delivery.actor import Actor, Site
-from tests.chaos.delivery.caller import Caller
+from tests.chaos.delivery.actor import DRAIN_S, Actor, Site
+from tests.chaos.delivery.caller import PAUSE_S, Caller
 from tests.chaos.sometimes import Sometimes
 
 ACTORS: tuple[type[Actor], ...] = (
@@ -37,55 +40,62 @@ ACTORS: tuple[type[Actor], ...] = (
     parked.Parked,
     redriven.Redriven,
     published.Published,
+    pushed.Pushed,
     replaying.Replaying,
 )
-MODULES = (
-    retrying,
-    keyed,
-    effects,
-    tasks,
-    choosing,
-    moving,
-    streamed,
-    parked,
-    redriven,
-    published,
-    replaying,
-)
-SITUATIONS = tuple(what for module in MODULES for what in module.SITUATIONS)
+
+
+def situations_of(actors: Sequence[type[Actor]]) -> list[str]:
+    """What their modules list, and those of the classes they are made of."""
+    modules = {each.__module__: sys.modules[each.__module__] for a in actors for each in a.__mro__}
+    listed = (getattr(module, "SITUATIONS", ()) for module in modules.values())
+    return [what for situations in listed for what in situations]
 
 
 class DeliveryLoad:
     """All actors, or some, on a running platform."""
 
-    def __init__(self, site: Site, seed: object, actors: Sequence[type[Actor]] = ACTORS) -> None:
-        self.sometimes = Sometimes(SITUATIONS)
+    def __init__(
+        self,
+        site: Site,
+        seed: object,
+        actors: Sequence[type[Actor]] = ACTORS,
+        lapses: Sequence[float] = (),
+    ) -> None:
+        """`lapses`: of the cluster, which goes on to note them there."""
+        self.sometimes = Sometimes(situations_of(actors))
         self._site = site
-        self._actors = [
+        self.actors = [
             make(site, random.Random(f"{seed}/{make.name}"), self.sometimes) for make in actors
         ]
+        for actor in self.actors:
+            actor.lapses = lapses
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def prepare(self) -> None:
         """Topics and subscriptions; nothing is published yet."""
         caller = Caller(*self._site)
-        for actor in self._actors:
+        for actor in self.actors:
             await actor.prepare(caller)
         caller.close()
 
     def start(self) -> None:
         """All of them begin."""
-        self._tasks = [asyncio.create_task(actor.run(self._stopping)) for actor in self._actors]
+        self._tasks = [asyncio.create_task(actor.run(self._stopping)) for actor in self.actors]
 
     async def verify(self) -> None:
-        """Stops publishing, lets everything be consumed, and raises AssertionError when a rule is
-        broken."""
+        """Stops publishing once each has published something, lets everything be consumed, and
+        raises AssertionError when a rule is broken."""
+        with contextlib.suppress(TimeoutError):  # then it says who did not
+            async with asyncio.timeout(DRAIN_S):
+                while not all(actor.accepted() for actor in self.actors):
+                    await asyncio.sleep(PAUSE_S)
         self._stopping.set()
         await asyncio.gather(*self._tasks)
         caller = Caller(*self._site)
         broken = []
-        for actor in self._actors:
+        for actor in self.actors:
             await actor.check(caller)
             broken += actor.broken
             books = await caller.until_ok("GET", f"{actor.path}/reconciliation")

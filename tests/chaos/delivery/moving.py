@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 
+from subscribe_forwarder.delivery.ack_id import parse_head
 from tests.chaos.delivery.actor import Actor, Message
 from tests.chaos.delivery.caller import Caller
 
@@ -26,21 +27,25 @@ class Moving(Actor):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._acked: set[str] = set()
-        self._over = False
+        self._acked: dict[int, set[str]] = {}
+        """By generation of the subscription; what is done to one tells nothing of the next."""
+        self._last: int | None = None
+        """The generation that the last seek began."""
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
         told = await self.ack(caller, messages)
-        if told is not None and self._over:
-            self._acked |= {m.payload for m, ok in zip(messages, told, strict=True) if ok}
+        for message, ok in zip(messages, told or (), strict=told is not None):
+            if ok and message.ack_id is not None:
+                generation = parse_head(message.ack_id).generation
+                self._acked.setdefault(generation, set()).add(message.payload)
 
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
         return [self._operate]
 
-    async def _operate(self, stopping: asyncio.Event) -> None:
+    async def _operate(self, published: asyncio.Event) -> None:
         caller = self.caller()
         number = 0
-        while not stopping.is_set():
+        while not published.is_set():
             number += 1
             name = f"moving-{number}"
             what = self.dice.choice(["earliest", "latest", "snapshot", "pause", "drain"])
@@ -60,12 +65,16 @@ class Moving(Actor):
                 self.sometimes.hit(SOUGHT)
             await asyncio.sleep(0.5 + self.dice.random())
         await caller.until_ok("POST", f"{self.path}/resume")
-        await caller.until_ok("POST", f"{self.path}/seek", {"to": "earliest"})
-        self._over = True
+        sought = await caller.until_ok("POST", f"{self.path}/seek", {"to": "earliest"})
+        self._last = sought.body["generation"]
         caller.close()
 
+    def _missing(self) -> set[str]:
+        acked = set() if self._last is None else self._acked.get(self._last, set())
+        return self.accepted() - acked
+
     def done(self) -> bool:
-        return self.accepted() <= self._acked
+        return self._last is not None and not self._missing()
 
     def left(self) -> str:
-        return str(sorted(self.accepted() - self._acked)[:5])
+        return str(sorted(self._missing())[:5])

@@ -89,15 +89,15 @@ class Parked(Keyed):
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
         return [self._operate]
 
-    async def _operate(self, stopping: asyncio.Event) -> None:
+    async def _operate(self, published: asyncio.Event) -> None:
         caller = self.caller()
         deadline_s = math.inf
-        while not (stopping.is_set() and self.done()) and time.monotonic() < deadline_s:
-            if stopping.is_set() and deadline_s == math.inf:
+        while not (published.is_set() and self.done()) and time.monotonic() < deadline_s:
+            if published.is_set() and deadline_s == math.inf:
                 deadline_s = time.monotonic() + DRAIN_S
             reply = await caller.call("GET", f"{self.path}/parked_keys")
             for each in reply.body.get("parked_keys", []) if reply.ok else []:
-                await self._attend(caller, each, last=stopping.is_set())
+                await self._attend(caller, each, last=published.is_set())
             await asyncio.sleep(PAUSE_S)
         caller.close()
 

@@ -115,9 +115,9 @@ class Published(Actor):
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
         return [self._operate]
 
-    async def _operate(self, stopping: asyncio.Event) -> None:
+    async def _operate(self, published: asyncio.Event) -> None:
         caller = self.caller()
-        while not stopping.is_set():
+        while not published.is_set():
             tasks = (self._call_run, self._call_run, self._add_version, self._patch, self._look)
             await self.dice.choice(tasks)(caller)
             await asyncio.sleep(0.3)

@@ -82,16 +82,16 @@ class Redriven(Actor):
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
         return [self._operate, self._read_other]
 
-    async def _operate(self, stopping: asyncio.Event) -> None:
+    async def _operate(self, published: asyncio.Event) -> None:
         """Redrives and discards until all that was published has found its end."""
         caller = self.caller()
         stopped_s = None
-        while not (stopping.is_set() and self.done()):
-            if stopping.is_set():
+        while not (published.is_set() and self.done()):
+            if published.is_set():
                 stopped_s = stopped_s or time.monotonic()
                 if time.monotonic() > stopped_s + DRAIN_S:
                     break
-            await self._redrive(caller, gently=not stopping.is_set())
+            await self._redrive(caller, gently=not published.is_set())
             path = f"{self.path}/dead_letters:discard"
             reply = await caller.call("POST", path, {"filter": JUNK})
             self.sometimes.hit(DISCARDED, reply.ok and reply.body["discarded"] > 0)
@@ -125,11 +125,11 @@ class Redriven(Actor):
         self.sometimes.hit(REDRIVEN, redrive["redriven"] > 0)
         self.sometimes.hit(CANCELLED, redrive["state"] == "cancelled")
 
-    async def _read_other(self, stopping: asyncio.Event) -> None:
+    async def _read_other(self, published: asyncio.Event) -> None:
         caller = self.caller()
         deadline_s = None
-        while not (stopping.is_set() and self.accepted() <= self._elsewhere.keys()):
-            if stopping.is_set():
+        while not (published.is_set() and self.accepted() <= self._elsewhere.keys()):
+            if published.is_set():
                 deadline_s = deadline_s or time.monotonic() + DRAIN_S
                 if time.monotonic() > deadline_s:
                     break

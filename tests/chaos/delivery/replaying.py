@@ -60,11 +60,11 @@ class Replaying(Actor):
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
         return [self._replay, self._preview]
 
-    async def _replay(self, stopping: asyncio.Event) -> None:
-        readers = [self._replay_one(number, stopping) for number in range(PARTITIONS)]
+    async def _replay(self, published: asyncio.Event) -> None:
+        readers = [self._replay_one(number, published) for number in range(PARTITIONS)]
         await asyncio.gather(*readers)
 
-    async def _replay_one(self, partition: int, stopping: asyncio.Event) -> None:
+    async def _replay_one(self, partition: int, published: asyncio.Event) -> None:
         """To the end of what was acknowledged, once nothing more is."""
         caller = self.caller()
         stopped_s = None
@@ -73,8 +73,8 @@ class Replaying(Actor):
             headers={"Authorization": f"Bearer {self.site.token}"},
             timeout=READ_TIMEOUT_S,
         ) as client:
-            while not (stopping.is_set() and self._is_whole(partition)):
-                if stopping.is_set():
+            while not (published.is_set() and self._is_whole(partition)):
+                if published.is_set():
                     stopped_s = stopped_s or time.monotonic()
                     if time.monotonic() > stopped_s + DRAIN_S:
                         break
@@ -135,10 +135,10 @@ class Replaying(Actor):
             self.broke(f"partition {partition} at {offset} is not what it was: {found[:3]}")
         self.sometimes.hit(AGAIN, whole)
 
-    async def _preview(self, stopping: asyncio.Event) -> None:
+    async def _preview(self, published: asyncio.Event) -> None:
         caller = self.caller()
         body = {"filter": "size(attributes) == 0", "messages": 50}
-        while not stopping.is_set():
+        while not published.is_set():
             for path in (f"/topics/{self.name}", self.path):
                 shown = (await caller.until_ok("POST", f"{path}:preview_filter", body)).body
                 if shown["matched"] != shown["examined"]:

@@ -101,9 +101,9 @@ class Retrying(Actor):
     def extras(self) -> list[Any]:
         return [self._read_letters_while]
 
-    async def _read_letters_while(self, stopping: asyncio.Event) -> None:
+    async def _read_letters_while(self, published: asyncio.Event) -> None:
         caller = self.caller()
-        while not stopping.is_set():
+        while not published.is_set():
             await self._read_letters(caller, 1)
         caller.close()
 

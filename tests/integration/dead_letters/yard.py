@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from edge.asgi import Route
+from edge.asgi import AUTHORISED, CALLER, Route
 from edge.problem import Problem
 from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
@@ -136,6 +136,8 @@ class Yard:
         locks = LockRepository(database)
         lock = await locks.take("scheduler", new_uid())
         assert lock is not None
+        feed = ChangeFeed(database)
+        await feed.start()
         redriving = Redriving(
             self.client,
             self.outbox,
@@ -143,6 +145,7 @@ class Yard:
             DeadLetterRepository(database),
             TopicRepository(database),
             lambda: lock,
+            version=feed.version,
             look_every_s=0.05,
         )
         term = Term()
@@ -151,6 +154,7 @@ class Yard:
             yield redriving
         finally:
             await term.end()
+            await feed.close()
             await locks.release(lock)
 
 
@@ -186,6 +190,7 @@ class Reader(Consumer):
         scope: dict[str, Any] = {
             "type": "http",
             "packetboat.tenant": self.tenant_id,
+            CALLER: AUTHORISED,
             "path_params": {"name": "reader"} | params,
             "query_string": query.encode(),
             "headers": [],

@@ -9,7 +9,7 @@ import pytest
 
 from metadata.beside import format_ranges, parse_ranges
 from metadata.errors import StatementRefused
-from metadata.types import Counters, CursorKey, Epoch, Range
+from metadata.types import Counters, CursorKey, Range
 from tests.integration.metadata.world import World, settled
 
 
@@ -153,6 +153,37 @@ async def test_the_books_of_a_cursor_that_do_not_balance_are_shown(world: World)
     assert await world.cursors.unbalanced() == []
 
 
+async def test_of_whole_partitions_only_what_does_not_balance_is_read(world: World) -> None:
+    topic, other = await world.topic(partitions=2), await world.topic("other", partitions=1)
+    for name, each in (("one", topic), ("two", topic), ("three", other)):
+        await world.subscription(each, name)
+    forwarder = await world.forwarder()
+    claims = await world.claim(forwarder, topic)
+    units = [claim.key for claim in claims.values()]
+    assert await world.cursors.unbalanced_in(units) == ()
+    short, rows, good = claims[0].cursors[0], claims[1].cursors[0], claims[1].cursors[1]
+    balanced = settled(good, floor=10, read_to=30, acked=((12, 15),))
+    lacking = settled(short, floor=10, read_to=30, acked=((12, 15),))
+    missing = settled(rows, floor=10, read_to=30)
+    await world.cursors.flush(
+        [
+            balanced,
+            replace(lacking, counters=Counters(acked=12)),
+            replace(missing, counters=Counters(acked=9), exceptions=1),
+        ]
+    )
+    stranger = (await world.claim(forwarder, other))[0].cursors[0]
+    elsewhere = settled(stranger, floor=5, read_to=5)
+    await world.cursors.flush([replace(elsewhere, counters=Counters(acked=4))])
+    found = await world.cursors.unbalanced_in(units)
+    assert {books.cursor.key: books.difference for books in found} == {short.key: 1, rows.key: 1}
+    everywhere = {cursor.key for cursor in await world.cursors.unbalanced()}
+    assert everywhere == {short.key, rows.key, stranger.key}
+    split = [unit._replace(subscription_uid=short.key.subscription_uid) for unit in units[:1]]
+    (books,) = await world.cursors.unbalanced_in(split)
+    assert books.cursor.key == short.key
+
+
 @pytest.mark.parametrize("bad", [{"floor": -1}, {"read_to": 3}, {"acked": ((3, 8),)}])
 async def test_postgres_itself_refuses_a_cursor_out_of_order(
     world: World, bad: dict[str, object]
@@ -192,4 +223,4 @@ async def test_load_returns_the_cursors_of_the_partitions_asked_for(world: World
         for number in (0, 2)
     }
     assert {cursor.key for cursor in loaded} == expected
-    assert {cursor.epoch for cursor in loaded} == {Epoch(0, 1)}
+    assert {cursor.epoch for cursor in loaded} == {claims[2].epoch, claims[0].epoch}

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +155,23 @@ def test_it_can_be_spawned_again_after_a_crash(server: EmbeddedPostgres) -> None
     os.kill(server.pid, signal.SIGKILL)
     while server.poll() is None:
         time.sleep(0.01)
+    server.spawn()
+    server.wait_ready()
+    assert ask(server.url, "SELECT 1") == 1
+
+
+def test_a_crashed_ones_children_that_are_still_there_are_waited_for(
+    server: EmbeddedPostgres,
+) -> None:
+    server.start()
+    assert server.pid is not None
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    lingering = int(children[0])
+    os.kill(lingering, signal.SIGSTOP)
+    os.kill(server.pid, signal.SIGKILL)
+    while server.poll() is None:
+        time.sleep(0.01)
+    threading.Timer(1.0, os.kill, (lingering, signal.SIGCONT)).start()
     server.spawn()
     server.wait_ready()
     assert ask(server.url, "SELECT 1") == 1

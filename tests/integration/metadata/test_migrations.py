@@ -14,7 +14,15 @@ from metadata.ids import new_uid
 from metadata.migrate import configuration, upgrade_async
 from metadata.models import Base
 
-PLATFORM = {"forwarders", "change_counter", "changes", "alembic_version"}
+PLATFORM = {
+    "alembic_version",
+    "change_counter",
+    "changes",
+    "eras",
+    "forwarders",
+    "signing_keys",
+    "usage_reporters",
+}
 """Tables that belong to no tenant."""
 
 

@@ -5,10 +5,10 @@ import asyncio
 import asyncpg
 import pytest
 
-from metadata.errors import LeaseHeld, LeaseLost
+from metadata.errors import LeaseLost
 from metadata.ids import new_uid
 from metadata.leases import LEASE_S, MARGIN_S, Lease, LeaseRepository
-from metadata.types import Epoch, PartitionKey, TopicSpec
+from metadata.types import Epoch, TopicSpec, Unit
 from tests.integration.metadata.world import World, keys_of, settled
 
 
@@ -18,13 +18,11 @@ async def test_a_claim_takes_what_is_free_and_starts_a_new_epoch(world: World) -
     owner = await world.forwarder()
     assert await world.assignments.claimable(owner) == keys_of(topic)
     claims = await world.claim(owner, topic)
-    assert {number: claim.epoch for number, claim in claims.items()} == {
-        0: Epoch(0, 1),
-        1: Epoch(0, 1),
-    }
-    assert [cursor.epoch for claim in claims.values() for cursor in claim.cursors] == [
-        Epoch(0, 1)
-    ] * 2
+    assert {claim.previous for claim in claims.values()} == {Epoch(0, 0)}
+    assert claims[0].epoch != claims[1].epoch, "no two claims share one"
+    for claim in claims.values():
+        assert claim.epoch > Epoch(0, 0)
+        assert [cursor.epoch for cursor in claim.cursors] == [claim.epoch]
     assert await world.assignments.claimable(owner) == []
 
 
@@ -39,14 +37,17 @@ async def test_a_live_owner_keeps_its_partitions(world: World) -> None:
 async def test_released_partitions_and_those_of_the_dead_are_free(world: World) -> None:
     topic = await world.topic(partitions=3)
     owner, rival = await world.forwarder(), await world.forwarder()
-    await world.claim(owner, topic)
+    first = await world.claim(owner, topic)
     assert await world.assignments.release(owner, keys_of(topic)[:1]) == 1
     assert await world.assignments.release(rival) == 0
-    assert set(await world.claim(rival, topic)) == {0}
+    taken = await world.claim(rival, topic)
+    assert set(taken) == {0}
     await world.end_lease(owner)
     assert await world.assignments.claimable(rival) == keys_of(topic)[1:]
     claims = await world.claim(rival, topic)
-    assert {number: claim.epoch.n for number, claim in claims.items()} == {0: 3, 1: 2, 2: 2}
+    assert set(claims) == {0, 1, 2}
+    before = {number: claim.epoch for number, claim in (first | taken).items()}
+    assert {number: claim.previous for number, claim in claims.items()} == before
 
 
 async def test_a_clean_stop_releases_everything(world: World) -> None:
@@ -64,13 +65,15 @@ async def test_of_many_claimers_each_partition_gets_one(world: World) -> None:
     topic = await world.topic(partitions=8)
     await world.subscription(topic)
     dead = await world.forwarder()
-    await world.claim(dead, topic)
+    last = await world.claim(dead, topic)
     await world.end_lease(dead)
     rivals = [await world.forwarder() for _ in range(6)]
     won = await asyncio.gather(*(world.claim(rival, topic) for rival in rivals))
     taken = [number for claims in won for number in claims]
     assert sorted(taken) == list(range(8))
-    assert {claim.epoch for claims in won for claim in claims.values()} == {Epoch(0, 2)}
+    assert {n: claim.previous for claims in won for n, claim in claims.items()} == {
+        n: claim.epoch for n, claim in last.items()
+    }
 
 
 async def test_claiming_again_fences_a_flush_that_is_still_on_its_way(world: World) -> None:
@@ -79,8 +82,9 @@ async def test_claiming_again_fences_a_flush_that_is_still_on_its_way(world: Wor
     owner = await world.forwarder()
     (cursor,) = (await world.claim(owner, topic))[0].cursors
     lost = settled(cursor, floor=4, read_to=10)
-    (again,) = (await world.claim(owner, topic))[0].cursors
-    assert again.epoch == Epoch(0, 2)
+    claim = (await world.claim(owner, topic))[0]
+    (again,) = claim.cursors
+    assert claim.previous == cursor.epoch < again.epoch == claim.epoch
     assert await world.cursors.flush([settled(again, floor=8, read_to=10)]) == {again.key: 0}
     assert await world.cursors.flush([lost]) == {}
     (stored,) = await world.cursors.of_topic(world.tenant_id, topic.uid)
@@ -89,10 +93,10 @@ async def test_claiming_again_fences_a_flush_that_is_still_on_its_way(world: Wor
 
 async def test_a_subscription_made_under_an_owner_gets_its_epoch(world: World) -> None:
     topic = await world.topic(partitions=1)
-    await world.claim(await world.forwarder(), topic)
+    claim = (await world.claim(await world.forwarder(), topic))[0]
     await world.subscription(topic)
     (cursor,) = await world.cursors.of_topic(world.tenant_id, topic.uid)
-    assert cursor.epoch == Epoch(0, 1)
+    assert cursor.epoch == claim.epoch
     assert await world.cursors.flush([settled(cursor, floor=1, read_to=1)]) == {cursor.key: 0}
 
 
@@ -128,7 +132,7 @@ async def test_who_has_no_lease_claims_nothing(world: World) -> None:
 async def test_partitions_that_do_not_exist_are_not_claimed(world: World) -> None:
     topic = await world.topic(partitions=1)
     owner = await world.forwarder()
-    strange = PartitionKey(world.tenant_id, new_uid(), 0)
+    strange = Unit(world.tenant_id, new_uid(), 0)
     claims = await world.assignments.claim(owner, [strange, *keys_of(topic)])
     assert set(claims) == set(keys_of(topic))
     await world.topics.mark_deleting(world.tenant_id, topic.name)
@@ -174,6 +178,7 @@ async def test_the_holder_counts_from_before_it_asked_and_less_a_margin(world: W
     assert not lease.held(103.75)
     renewed = await leases.renew(lease.incarnation)
     assert renewed == Lease(lease.incarnation, 100.5 + LEASE_S - MARGIN_S)
+    assert [one.incarnation for one in renewed.live] == [lease.incarnation]
     (seen,) = await leases.live("subscribe")
     assert seen.incarnation == lease.incarnation
     assert LEASE_S - 1 < seen.remaining_s <= LEASE_S
@@ -187,27 +192,3 @@ async def test_a_lease_that_is_over_stays_over(world: World) -> None:
     with pytest.raises(LeaseLost):
         await world.leases.register(incarnation, role="subscribe")
     assert await world.leases.live("subscribe") == []
-
-
-async def test_the_sole_slot_is_held_until_the_lease_ends(world: World) -> None:
-    first, second = new_uid(), new_uid()
-    await world.leases.register(first, role="subscribe", sole=True)
-    await world.leases.register(first, role="subscribe", sole=True)
-    await world.leases.register(new_uid(), role="other", sole=True)
-    with pytest.raises(LeaseHeld) as caught:
-        await world.leases.register(second, role="subscribe", sole=True)
-    assert caught.value.incarnation == first
-    assert 0 < caught.value.remaining_s <= LEASE_S
-    await world.end_lease(first)
-    await world.leases.register(second, role="subscribe", sole=True)
-
-
-async def test_of_many_candidates_one_gets_the_sole_slot(world: World) -> None:
-    async def register() -> bool:
-        try:
-            await world.leases.register(new_uid(), role="subscribe", sole=True)
-        except LeaseHeld:
-            return False
-        return True
-
-    assert sum(await asyncio.gather(*(register() for _ in range(6)))) == 1

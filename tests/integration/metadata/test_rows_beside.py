@@ -10,7 +10,7 @@ import pytest
 from metadata.database import Connection
 from metadata.deliveries import DeadLetter, DeliveryLease, OpenDelivery, Reason, SettledRange
 from metadata.ids import new_uid
-from metadata.types import Counters, CursorState, CursorUpdate, PartitionKey
+from metadata.types import Counters, CursorState, CursorUpdate, Unit
 from tests.integration.metadata.world import World
 
 FAILED = OpenDelivery(
@@ -133,8 +133,8 @@ async def test_books_that_do_not_balance_are_told_by_the_flush_and_by_a_recount(
     assert [row.key for row in await world.cursors.unbalanced()] == [cursor.key]
 
 
-def _partition(cursor: CursorState) -> PartitionKey:
-    return PartitionKey(cursor.key.tenant_id, cursor.topic_uid, cursor.key.partition)
+def _partition(cursor: CursorState) -> Unit:
+    return Unit(cursor.key.tenant_id, cursor.topic_uid, cursor.key.partition)
 
 
 def _letter(offset: int) -> DeadLetter:

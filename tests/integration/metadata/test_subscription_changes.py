@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
+from metadata.ids import new_uid
+from metadata.push_config import OidcToken, PushConfig, PushFormat, SigningKey, SigningKind
 from metadata.skip_rules import MAX_ACTIVE, SkipRuleRepository
 from metadata.types import (
     OnExhausted,
     RetryPolicy,
     Subscription,
     SubscriptionSpec,
+    SubscriptionType,
 )
 from tests.integration.metadata.world import World
 
@@ -143,3 +147,37 @@ async def test_so_many_rules_hold_and_no_more(
     await rules.remove(tenant_id, "billing", made[0].uid, removed_by="ann")
     await rules.add(tenant_id, "billing", expression="true", reason="", created_by="ann")
     await world.subscriptions.delete(tenant_id, "billing")
+
+
+PUSH = PushConfig(
+    url="https://example.com/hook",
+    format=PushFormat.CLOUDEVENTS_BATCHED,
+    headers={"Authorization": b"sealed \x00"},
+    signing=(SigningKey("k1", SigningKind.V1, b"\xff", datetime(2026, 1, 1, tzinfo=UTC)),),
+    oidc=OidcToken("them"),
+    timeout_s=2.5,
+    max_batch=10,
+)
+
+
+async def test_a_subscription_becomes_push_and_pull_again_and_keeps_its_backlog(
+    world: World,
+) -> None:
+    made = await world.subscription(await world.topic(), floor=7)
+    cursors = await world.cursors.of_subscription(world.tenant_id, made.uid)
+    pushed = replace(CHANGED, type=SubscriptionType.PUSH, push=PUSH)
+    changed = await world.subscriptions.update(world.tenant_id, "billing", to(pushed))
+    assert (changed.uid, changed.type, changed.push) == (made.uid, SubscriptionType.PUSH, PUSH)
+    again = await world.subscriptions.update(world.tenant_id, "billing", to(pushed))
+    assert again.version == changed.version
+    back = await world.subscriptions.update(world.tenant_id, "billing", to(CHANGED))
+    assert (back.type, back.push, back.generation) == (SubscriptionType.PULL, None, made.generation)
+    assert await world.cursors.of_subscription(world.tenant_id, made.uid) == cursors
+
+
+async def test_a_uid_that_the_caller_chose(world: World) -> None:
+    topic, uid = await world.topic(), new_uid()
+    spec = SubscriptionSpec("hook", type=SubscriptionType.PUSH, push=PUSH)
+    made = await world.subscriptions.create(world.tenant_id, topic.uid, spec, {}, uid)
+    assert (made.uid, made.push) == (uid, PUSH)
+    assert await world.subscriptions.get(world.tenant_id, "hook") == made

@@ -19,12 +19,12 @@ from metadata.types import (
     Counters,
     CursorState,
     CursorUpdate,
-    PartitionKey,
     Range,
     Subscription,
     SubscriptionSpec,
     Topic,
     TopicSpec,
+    Unit,
 )
 
 
@@ -81,8 +81,8 @@ class World:
         await self.database.statement(work, writes=True)
 
 
-def keys_of(topic: Topic) -> list[PartitionKey]:
-    return [PartitionKey(topic.tenant_id, topic.uid, each.number) for each in topic.partitions]
+def keys_of(topic: Topic) -> list[Unit]:
+    return [Unit(topic.tenant_id, topic.uid, each.number) for each in topic.partitions]
 
 
 def settled(

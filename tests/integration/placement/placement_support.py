@@ -118,7 +118,8 @@ class Site:
 
     async def repaired(self) -> Topic:
         """Once another process has finished what there is."""
-        repair = asyncio.create_task(Mover(self.placements, self.store, self.choice).repair())
+        mover = Mover(self.placements, self.store, self.choice, self.feed.version)
+        repair = asyncio.create_task(mover.repair())
         try:
             async with asyncio.timeout(60):
                 while await self.placements.unfinished():

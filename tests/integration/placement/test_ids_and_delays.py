@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from edge import message_id
+from edge.quota import STORED_BYTES
 from metadata.database import Database
 from publish_forwarder.delays import Delay
 from publish_forwarder.outcomes import Placed, Scheduled
+from quotas.limits import TenantLimit
 from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.record_batch import Message
+from subscribe_forwarder.fleet import rendezvous
 from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 from tests.integration.placement.test_placement import CHANGES, Change
@@ -29,6 +32,8 @@ async def scheduling(site: Site) -> AsyncIterator[None]:
         database=site.database,
         feed=site.feed,
         settings=scheduler_settings.load({}),
+        home=rendezvous.home,
+        stored_limits=TenantLimit(STORED_BYTES, 0),
     )
     await scheduler.start()
     try:

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from gateway import placement
 from gateway.placement import Mover, queue_of, successors
+from metadata import idle_poll
 from metadata.database import Database
 from metadata.types import Partition, Placement, PlacementKind, Topic
 from store_nodes.client import StoreClient
@@ -141,20 +143,25 @@ async def test_the_leader_of_the_group_dies_in_the_middle(
         await load.check()
 
 
+def without_leader(store: StoreClient, group: int) -> StoreClient:
+    """The store as one sees it who knows no leader of the group."""
+
+    class NoLeader:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+        def has_leader(self, of: int) -> bool:
+            return of != group and store.has_leader(of)
+
+    return cast(StoreClient, NoLeader())
+
+
 async def test_a_target_without_a_leader_leaves_the_partition_as_it_is(
     nodes: ChaosCluster, database: Database
 ) -> None:
     async with Site.open(nodes, database, 1) as site:
         group = await site.other_group()
-
-        class NoLeader:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(site.store, name)
-
-            def has_leader(self, of: int) -> bool:
-                return of != group and site.store.has_leader(of)
-
-        blind = cast(StoreClient, NoLeader())
+        blind = without_leader(site.store, group)
         async with Load(site) as load:
             mover = Mover(site.placements, blind, site.choice)
             assert not await mover.move(site.tenant_id, "orders", 0, group)
@@ -163,6 +170,39 @@ async def test_a_target_without_a_leader_leaves_the_partition_as_it_is(
             assert (await site.repaired()).partitions[0].group == group
         assert load.failures == {"keyed": [], "unkeyed": []}
         await load.check()
+
+
+async def test_a_repair_that_has_found_nothing_looks_again_after_a_change(
+    nodes: ChaosCluster, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_poll, "ANYWAY_EVERY_S", 1e9)
+    monkeypatch.setattr(placement, "REPAIR_EVERY_S", 0.05)
+    async with Site.open(nodes, database, 1) as site:
+        looking = Mover(site.placements, site.store, site.choice, site.feed.version)
+        looks = 0
+        unfinished = site.placements.unfinished
+
+        async def counted(limit: int = 100) -> list[Placement]:
+            nonlocal looks
+            looks += 1
+            return await unfinished(limit)
+
+        monkeypatch.setattr(site.placements, "unfinished", counted)
+        repair = asyncio.create_task(looking.repair())
+        try:
+            await asyncio.sleep(2.0)
+            before = looks
+            await asyncio.sleep(1.0)
+            assert looks == before > 0, "nothing has changed"
+            group = await site.other_group()
+            mover = Mover(site.placements, without_leader(site.store, group), site.choice)
+            assert not await mover.move(site.tenant_id, "orders", 0, group)
+            async with asyncio.timeout(60):
+                while (await site.topic()).partitions[0].group != group:
+                    await asyncio.sleep(0.05)
+        finally:
+            repair.cancel()
+            await asyncio.gather(repair, return_exceptions=True)
 
 
 async def test_the_sealed_queue_says_what_follows_it(

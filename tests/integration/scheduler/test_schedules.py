@@ -15,7 +15,8 @@ from metadata.errors import Conflict, LeaseLost, NotFound, OutcomeUnknown
 from metadata.ids import new_uid
 from metadata.locks import Lock, LockRepository
 from metadata.schedules import DueSchedule, Progress, Schedule, ScheduleRepository, ScheduleSpec
-from metadata.types import Topic
+from metadata.tenants import TenantRepository
+from metadata.types import TenantSpec, TenantState, Topic
 from outbox import Outbox
 from scheduler.cron import Cron
 from store_nodes.client import StoreClient
@@ -129,6 +130,27 @@ async def test_a_run_is_published_once_though_the_scheduler_dies_between_log_and
     assert schedule.next_at == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
     assert schedule.last_at == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
     assert schedule.last_message_id is not None
+
+
+async def test_schedules_of_a_suspended_tenant_wait_and_then_make_what_they_missed(
+    site: Site,
+) -> None:
+    await site.add("all")
+    await site.add("none", policy="skip")
+    tenants = TenantRepository(site.world.database)
+    tenant = await tenants.get_by_id(site.world.tenant_id)
+    await tenants.update(TenantSpec(tenant.name, state=TenantState.SUSPENDED))
+    assert site.world.tenant_id in await tenants.inactive()
+    site.now = START + timedelta(minutes=95)
+    while await site.cron().round(lambda: site.lock) == 0:
+        pass
+    assert await site.published() == []
+    assert (await site.schedules.get(site.world.tenant_id, "all")).runs == 0
+    await tenants.update(TenantSpec(tenant.name))
+    assert site.world.tenant_id not in await tenants.inactive()
+    while await site.cron().round(lambda: site.lock) == 0:
+        pass
+    assert [name for name, _ in await site.published()] == ["all"] * 3
 
 
 async def test_two_schedulers_at_once_publish_each_run_once(site: Site) -> None:

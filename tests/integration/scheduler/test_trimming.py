@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from edge.quota import STORED_BYTE_HOURS, STORED_BYTES
 from metadata.database import Connection, Database
 from metadata.due import QueueKey
 from metadata.forwarded import Forwarded, ForwardedRepository
 from metadata.placements import PlacementRepository
+from metadata.quotas import TenantQuota
 from metadata.retention import RetentionRepository
 from metadata.types import (
     OnLimit,
@@ -19,7 +22,8 @@ from metadata.types import (
     Topic,
     TopicSpec,
 )
-from scheduler import truncator
+from quotas.limits import TenantLimit
+from scheduler import keeper, truncator
 from scheduler.keeper import Keeper
 from scheduler.sizes import Sizes
 from scheduler.topic_map import TopicMap
@@ -45,6 +49,8 @@ class Site:
 
     def restart(self, tenant_bytes: int = 0) -> None:
         """Another scheduler takes over."""
+        self.stored_limits = TenantLimit(STORED_BYTES, tenant_bytes)
+        self.usage: Counter[tuple[bytes, str]] = Counter()
         sizes = Sizes(self.store, 5.0)
         retention = RetentionRepository(self.world.database)
         made = Truncator(
@@ -57,8 +63,18 @@ class Site:
             timeout_s=5.0,
         )
         self.keeper = Keeper(
-            self.topics, retention, made, sizes, every_s=1.0, tenant_bytes=tenant_bytes
+            self.topics,
+            retention,
+            made,
+            sizes,
+            every_s=1.0,
+            stored_limits=self.stored_limits,
+            usage=self,
         )
+
+    def count(self, tenant_id: bytes, metric: str, value: float) -> None:
+        """`edge.quota.Usage`."""
+        self.usage[tenant_id, metric] += value
 
     async def round(self) -> None:
         await self.topics.read()
@@ -299,6 +315,46 @@ async def test_a_tenant_at_its_limit_is_refused_at_all_of_its_topics(site: Site)
     await site.ack(full, 20)
     await site.round()
     assert await site.full(full) is await site.full(other) is None
+
+
+async def test_a_limit_of_its_own_goes_before_the_platforms(site: Site) -> None:
+    topic = await site.topic("full")
+    await site.world.subscription(topic)
+    site.restart(tenant_bytes=2000)
+    own = TenantQuota(site.world.tenant_id, {STORED_BYTES: None})
+    site.stored_limits.follow([own], all_of_them=True)
+    await site.publish(topic, 20)
+    await site.round()
+    assert await site.full(topic) is None
+    site.stored_limits.follow([TenantQuota(site.world.tenant_id, {STORED_BYTES: 1000})])
+    await site.round()
+    assert await site.full(topic) == "tenant-full"
+    site.stored_limits.follow([TenantQuota(site.world.tenant_id, {})])
+    await site.round()
+    assert await site.full(topic) == "tenant-full"
+    site.stored_limits.follow([TenantQuota(site.world.tenant_id, {STORED_BYTES: 100_000})])
+    await site.round()
+    assert await site.full(topic) is None
+
+
+async def test_what_is_stored_is_counted_for_as_long_as_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(keeper.time, "monotonic", lambda: now_s[0])
+    topic = await site.topic()
+    await site.world.subscription(topic)
+    await site.publish(topic, 20)
+    metric = (site.world.tenant_id, STORED_BYTE_HOURS)
+    await site.round()
+    assert site.usage[metric] == 0
+    now_s[0] = 1800.0
+    await site.round()
+    stored = 2 * site.usage[metric]
+    assert stored >= 20
+    now_s[0] += 3600.0
+    await site.round()
+    assert site.usage[metric] == pytest.approx(1.5 * stored)
 
 
 async def move(site: Site, topic: Topic) -> Topic:

@@ -111,9 +111,10 @@ async def subscribe(
 async def kill(consumer: Consumer) -> None:
     """As SIGKILL would: nothing is flushed, nothing released."""
     forwarder = consumer.forwarder
-    tasks = [forwarder._lease._task, forwarder.flusher._task]
+    fleet = forwarder._fleet
+    tasks = [fleet.lease._task, fleet.claims._task, forwarder.flusher._task]
     for task in tasks:
         assert task is not None
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[arg-type]
-    forwarder._lease.lease = None
+    fleet.lease.lease = None

@@ -53,7 +53,7 @@ async def test_an_expired_lease_is_a_failure_that_is_written_before_the_next_att
         (again,) = await consumer.pulled(wait_s=20)
         assert again["attempt"] == 2
         (row,) = await CursorRepository(database).load(
-            [reader.partition for reader in consumer.forwarder._touchable()]
+            [reader.partition for reader in consumer.forwarder.owners.readers()]
         )
         assert [one.attempts for one in row.stepped_over] == [1]
 
@@ -142,7 +142,7 @@ async def test_books_gone_wrong_are_told(database: Database) -> None:
         await consumer.ack(messages[0])
         books = consumer.forwarder.flusher.books
         assert len(books) == 0
-        (reader,) = consumer.forwarder._touchable()
+        (reader,) = consumer.forwarder.owners.readers()
         reader.cursor._counts[0] -= 1
         assert (await consumer.ack(messages[1])).status == 200
         assert len(books) == 1
@@ -161,3 +161,29 @@ async def test_books_gone_wrong_are_told(database: Database) -> None:
         await database.statement(lose, writes=True)
         await consumer.forwarder.reconciler.sweep()
         assert len(books) == 1
+
+
+async def test_a_row_that_goes_wrong_by_itself_is_found_among_all(database: Database) -> None:
+    async def change(by: int) -> None:
+        async def work(connection: object) -> None:
+            await connection.execute(  # type: ignore[attr-defined]
+                "UPDATE cursors SET acked_total = acked_total + $1", by
+            )
+
+        await database.statement(work, writes=True)
+
+    site = await Site.open(database)
+    async with site.forwarder() as consumer:
+        site.store.publish(b"one")
+        (message,) = await consumer.pulled()
+        assert (await consumer.ack(message)).status == 200
+        books, reconciler = consumer.forwarder.flusher.books, consumer.forwarder.reconciler
+        await reconciler.sweep()
+        await change(-1)
+        await reconciler.sweep()
+        assert len(books) == 0
+        await reconciler.count_all()
+        assert len(books) == 1
+        await change(+1)
+        await reconciler.count_all()
+        assert len(books) == 0

@@ -57,7 +57,7 @@ async def followed(consumer: Consumer, subscription: Subscription) -> None:
     """The forwarder goes by it."""
     async with asyncio.timeout(10):
         while True:
-            hub = consumer.forwarder._hubs.get(subscription.uid)
+            hub = consumer.forwarder.open_hub(subscription.uid)
             if hub is not None and hub.subscription.version >= subscription.version:
                 return
             await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from edge.asgi import AUTHORISED, CALLER
 from edge.problem import Problem
 from metadata.cursors import CursorRepository
 from metadata.database import Database
@@ -63,6 +64,7 @@ class Mover:
 
         scope = {
             "packetboat.tenant": self.site.tenant_id,
+            CALLER: AUTHORISED,
             "path_params": {"name": "reader"},
             "query_string": b"",
             "headers": [],
@@ -283,9 +285,9 @@ async def test_another_process_follows_a_state(database: Database) -> None:
         assert len(await mover.consumer.pulled(1)) == 1
         states = SubscriptionStateRepository(database)
         await states.set(mover.site.tenant_id, "reader", SubscriptionState.PAUSED, None)
+        hub = mover.consumer.forwarder.open_hub(mover.site.subscription.uid)
+        assert hub is not None
         async with asyncio.timeout(5):
-            while (
-                mover.consumer.forwarder._hubs[mover.site.subscription.uid].paused_reason() is None
-            ):
+            while hub.paused_reason() is None:
                 await asyncio.sleep(0.02)
         assert await mover.consumer.pulled() == []

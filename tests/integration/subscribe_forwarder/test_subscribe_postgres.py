@@ -16,7 +16,7 @@ from metadata.ids import new_uid
 from metadata.leases import LEASE_S, LeaseRepository
 from metadata.subscriptions import SubscriptionRepository
 from metadata.topics import TopicRepository
-from metadata.types import Counters, PartitionKey
+from metadata.types import Counters, Unit
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill, subscribe
 
@@ -86,11 +86,9 @@ async def test_a_lost_epoch_writes_nothing(database: Database) -> None:
         (message,) = await consumer.pulled()
         thief = new_uid()
         await LeaseRepository(database).register(thief, role="test")
-        key = PartitionKey(site.tenant_id, site.topic.uid, 0)
-        lease = consumer.forwarder._lease.lease
-        assert lease is not None
+        key = Unit(site.tenant_id, site.topic.uid, 0)
         assignments = AssignmentRepository(database)
-        await assignments.release(lease.incarnation)
+        await assignments.release(consumer.forwarder.incarnation)
         assert key in await assignments.claim(thief, [key])
         answer = await consumer.ack(message)
         assert answer.status == 503
@@ -198,7 +196,7 @@ async def test_a_topic_deleted_and_made_again_shares_nothing(database: Database)
         async with asyncio.timeout(5):
             while (await consumer.pull()).status != 404:
                 await asyncio.sleep(0.05)
-            wanted = [PartitionKey(again.tenant_id, again.topic.uid, 0)]
+            wanted = [Unit(again.tenant_id, again.topic.uid, 0)]
             while [owner.key for owner in consumer.forwarder.owners] != wanted:
                 await asyncio.sleep(0.05)
         consumer.tenant_id = again.tenant_id

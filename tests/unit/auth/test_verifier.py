@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import stat
 from pathlib import Path
@@ -8,12 +9,15 @@ import pytest
 
 from auth import verifier as module
 from auth.development import DEV_TENANT_ID, DevTokenVerifier, dev_token, token_hash
-from auth.errors import TokenRefused, VerifierUnavailable
+from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.permissions import GRANTABLE, Permission
-from auth.principal import Principal
+from auth.principal import Principal, everything
 from auth.verifier import CACHE_SECONDS, REFUSAL_SECONDS, CachingVerifier
+from metadata.signing_keys import NOBODY
+from metadata.tenants import PLATFORM_ID
+from metadata.types import Change, ChangeKind
 
-PRINCIPAL = Principal(b"t" * 16, "someone", GRANTABLE)
+PRINCIPAL = Principal(b"t" * 16, "someone", everything())
 
 
 class CountingVerifier:
@@ -71,6 +75,100 @@ async def test_not_being_able_to_check_is_never_cached() -> None:
         await cache.verify(b"a")
     inner.answer = PRINCIPAL
     assert await cache.verify(b"a") is PRINCIPAL
+
+
+async def test_bad_tokens_do_not_drive_out_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CACHED_TOKENS", 3)
+    inner = CountingVerifier()
+    cache = CachingVerifier(inner)
+    await cache.verify(b"good")
+    inner.answer = TokenRefused()
+    for number in range(10):
+        with pytest.raises(TokenRefused):
+            await cache.verify(b"%d" % number)
+    assert cache.cached(b"good") is PRINCIPAL
+
+
+async def test_no_longer_than_the_token_itself() -> None:
+    inner, clock = CountingVerifier(), Clock()
+    inner.answer = Principal(b"t" * 16, "someone", everything(), expires_at=1_000_010.0)
+    cache = CachingVerifier(inner, clock=clock, wall=lambda: 1_000_000.0)
+    await cache.verify(b"a")
+    clock.now_s = 9.9
+    assert cache.cached(b"a") is not None
+    clock.now_s = 10.0
+    assert cache.cached(b"a") is None
+
+
+TENANT, OTHER, JTI = b"t" * 16, b"o" * 16, b"j" * 16
+MINE = Principal(TENANT, "client:app", everything(), f"token:{JTI.hex()}")
+THEIRS = Principal(OTHER, "key:ci", everything(), "key:abc")
+OPERATOR = Principal(OTHER, "operator:root", everything(), f"token:{bytes(15).hex()}01")
+
+
+@pytest.mark.parametrize(
+    ("kind", "tenant_id", "uid", "left"),
+    [
+        (ChangeKind.TENANT, TENANT, TENANT, (THEIRS, OPERATOR)),
+        (ChangeKind.CLIENT, TENANT, b"u" * 16, (THEIRS, OPERATOR)),
+        (ChangeKind.KEY, OTHER, b"u" * 16, (MINE,)),
+        (ChangeKind.POLICY, TENANT, b"u" * 16, (THEIRS, OPERATOR)),
+        (ChangeKind.ISSUER, TENANT, b"u" * 16, (THEIRS, OPERATOR)),
+        (ChangeKind.TOKEN, OTHER, JTI, (THEIRS, OPERATOR)),
+        (ChangeKind.TOKEN, PLATFORM_ID, NOBODY, (THEIRS,)),
+        (ChangeKind.CLIENT, PLATFORM_ID, b"u" * 16, (MINE, THEIRS)),
+        (ChangeKind.RESET, b"", b"", ()),
+        (ChangeKind.TOPIC, TENANT, b"u" * 16, (MINE, THEIRS, OPERATOR)),
+    ],
+)
+async def test_what_a_change_drops(
+    kind: ChangeKind, tenant_id: bytes, uid: bytes, left: tuple[Principal, ...]
+) -> None:
+    inner = CountingVerifier()
+    cache = CachingVerifier(inner)
+    for principal in (MINE, THEIRS, OPERATOR):
+        inner.answer = principal
+        await cache.verify(principal.subject.encode())
+    await cache.on_changes([Change(1, kind, tenant_id, uid, "")])
+    found = {cache.cached(each.subject.encode()) for each in (MINE, THEIRS, OPERATOR)}
+    assert found - {None} == set(left)
+
+
+async def test_what_changed_while_it_was_being_found_is_not_kept() -> None:
+    class Slow:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def verify(self, token: bytes) -> Principal:
+            self.begun.set()
+            await self.goes_on.wait()
+            if token == b"bad":
+                raise TokenRefused
+            return MINE
+
+    slow = Slow()
+    cache = CachingVerifier(slow)
+    good, bad = (asyncio.create_task(cache.verify(each)) for each in (b"good", b"bad"))
+    await slow.begun.wait()
+    await cache.on_changes([Change(1, ChangeKind.POLICY, OTHER, b"u" * 16, "")])
+    slow.goes_on.set()
+    assert await good is MINE
+    with pytest.raises(TokenRefused):
+        await bad
+    assert cache.cached(b"good") is None
+    assert cache._bad == {}
+
+
+async def test_a_refusal_is_dropped_by_a_change_and_says_the_same_each_time() -> None:
+    inner = CountingVerifier()
+    inner.answer = TenantSuspended()
+    cache = CachingVerifier(inner)
+    for _ in range(3):
+        with pytest.raises(TenantSuspended):
+            await cache.verify(b"a")
+    assert len(inner.asked) == 1
+    inner.answer = MINE
+    await cache.on_changes([Change(1, ChangeKind.TENANT, TENANT, TENANT, "")])
+    assert await cache.verify(b"a") is MINE
 
 
 async def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from edge.problem import Problem
@@ -10,10 +12,14 @@ from gateway.topic_bodies import TopicCreate
 from metadata.types import OnLimit, RetentionMode
 
 
+def never_pushed(*_: object) -> NoReturn:
+    raise AssertionError("nothing here is of type push")
+
+
 def read(body: bytes, kind: type) -> None:
     made = decode_json(body, kind)
     if isinstance(made, SubscriptionCreate):
-        new_spec(made, made.name, "orders")
+        new_spec(made, made.name, "orders", never_pushed)
     else:
         made.spec()
 
@@ -88,7 +94,8 @@ def test_a_topic_that_does_not_fit_is_422_naming_the_field(body: bytes, field: s
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (b'{"name":"a","type":"push"}', "type"),
+        (b'{"name":"a","type":"export"}', "type"),
+        (b'{"name":"a","type":"push"}', "push"),
         (b'{"name":"a","delivery":"twice"}', "delivery"),
         (b'{"name":"a","ack_deadline_seconds":0.5}', "ack_deadline_seconds"),
         (b'{"name":"a","ack_deadline_seconds":43201}', "ack_deadline_seconds"),
@@ -111,9 +118,11 @@ def test_a_subscription_that_does_not_fit_is_422(body: bytes, field: str) -> Non
 def test_starts() -> None:
     body = decode_json(b'{"name":"a","start":{"offset":7}}', SubscriptionCreate)
     assert body.start == StartAt(offset=7)
-    assert new_spec(body, "a", "orders").start == {"offset": 7}
+    assert new_spec(body, "a", "orders", never_pushed).start == {"offset": 7}
     body = decode_json(b'{"name":"a","start":{"time":"2026-01-01T00:00:00Z"}}', SubscriptionCreate)
-    assert new_spec(body, "a", "orders").start == {"time": "2026-01-01T00:00:00+00:00"}
+    assert new_spec(body, "a", "orders", never_pushed).start == {
+        "time": "2026-01-01T00:00:00+00:00"
+    }
 
 
 @pytest.mark.parametrize(("raw", "size"), [(b"", 100), (b"page_size=7", 7), (b"page_size=1&x", 1)])

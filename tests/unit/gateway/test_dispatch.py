@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -10,13 +11,18 @@ import pytest
 
 from auth.development import DEV_TENANT_ID, DevTokenVerifier
 from auth.permissions import GRANTABLE, Permission
-from auth.principal import Principal
+from auth.principal import Principal, everything
 from edge.asgi import ClientGone, Handler, Receive, Route, Scope, Send, read_body, respond
 from edge.problem import Problem
+from edge.quota import REQUESTS
+from gateway.admission.admission import Admission
+from gateway.admission.kinds import Kind, Urgency
 from gateway.app import create_app
 from gateway.dispatch import Dispatcher
 from gateway.readiness import Readiness
 from metadata import errors as metadata
+from metadata.quotas import TenantQuota
+from quotas.limiter import Limiter
 from store_nodes import errors as store
 
 TOKEN = "pbdev_test"
@@ -55,7 +61,7 @@ async def client() -> AsyncIterator[Callable[..., httpx2.AsyncClient]]:
 
 
 async def test_the_tenant_comes_from_the_token_and_the_answer_has_a_request_id(client: Any) -> None:
-    http = client(Route("POST", "/echo", echo, "publish"))
+    http = client(Route("POST", "/echo", echo, "publish", "*"))
     answer = await http.post("/echo", content=b"hi", headers=AUTH)
     assert (answer.status_code, answer.text) == (201, f"{DEV_TENANT_ID.hex()} hi")
     assert answer.headers["x-request-id"]
@@ -67,7 +73,7 @@ async def test_the_tenant_comes_from_the_token_and_the_answer_has_a_request_id(c
     ("offered", "kept"), [("trace-1.a_B", True), ("a" * 65, False), ('x"y', False), ("", False)]
 )
 async def test_a_fit_request_id_is_kept(client: Any, offered: str, kept: bool) -> None:
-    http = client(Route("POST", "/echo", echo, "publish"))
+    http = client(Route("POST", "/echo", echo, "publish", "*"))
     answer = await http.post("/echo", headers=AUTH | {"x-request-id": offered})
     assert (answer.headers["x-request-id"] == offered) is kept
 
@@ -76,7 +82,7 @@ async def test_a_fit_request_id_is_kept(client: Any, offered: str, kept: bool) -
     "authorization", [None, "", "Bearer", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN]
 )
 async def test_no_valid_token_is_401(client: Any, authorization: str | None) -> None:
-    http = client(Route("POST", "/echo", echo, "publish"))
+    http = client(Route("POST", "/echo", echo, "publish", "*"))
     headers = {} if authorization is None else {"authorization": authorization}
     answer = await http.post("/echo", headers=headers)
     assert answer.status_code == 401
@@ -88,9 +94,9 @@ async def test_no_valid_token_is_401(client: Any, authorization: str | None) -> 
 async def test_a_missing_permission_is_403() -> None:
     class Reader:
         async def verify(self, token: bytes) -> Principal:
-            return Principal(b"t" * 16, "reader", frozenset({Permission.READ}))
+            return Principal(b"t" * 16, "reader", everything([Permission.READ]))
 
-    app = create_app([Route("POST", "/echo", echo, "publish")], Reader(), Readiness())
+    app = create_app([Route("POST", "/echo", echo, "publish", "*")], Reader(), Readiness())
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
         answer = await http.post("/echo", headers=AUTH)
@@ -129,7 +135,7 @@ async def test_public_is_written_out_and_needs_no_token(client: Any) -> None:
 async def test_errors_are_problems(
     client: Any, error: Exception, status: int, slug: str | None
 ) -> None:
-    http = client(Route("GET", "/x", raising(error), "read"))
+    http = client(Route("GET", "/x", raising(error), "read", "*"))
     answer = await http.get("/x", headers=AUTH)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -143,7 +149,7 @@ async def test_errors_are_problems(
 
 
 async def test_unknown_path_and_wrong_method_are_problems(client: Any) -> None:
-    http = client(Route("GET", "/x", echo, "read"))
+    http = client(Route("GET", "/x", echo, "read", "*"))
     for method, path, status in (("GET", "/nothing", 404), ("PUT", "/x", 405), ("POST", "/", 405)):
         answer = await http.request(method, path)
         assert answer.status_code == status, path
@@ -183,7 +189,7 @@ def part(body: bytes, more: bool = True) -> dict[str, Any]:
 
 
 async def test_the_body_is_drained_before_an_error_is_answered() -> None:
-    app = app_of(Route("POST", "/echo", raising(Problem(400, "x", "X")), "publish"))
+    app = app_of(Route("POST", "/echo", raising(Problem(400, "x", "X")), "publish", "*"))
     wire = Wire(part(b"a"), part(b"b"), part(b"", more=False))
     await app(http_scope(), wire.receive, wire.send)
     assert wire.messages == []
@@ -192,7 +198,7 @@ async def test_the_body_is_drained_before_an_error_is_answered() -> None:
 
 async def test_a_client_that_left_is_answered_nothing() -> None:
     for handler in (echo, raising(ClientGone()), raising(Problem(400, "x", "X"))):
-        app = app_of(Route("POST", "/echo", handler, "publish"))
+        app = app_of(Route("POST", "/echo", handler, "publish", "*"))
         wire = Wire(part(b"a"), {"type": "http.disconnect"})
         await app(http_scope(), wire.receive, wire.send)
         assert wire.sent == []
@@ -200,7 +206,7 @@ async def test_a_client_that_left_is_answered_nothing() -> None:
 
 
 async def test_a_stalled_body_is_408() -> None:
-    app = app_of(Route("POST", "/echo", echo, "publish"), body_timeout_s=0.05)
+    app = app_of(Route("POST", "/echo", echo, "publish", "*"), body_timeout_s=0.05)
     wire = Wire(part(b"a"))
     sweeper = asyncio.ensure_future(app.sweep())
     await asyncio.wait_for(app(http_scope(), wire.receive, wire.send), 5)
@@ -209,7 +215,7 @@ async def test_a_stalled_body_is_408() -> None:
 
 
 async def test_cancellation_is_not_swallowed() -> None:
-    app = app_of(Route("POST", "/echo", echo, "publish"))
+    app = app_of(Route("POST", "/echo", echo, "publish", "*"))
     task = asyncio.ensure_future(app(http_scope(), Wire().receive, Wire().send))
     await asyncio.sleep(0)
     assert app.in_flight == 1
@@ -224,7 +230,7 @@ async def test_an_error_after_the_answer_began_breaks_the_connection() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("midway")
 
-    app = app_of(Route("POST", "/echo", half, "publish"))
+    app = app_of(Route("POST", "/echo", half, "publish", "*"))
     with pytest.raises(RuntimeError, match="midway"):
         await app(http_scope(), Wire(part(b"", more=False)).receive, Wire().send)
 
@@ -248,3 +254,87 @@ async def test_readiness_and_pages() -> None:
         assert (await http.get("/docs")).headers["content-type"].startswith("text/html")
         assert (await http.get("/openapi.json")).json()["openapi"] == "3.1.0"
         assert (await http.get("/")).status_code == 302
+
+
+# Refused because there is too much.
+
+
+class Pressed(Admission):
+    """There is too much; who asks is refused, unless it is an ack."""
+
+    @property
+    def pressed(self) -> bool:
+        return True
+
+    def _reason(self, tenant: object, kind: Kind, body_bytes: int) -> str | None:
+        return None if kind.urgency is Urgency.SETTLING else "delay"
+
+
+HEAD = b"POST /echo HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer %b\r\nContent-Length: 2"
+
+
+async def test_overload_is_answered_before_the_handler_sees_anything(client: Any) -> None:
+    http = client(Route("POST", "/echo", raising(AssertionError()), "publish", "*"),
+                  Route("GET", "/free", echo, "public"), admission=Pressed())  # fmt: skip
+    answer = await http.post("/echo", content=b"hi", headers=AUTH)
+    assert (answer.status_code, answer.json()["type"][-10:]) == (503, "overloaded")
+    assert int(answer.headers["retry-after"]) in (1, 2, 3)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (await http.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize("handler", [echo, raising(RuntimeError()), raising(ClientGone())])
+async def test_what_has_ended_is_counted_out_however_it_ended(handler: Handler) -> None:
+    admission = Admission()
+    app = app_of(Route("POST", "/echo", handler, "publish", "*"), admission=admission)
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
+        with contextlib.suppress(Exception):
+            await http.post("/echo", content=b"hi", headers=AUTH)
+    assert (admission.running, admission.bytes) == (0, 0)
+
+
+async def test_a_request_is_turned_away_by_its_bytes_alone() -> None:
+    app = app_of(Route("POST", "/echo", echo, "publish", "*"), admission=Pressed())
+    raw = HEAD % TOKEN.encode()
+    assert app.turned_away(raw, 2) is None, "whose token it is must be known"
+    await app._verifier.verify(TOKEN.encode())
+    assert app.turned_away(raw, 1) is None, "its body is not here"
+    for _ in range(2):
+        away = app.turned_away(raw, 5)
+        assert away is not None
+        assert (away.length, away.close) == (2, False)
+        assert b"overloaded" in away.refusal.body
+    assert app.turned_away(raw.replace(b"POST", b"BREW"), 2) is None
+    assert app.turned_away(raw.replace(b"/echo", b"/other"), 2) is None
+
+
+async def test_requests_of_a_tenant_are_held_to_its_limit_and_counted(client: Any) -> None:
+    limiter = Limiter([REQUESTS], {}, lambda: 1000.0)
+    limiter.follow([TenantQuota(DEV_TENANT_ID, {REQUESTS: 8})])
+    usage = Counted()
+    http = client(
+        Route("POST", "/echo", echo, "publish", "*"),
+        quotas=limiter,
+        usage=usage,
+    )
+    answers = [await http.post("/echo", content=b"hi", headers=AUTH) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 429]
+    refused = answers[2]
+    assert refused.json()["type"].endswith("/rate-limited")
+    assert (refused.json()["quota"], refused.json()["limit"]) == (REQUESTS, 8)
+    assert refused.headers["retry-after"] == "1"
+    assert refused.headers["ratelimit-policy"] == '"requests_per_second";q=8;w=1'
+    assert refused.headers["ratelimit"] == '"requests_per_second";r=0;t=1'
+    assert (await http.post("/echo", headers={"authorization": "Bearer no"})).status_code == 401
+    assert usage.counted == [(DEV_TENANT_ID, "requests", 1)] * 2
+
+
+class Counted:
+    """`edge.quota.Usage`."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[bytes, str, float]] = []
+
+    def count(self, tenant_id: bytes, metric: str, value: float) -> None:
+        self.counted.append((tenant_id, metric, value))

@@ -361,3 +361,25 @@ async def test_a_reader_that_does_not_read_stops_the_writer(
     assert len(sent) == before
     assert before < 500
     writer.transport.abort()
+
+
+async def test_who_reads_no_answers_is_not_read_either(server: tuple[HttpServer, int]) -> None:
+    peer = socket.create_connection(("127.0.0.1", server[1]))
+    peer.setblocking(False)
+    one = b"GET /" + b"a" * 1000 + b" HTTP/1.1\r\n" + HOST + b"\r\n"
+    whole = one * 100
+    sent = quiet = 0
+    while quiet < 20 and sent < 64 * 1024 * 1024:
+        try:
+            sent += peer.send(whole[sent % len(whole) :])
+            quiet = 0
+        except BlockingIOError:
+            quiet += 1
+            await asyncio.sleep(0.02)
+    assert sent < 32 * 1024 * 1024
+    peer.settimeout(20)
+    loop = asyncio.get_running_loop()
+    answered = 0
+    while answered < sent // len(one) - 1:  # one may be seen in two halves
+        answered += (await loop.run_in_executor(None, peer.recv, 1 << 20)).count(b"HTTP/1.1 200")
+    peer.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edge.asgi import Receive, Route, Scope, Send
+from edge.caller import Caller
 from edge.problem import Problem
 from gateway.router import Router
 
@@ -13,7 +14,7 @@ async def handler(scope: Scope, receive: Receive, send: Send) -> None: ...
 def router(*routes: tuple[str, str]) -> Router:
     made = Router()
     for method, path in routes:
-        made.add(Route(method, path, handler, "read"))
+        made.add(Route(method, path, handler, "read", "*"))
     return made
 
 
@@ -83,9 +84,58 @@ def test_method_not_allowed_names_the_others(api: Router) -> None:
 def test_a_route_without_a_permission_cannot_be_registered() -> None:
     for name in ("", "all", "publik"):
         with pytest.raises(ValueError, match="Permission"):
-            Router().add(Route("GET", "/x", handler, name))
+            Router().add(Route("GET", "/x", handler, name, "*"))
+
+
+@pytest.mark.parametrize(
+    "resource", ["", "topic", "topic:", "topic:name", "queue:topic", ":topic", "topic:*:?", "?"]
+)
+def test_a_route_without_a_resource_cannot_be_registered(resource: str) -> None:
+    with pytest.raises(ValueError, match=r"/topics/.* needs a resource"):
+        Router().add(Route("GET", "/topics/{topic}", handler, "read", resource))
+
+
+def test_a_public_route_has_no_resource() -> None:
+    Router().add(Route("GET", "/x", handler, "public"))
+    with pytest.raises(ValueError, match="public"):
+        Router().add(Route("GET", "/y", handler, "public", "*"))
+
+
+@pytest.mark.parametrize(
+    ("resource", "grants", "allowed"),
+    [
+        ("topic:topic", [("read", "topic", "orders-*")], True),
+        ("topic:topic", [("read", "*", "*")], True),
+        ("topic:topic", [("read", "topic", "bills-*")], False),
+        ("topic:topic", [("read", "subscription", "orders-*")], False),
+        ("topic:topic", [("publish", "topic", "orders-*")], False),
+        ("topic:*", [("read", "topic", "*")], True),
+        ("topic:*", [("read", "topic", "orders-*")], False),
+        ("topic:*", [("read", "lock", "*")], False),
+        ("topic:?", [("read", "topic", "x")], True),
+        ("topic:?", [("read", "*", "x")], True),
+        ("topic:?", [("read", "lock", "*")], False),
+        ("*", [("read", "*", "*")], True),
+        ("*", [("read", "topic", "*")], False),
+    ],
+)
+def test_a_caller_needs_the_permission_on_what_the_path_names(
+    resource: str, grants: list[tuple[str, str, str]], allowed: bool
+) -> None:
+    api = Router()
+    api.add(Route("GET", "/topics/{topic}", handler, "read", resource))
+    found = api.match("GET", "/topics/orders-7")
+    assert found is not None
+    endpoint, params = found
+    if allowed:
+        endpoint.check(Caller(grants), params)
+        return
+    with pytest.raises(Problem) as caught:
+        endpoint.check(Caller(grants), params)
+    assert (caught.value.status, caught.value.slug) == (403, "forbidden")
+    assert "'read'" in caught.value.detail
 
 
 def test_a_second_route_of_one_shape_is_refused(api: Router) -> None:
     with pytest.raises(ValueError, match="twice"):
-        api.add(Route("GET", "/topics/{name}", handler, "read"))
+        api.add(Route("GET", "/topics/{name}", handler, "read", "*"))

@@ -12,6 +12,7 @@ from gateway.settings import Role, ServerSettings, SettingsError, UpSettings
 NEEDED = {
     "PACKETBOAT_STORE_NODES": "1=127.0.0.1:8091,2=[::1]:8092",
     "PACKETBOAT_ACK_SECRET": "00" * 16,
+    "PACKETBOAT_SEAL_KEYS": "a:" + "00" * 32,
 }
 
 
@@ -32,8 +33,20 @@ def test_defaults_environment_and_command_line() -> None:
         ({"PACKETBOAT_ACK_SECRET": "zz"}, "PACKETBOAT_ACK_SECRET"),
         ({"PACKETBOAT_ACK_SECRET": "00"}, "PACKETBOAT_ACK_SECRET"),
         ({"PACKETBOAT_STORE_NODES": "1:2"}, "PACKETBOAT_STORE_NODES"),
-        ({"PACKETBOAT_WORKERS": "2"}, "--workers"),
-        ({"PACKETBOAT_WORKERS": "2", "PACKETBOAT_ROLE": "subscribe"}, "--workers"),
+        ({"PACKETBOAT_SEAL_KEYS": ""}, "PACKETBOAT_SEAL_KEYS"),
+        ({"PACKETBOAT_SEAL_KEYS": "a:00"}, "PACKETBOAT_SEAL_KEYS"),
+        ({"PACKETBOAT_ISSUER": "mq.example"}, "PACKETBOAT_ISSUER"),
+        ({"PACKETBOAT_ISSUER": "https://mq.example/"}, "PACKETBOAT_ISSUER"),
+        ({"PACKETBOAT_AUDIENCE": ""}, "PACKETBOAT_AUDIENCE"),
+        ({"PACKETBOAT_TOKEN_SECONDS": "59"}, "PACKETBOAT_TOKEN_SECONDS"),
+        ({"PACKETBOAT_TOKEN_SECONDS": "86401"}, "PACKETBOAT_TOKEN_SECONDS"),
+        ({"PACKETBOAT_SIGNING_ALGORITHM": "none"}, "PACKETBOAT_SIGNING_ALGORITHM"),
+        ({"PACKETBOAT_SIGNING_KEY_DAYS": "0"}, "PACKETBOAT_SIGNING_KEY_DAYS"),
+        ({"PACKETBOAT_SIGNING_KEY_DAYS": "nan"}, "PACKETBOAT_SIGNING_KEY_DAYS"),
+        ({"PACKETBOAT_WORKERS": "0"}, "--workers"),
+        ({"PACKETBOAT_WORKERS": "2", "PACKETBOAT_SUBSCRIBE_LINK_PORT": "9"}, "LINK_PORT"),
+        ({"PACKETBOAT_WORKERS": "2", "PACKETBOAT_SUBSCRIBE_TRACE_FILE": "t"}, "TRACE_FILE"),
+        ({"PACKETBOAT_SUBSCRIBE_WEIGHT": "0"}, "PACKETBOAT_SUBSCRIBE_WEIGHT"),
     ],
 )
 def test_what_does_not_fit_is_named(change: dict[str, str], named: str) -> None:
@@ -41,8 +54,8 @@ def test_what_does_not_fit_is_named(change: dict[str, str], named: str) -> None:
         ServerSettings.from_environment(NEEDED | change)
 
 
-def test_several_workers_where_nothing_is_owned() -> None:
-    for role in ("publish", "gateway"):
+def test_several_workers_of_any_role() -> None:
+    for role in ("publish", "gateway", "subscribe", "all"):
         given = NEEDED | {"PACKETBOAT_ROLE": role, "PACKETBOAT_WORKERS": "4"}
         assert ServerSettings.from_environment(given).workers == 4
 

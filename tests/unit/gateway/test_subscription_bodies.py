@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -43,9 +43,13 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
+def never_pushed(*_: object) -> NoReturn:
+    raise AssertionError("nothing here is of type push")
+
+
 def created(**fields: Any) -> SubscriptionSpec:
     body = decode_json(msgspec.json.encode({"name": "s"} | fields), SubscriptionCreate)
-    return new_spec(body, body.name, "orders")
+    return new_spec(body, body.name, "orders", never_pushed)
 
 
 def stored(spec: SubscriptionSpec) -> Subscription:
@@ -64,11 +68,13 @@ def stored(spec: SubscriptionSpec) -> Subscription:
 
 
 def put(present: Subscription, **fields: Any) -> SubscriptionSpec:
-    return changed(decode_json(msgspec.json.encode(fields), SubscriptionPut), present)
+    return changed(decode_json(msgspec.json.encode(fields), SubscriptionPut), present, never_pushed)
 
 
 def patch(present: Subscription, **fields: Any) -> SubscriptionSpec:
-    return changed(decode_json(msgspec.json.encode(fields), SubscriptionPatch), present)
+    return changed(
+        decode_json(msgspec.json.encode(fields), SubscriptionPatch), present, never_pushed
+    )
 
 
 def test_every_field_is_kept_and_shown_again() -> None:

@@ -14,12 +14,17 @@ from gateway.data_dir import choose_ports
 
 
 def test_the_banner_ends_with_two_lines_a_shell_can_eval() -> None:
-    text = banner("http://127.0.0.1:8080", "pbdev_x", Path(".packetboat"))
+    text = banner("http://127.0.0.1:8080", "pbdev_x", Path(".packetboat"), None)
     assert text.splitlines()[-2:] == [
         "export PACKETBOAT_URL=http://127.0.0.1:8080",
         "export PACKETBOAT_TOKEN=pbdev_x",
     ]
     assert client_env("u", "t") == "export PACKETBOAT_URL=u\nexport PACKETBOAT_TOKEN=t\n"
+
+
+def test_the_banner_says_where_the_operator_is_and_never_its_secret() -> None:
+    text = banner("http://127.0.0.1:8080", "t", Path(".packetboat"), Path("d/operator.env"))
+    assert "The operator's credential is in d/operator.env.\n" in text
 
 
 async def test_a_child_that_dies_is_started_again_until_stopped(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -283,6 +283,7 @@ async def running(
     catalog: FakeCatalog | None = None,
     *,
     forwarded: Any = None,
+    admits: Callable[[int], bool] = lambda _: True,
     **settings: Any,
 ) -> AsyncIterator[PublishForwarder]:
     settings = {"drain_s": 0.05, "timeout_s": 2.0} | settings
@@ -291,6 +292,7 @@ async def running(
         store,
         PublishSettings(**settings),
         forwarded=forwarded,
+        admits=admits,
         registry=None,
     )
     await forwarder.start()

@@ -336,3 +336,39 @@ async def test_nothing_is_held_once_all_is_answered() -> None:
             store.partition(number).release()
         await asyncio.gather(*futures)
         assert (forwarder.budget.held_messages, forwarder.budget.held_bytes) == (0, 0)
+
+
+async def test_nothing_more_waits_for_a_group_that_does_not_answer() -> None:
+    store = FakeStore()
+    out: set[int] = set()
+    async with running(store, stall_s=0.02, admits=lambda group: group not in out) as forwarder:
+        group = topic().partitions[HOME].group
+        store.hold(HOME)
+        stuck = await publish(forwarder, b"stuck", KEY)
+        await settle()
+        behind = await publish(forwarder, b"behind", KEY)
+        await asyncio.sleep(0.1)
+        out.add(group)
+        refused = await publish(forwarder, b"refused", KEY)
+        assert slug(refused) == "partition-unavailable"
+        elsewhere = await publish(forwarder, b"elsewhere")
+        assert isinstance(await elsewhere, Placed)
+        out.clear()
+        tried = await publish(forwarder, b"tried", KEY)
+        store.partition(HOME).release()
+        placed = [await future for future in (stuck, behind, tried)]
+        assert [p.base_offset for p in placed if isinstance(p, Placed)] == [0, 1, 2]
+
+
+async def test_a_group_that_answers_is_not_asked_about() -> None:
+    store = FakeStore()
+    asked: list[int] = []
+
+    def admits(group: int) -> bool:
+        asked.append(group)
+        return False
+
+    async with running(store, admits=admits) as forwarder:
+        futures = [await publish(forwarder, b"%d" % n, KEY) for n in range(20)]
+        assert all(isinstance(outcome, Placed) for outcome in await asyncio.gather(*futures))
+    assert asked == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -31,6 +31,9 @@ class Rows:
             )
             for n, (state, group) in enumerate(rows)
         }
+
+    async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]:
+        return {state for state, _ in self.rows.values()} & set(older_than_s)
 
     async def left(
         self, state: str, *, older_than_s: float, limit: int, skip: int = 0

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -90,6 +90,7 @@ class World:
         self.details: list[str | None] = []
         self.failures: list[Exception] = []
         self.term = Term()
+        self.suspended = asyncio.Event()
 
     async def run(self) -> Redrive:
         """Until it has ended."""
@@ -108,7 +109,7 @@ class World:
     async def prune(self) -> None: ...
 
     async def unfinished(self, limit: int) -> list[Unfinished]:
-        going_on = self.redrive.state in ("running", "cancelling")
+        going_on = self.redrive.state in ("running", "cancelling") and not self.suspended.is_set()
         return [Unfinished(self.redrive, "reader", "orders")] if going_on else []
 
     async def letters(self, redrive: Redrive, after: Place, limit: int) -> list[StoredLetter]:
@@ -122,14 +123,15 @@ class World:
         *,
         failed: int,
         detail: str | None,
-    ) -> RedriveState:
+    ) -> RedriveState | Literal["suspended"]:
         before = len(self.open)
         self.open = [one for one in self.open if one.uid not in uids]
         redriven = self.redrive.redriven + before - len(self.open)
         self.redrive = replace(self.redrive, redriven=redriven, failed=failed, detail=detail)
         if detail not in self.details:
             self.details.append(detail)
-        return self.redrive.state
+        running = self.redrive.state == "running"
+        return "suspended" if running and self.suspended.is_set() else self.redrive.state
 
     async def finish(
         self, lock: None, redrive: Redrive, state: RedriveState, detail: str | None
@@ -238,3 +240,21 @@ async def test_it_ends_with_the_lease(world: World) -> None:
     await world.term.end()
     running.cancel()
     assert world.redrive.state == "running"
+
+
+async def test_it_waits_for_a_suspended_tenant_and_goes_on(world: World) -> None:
+    world.redrive = replace(world.redrive, rate=100.0)
+    run = asyncio.create_task(world.run())
+    while not world.published:
+        await asyncio.sleep(0.001)
+    world.suspended.set()
+    before = -1
+    while before != len(world.published):
+        before = len(world.published)
+        await asyncio.sleep(0.1)
+    assert before < 10
+    assert world.redrive.state == "running"
+    world.suspended.clear()
+    ended = await run
+    assert (ended.state, ended.redriven) == ("done", 10)
+    assert len(world.published) == 10

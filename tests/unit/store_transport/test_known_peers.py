@@ -142,3 +142,10 @@ def test_the_format_of_the_file_is_frozen(tmp_path: Path) -> None:
         "000102030405060708090a0b0c0d0e0f"
     )
     assert int.from_bytes(raw[48:52], "little") == crc32c(raw[:48])
+
+
+def test_it_says_which_start_of_each_peer_it_has_met(known: KnownPeers) -> None:
+    assert known.starts() == {3: 4}
+    assert known.meet(later(tail=3 << 32)) is None
+    assert known.meet(replace(PEER, node=2, boot=0, run=b"")) is None
+    assert known.starts() == {2: 0, 3: 5}

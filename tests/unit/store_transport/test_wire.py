@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import struct
 import typing
 
 import msgspec
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +74,15 @@ def test_a_flipped_bit_is_never_read_as_a_frame(data):
         return
     assert found == []  # a longer length: the rest never comes
     assert bit < 32
+
+
+def test_text_that_is_no_utf8_is_a_bad_frame():
+    """msgspec raises another error for it than for all else."""
+    (prefix,) = frames.encode_frame(wire.Goodbye("text"))
+    payload = bytes(prefix[8:]).replace(b"text", b"\xff\xfe\xfd\xfc")
+    raw = struct.pack("<II", len(payload), crc32c(payload)) + payload
+    with pytest.raises(frames.BadFrame):
+        feed(frames.FrameReader(), raw, iter(lambda: 1000, 0))
 
 
 def test_the_limit_of_a_frame_holds_on_both_sides():

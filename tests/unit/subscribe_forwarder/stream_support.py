@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from edge.asgi import ClientGone
+from edge.asgi import AUTHORISED, CALLER, ClientGone, Handler
 from edge.problem import Problem
-from subscribe_forwarder.api.routes import routes
-from tests.unit.subscribe_forwarder.subscribe_support import NO_TASK_ACKS, World
+from tests.unit.subscribe_forwarder.subscribe_support import Consumer
 
 PATH = "/subscriptions/{name}/messages:stream"
 
@@ -20,13 +19,20 @@ PATH = "/subscriptions/{name}/messages:stream"
 class OpenStream:
     """What the server wrote so far; `blocked` is a client that does not read."""
 
-    def __init__(self, w: World, query: str, headers: Mapping[bytes, bytes]) -> None:
-        handler = next(
-            r.handler for r in routes(w.forwarder, w.metadata, NO_TASK_ACKS) if r.path == PATH
-        )
+    def __init__(
+        self,
+        w: Consumer,
+        query: str,
+        headers: Mapping[bytes, bytes],
+        handler: Handler | None = None,
+    ) -> None:
+        handler = handler or w.handler("GET", PATH)
         self.scope: dict[str, Any] = {
             "type": "http",
+            "method": "GET",
+            "path": PATH,
             "packetboat.tenant": w.tenant_id,
+            CALLER: AUTHORISED,
             "path_params": {"name": "reader"},
             "query_string": query.encode(),
             "headers": list(headers.items()),
@@ -98,7 +104,7 @@ class OpenStream:
 
 @asynccontextmanager
 async def stream(
-    w: World, query: str = "", headers: Mapping[bytes, bytes] | None = None
+    w: Consumer, query: str = "", headers: Mapping[bytes, bytes] | None = None
 ) -> AsyncIterator[OpenStream]:
     opened = OpenStream(w, query, headers or {})
     try:

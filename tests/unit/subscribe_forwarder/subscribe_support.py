@@ -12,31 +12,29 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from edge.asgi import ClientGone
+from edge.asgi import AUTHORISED, CALLER, ClientGone, Handler, Route
 from edge.problem import Problem
 from metadata.ack_history import Fate, OpenFate
 from metadata.books import CursorBooks
 from metadata.due import QueueKey
-from metadata.errors import LeaseHeld, LeaseLost, MetadataError, NotFound
+from metadata.errors import MetadataError, NotFound
 from metadata.forwarded import Forwarded
-from metadata.leases import MARGIN_S, Lease
 from metadata.types import (
     Change,
     ChangeKind,
-    Claim,
     CursorKey,
     CursorState,
     CursorUpdate,
     Delivery,
     Epoch,
     Partition,
-    PartitionKey,
     Retention,
     RetryPolicy,
     Subscription,
     SubscriptionType,
     Topic,
     TopicState,
+    Unit,
 )
 from store_nodes import record_batch
 from store_nodes.client.reads import StagedEntry, StagedPage
@@ -49,8 +47,8 @@ from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
+from tests.unit.subscribe_forwarder.fake_ownership import TENANT, FakeOwnership
 
-TENANT = uuid.UUID(int=1).bytes
 TOPIC_UID = uuid.UUID(int=7).bytes
 SUBSCRIPTION_UID = uuid.UUID(int=9).bytes
 NO_TASK_ACKS = cast(TaskAcks, None)
@@ -381,21 +379,16 @@ class Clock:
         return asyncio.get_running_loop().time() + self.added_s
 
 
-class FakeMetadata:
+class FakeMetadata(FakeOwnership):
     """Topics, subscriptions, cursor rows, claims and leases; `failure` is raised by everything."""
 
     def __init__(self, topic_: Topic, *subscriptions: Subscription, clock: Clock | None = None):
         self.clock = clock or Clock()
+        super().__init__(self.clock)
         self.topics = {topic_.uid: topic_}
         self.subscriptions = {s.name: s for s in subscriptions}
-        self.rows: dict[CursorKey, CursorState] = {}
         for one in subscriptions:
             self.add_rows(one, topic_)
-        self.epochs: dict[PartitionKey, int] = {}
-        self.owners: dict[PartitionKey, bytes] = {}
-        self.leases: dict[bytes, float] = {}
-        self.lease_s = 100_000.0
-        """Longer than tests let time leap; LEASE_S where the lease is what is tested."""
         self.listeners: list[Callable[[Sequence[Change]], Awaitable[None]]] = []
         self.failure: MetadataError | None = None
         self.flush_failure: MetadataError | None = None
@@ -412,7 +405,7 @@ class FakeMetadata:
             self.rows[key] = CursorState(
                 key=key,
                 topic_uid=topic_.uid,
-                epoch=Epoch(0, 0),
+                epoch=Epoch(0, self.epochs.get(Unit(TENANT, topic_.uid, partition.number), 0)),
                 generation=one.generation,
                 start=floor,
                 floor=floor,
@@ -471,8 +464,7 @@ class FakeMetadata:
             row = self.rows.get(update.key)
             if row is None or row.generation != update.generation:
                 continue
-            owned = PartitionKey(TENANT, row.topic_uid, update.key.partition)
-            if update.epoch.n != self.epochs[owned]:
+            if update.epoch != row.epoch:
                 continue
             self.rows[update.key] = stored(row, update)
             written[update.key] = unbalanced_by(self.rows[update.key])
@@ -480,10 +472,15 @@ class FakeMetadata:
             raise failure
         return written
 
-    async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]:
+    async def load(self, keys: Iterable[Unit]) -> list[CursorState]:
         self._check()
-        wanted = {(key.topic_uid, key.partition) for key in keys}
-        return [r for r in self.rows.values() if (r.topic_uid, r.key.partition) in wanted]
+        wanted = set(keys)
+        return [
+            row
+            for key, row in self.rows.items()
+            if (unit := Unit(TENANT, row.topic_uid, key.partition, key.subscription_uid)) in wanted
+            or unit.base in wanted
+        ]
 
     async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
         return await self.books_of(
@@ -494,6 +491,17 @@ class FakeMetadata:
         self._check()
         rows = [self.rows[key] for key in keys if key in self.rows]
         return tuple(CursorBooks(row, len(row.stepped_over)) for row in rows)
+
+    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBooks, ...]:
+        wanted = {unit.base for unit in partitions}
+        books = await self.books_of(
+            [
+                key
+                for key, row in self.rows.items()
+                if Unit(TENANT, row.topic_uid, key.partition) in wanted
+            ]
+        )
+        return tuple(each for each in books if each.difference)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
         self._check()
@@ -517,70 +525,9 @@ class FakeMetadata:
         self._check()
         return {n: self.forwarded[queue, n] for n in numbers if (queue, n) in self.forwarded}
 
-    # Assignments and leases.
-
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
-
-    def _live(self, incarnation: bytes) -> bool:
-        return self.leases.get(incarnation, 0.0) > self.clock()
-
-    async def claim(
-        self, incarnation: bytes, keys: Iterable[PartitionKey], *, era: int = 0
-    ) -> dict[PartitionKey, Claim]:
-        await asyncio.sleep(0)
-        self._check()
-        if not self._live(incarnation):
-            raise LeaseLost
-        claims = {}
-        for key in keys:
-            owner = self.owners.get(key)
-            if key.topic_uid not in self.topics:
-                continue
-            if owner is not None and owner != incarnation and self._live(owner):
-                continue
-            self.owners[key] = incarnation
-            self.epochs[key] = self.epochs.get(key, 0) + 1
-            rows = [r for r in self.rows.values() if r.key.partition == key.partition]
-            claims[key] = Claim(key, Epoch(0, self.epochs[key]), tuple(rows))
-        return claims
-
-    async def claimable(self, incarnation: bytes) -> list[PartitionKey]:
-        self._check()
-        return [
-            PartitionKey(TENANT, topic.uid, partition.number)
-            for topic in self.topics.values()
-            for partition in topic.partitions
-            if partition.lane == 0
-            if self.owners.get(PartitionKey(TENANT, topic.uid, partition.number)) != incarnation
-        ]
-
-    async def register(
-        self, incarnation: bytes, *, role: str, address: str = "", sole: bool = False
-    ) -> Lease:
-        self._check()
-        now = self.clock()
-        for other, until in self.leases.items():
-            if until > now:
-                raise LeaseHeld(other, until - now)
-        return self._granted(incarnation, now)
-
-    async def renew(self, incarnation: bytes) -> Lease:
-        self._check()
-        now = self.clock()
-        if not self._live(incarnation):
-            raise LeaseLost
-        return self._granted(incarnation, now)
-
-    def _granted(self, incarnation: bytes, now: float) -> Lease:
-        self.leases[incarnation] = now + self.lease_s
-        return Lease(incarnation, now + self.lease_s - MARGIN_S)
-
-    async def release(self, incarnation: bytes) -> None:
-        self._check()
-        self.leases.pop(incarnation, None)
-        self.owners = {k: o for k, o in self.owners.items() if o != incarnation}
 
 
 class Consumer:
@@ -595,6 +542,12 @@ class Consumer:
         self.forwarder = forwarder
         self.tenant_id = tenant_id
         self.fates = cast(Fates, fates)
+        self._routes: list[Route] = []
+
+    def handler(self, method: str, path: str) -> Handler:
+        """What the gateway would call."""
+        self._routes = self._routes or routes(self.forwarder, self.fates, NO_TASK_ACKS)
+        return next(r.handler for r in self._routes if (r.method, r.path) == (method, path))
 
     async def ready(self) -> Consumer:
         while self.forwarder.not_ready_reason() is not None:
@@ -614,11 +567,7 @@ class Consumer:
         **params: str,
     ) -> Answer:
         """What the gateway would do with a request; Problems become answers."""
-        handler = next(
-            r.handler
-            for r in routes(self.forwarder, self.fates, NO_TASK_ACKS)
-            if (r.method, r.path) == (method, path)
-        )
+        handler = self.handler(method, path)
         raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
         sent_body = False
         answer = Answer(0, {}, b"")
@@ -642,7 +591,11 @@ class Consumer:
 
         scope: dict[str, Any] = {
             "type": "http",
+            "method": method,
+            "path": path,
             "packetboat.tenant": tenant or self.tenant_id,
+            CALLER: AUTHORISED,
+            "packetboat.subject": "dev",
             "path_params": params,
             "query_string": query.encode(),
             "headers": [],

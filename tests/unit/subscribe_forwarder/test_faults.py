@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
-from metadata.types import PartitionKey
+from metadata.types import Unit
 from store_nodes.errors import Unavailable
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TENANT,
@@ -75,7 +75,7 @@ class Run:
                 metadata.leases.clear()
             elif what == 4:
                 number = self.rng.randrange(PARTITIONS)
-                metadata.epochs[PartitionKey(TENANT, TOPIC_UID, number)] += 1
+                metadata.taken(Unit(TENANT, TOPIC_UID, number))
             await asyncio.sleep(0.01)
             metadata.flush_failure, store.failure = None, None
 

@@ -227,6 +227,20 @@ async def test_a_reload_goes_on_from_the_committed_rows() -> None:
         assert w.metadata.row().counters == Counters()
 
 
+async def test_a_move_that_is_told_twice_is_taken_in_once() -> None:
+    """By whoever was asked for it, and by the feed: what was handed out between stays leased."""
+    async with world() as w:
+        w.store.publish(b"a", b"b", b"c")
+        await w.pulled()
+        moved = seek(w, 1)
+        await w.forwarder.reload(moved)
+        messages = await w.pulled()
+        await w.forwarder.reload(moved)
+        await w.metadata.changed(ChangeKind.SUBSCRIPTION, SUBSCRIPTION_UID)
+        assert await w.pulled() == []
+        assert (await w.ack(*messages)).json()["acked"] == 2
+
+
 async def test_another_generation_is_found_by_the_feed_and_by_the_next_use() -> None:
     for tell in (True, False):
         async with world() as w:

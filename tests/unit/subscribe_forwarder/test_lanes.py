@@ -50,9 +50,11 @@ def test_every_lane_gets_its_share_while_all_are_full(
         for most in pulls:
             got += pull(lanes, dict.fromkeys(range(priorities), 10**9), most)
     total = got.total()
-    # Of what is due to it a lane may wait for as much as it earned with the last pull, and for
-    # what the others have to get before it.
-    slack = max(pulls) / AGING + 2 * priorities
+    # After a pull of M, all of it from the top, each lane below has earned M/AGING and is served
+    # in turn, the later one the more: while the last of them waits, M·(1 + 1/AGING)^others went
+    # out. What is rounded is less than two messages a lane.
+    waits = max(pulls) * (1 + 1 / AGING) ** (priorities - 2)
+    slack = waits / (AGING + 1) + 2 * priorities
     for lane in range(priorities - 1):
         assert got[lane] >= total / (AGING + 1) - slack, got
         assert got[lane] <= total / AGING + slack, got

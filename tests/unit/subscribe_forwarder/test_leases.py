@@ -20,9 +20,14 @@ class LeaseMachine(RuleBasedStateMachine):
         super().__init__()
         module._SLACK = 4  # so that compaction happens all the time
         self.table = LeaseTable()
+        self.table.on_outstanding = self._tell
+        self.told = False
         self.now_ms = 0
         self.leased: dict[int, int] = {}
         self.waiting: dict[int, int | None] = {}
+
+    def _tell(self) -> None:
+        self.told = True
 
     def teardown(self) -> None:
         module._SLACK = 1024
@@ -120,6 +125,11 @@ class LeaseMachine(RuleBasedStateMachine):
         assert self.table.below(bound) == sorted(
             o for o in (*self.leased, *self.waiting) if o < bound
         )
+
+    @invariant()
+    def is_told_of(self) -> None:
+        assert self.told or not self.table.outstanding
+        self.told = bool(self.table.outstanding)
 
     @invariant()
     def agrees(self) -> None:

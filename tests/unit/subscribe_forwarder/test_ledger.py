@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from metadata.deliveries import Reason
 from metadata.errors import StatementRefused
 from metadata.types import CursorKey, CursorUpdate
 from subscribe_forwarder.state import flushes
 from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.state.inherited import HandedLease
 from subscribe_forwarder.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
@@ -152,3 +154,56 @@ def test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes() -> None:
     assert update.floor == 3
     ledger.wrote(update)
     assert not ledger.has_old_hole
+
+
+def test_leases_that_were_handed_and_never_looked_at_are_handed_on() -> None:
+    """A unit that moves twice, with no pull between."""
+    ledger = leased(2, Policy())
+    row = stored(state(), ledger.update())
+    between = Ledger(row, EPOCH, Policy(), handed=ledger.to_hand())
+    assert sorted(between.to_hand()) == sorted(ledger.to_hand())
+    between.expire(NOW)
+    assert sorted(between.to_hand()) == sorted(ledger.to_hand())
+
+
+def test_an_ack_that_comes_before_the_first_pull_ends_no_lease_that_was_handed() -> None:
+    """Its flush carries the holes under those leases before the time of them was asked for."""
+    ledger = leased(3, Policy())
+    handed = ledger.to_hand()
+    row = stored(state(), ledger.update())
+    after = Ledger(row, EPOCH, Policy(), handed=handed)
+    after.settle([1], Settled.ACKED)
+    update = after.update()
+    assert not after.wrote(update)
+    assert sorted(after.to_hand()) == sorted(handed)
+    after.expire(NOW)
+    assert after.peek_ready() is None
+    assert after.leased == 2
+    after.expire(Now(NOW.ms + 1_000, NOW.us + 1_000_000))
+    assert after.wrote(after.update())
+    assert after.attempt(0) == 2
+
+
+def test_what_is_resumed_before_the_first_pull_waits_for_its_commit() -> None:
+    ledger = leased(1, Policy())
+    ledger.step_over([0], Reason.PARKED)
+    row = stored(state(), ledger.update())
+    after = Ledger(row, EPOCH, Policy())
+    assert after.resume(0)
+    after.expire(NOW)
+    assert after.peek_ready() is None
+    assert after.wrote(after.update())
+    assert after.peek_ready() == 0
+
+
+def test_what_was_given_up_is_under_no_lease_of_before() -> None:
+    ledger = leased(2, Policy(max_attempts=1))
+    ledger.reject(0, NOW, "bad")
+    row = stored(state(), ledger.update())
+    handed = [HandedLease(NOW.ms + 1_000, 3, offset) for offset in (0, 1)]
+    after = Ledger(row, EPOCH, Policy(max_attempts=1), handed=handed)
+    after.expire(NOW)
+    assert after.grant_of(0) is None
+    grant = after.grant_of(1)
+    assert grant is not None
+    assert grant.epoch_n == 3

@@ -6,6 +6,7 @@ row: what goes out again, and after a takeover what is known, must come from the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -16,6 +17,7 @@ from metadata.deliveries import DeadLetter, Reason
 from metadata.types import CursorUpdate, Epoch
 from subscribe_forwarder.state import holes
 from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.state.inherited import HandedLease
 from subscribe_forwarder.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import stored, unbalanced_by
 from tests.unit.subscribe_forwarder.test_cursor import EPOCH, state
@@ -60,9 +62,18 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         holes.MANY_RANGES, holes.ENOUGH_RANGES = 256, 192
 
-    def _load(self) -> Ledger:
-        ledger = Ledger(self.row, self.epoch, self.policy, random=lambda: 1.0)
+    def _load(
+        self, handed: Sequence[HandedLease] = (), acked: Sequence[int] | None = None
+    ) -> Ledger:
+        """`acked`: a flush carries their acks before anybody asks for messages."""
+        ledger = Ledger(self.row, self.epoch, self.policy, random=lambda: 1.0, handed=handed)
         ledger.on_doomed = lambda row: self.doomed.append(row.offset)
+        if acked is not None:
+            ledger.settle(acked, Settled.ACKED)
+            self.settled_in_update = set(acked)
+            update = ledger.update()
+            self._write(update)
+            ledger.wrote(update)
         ledger.expire(self.now)
         return ledger
 
@@ -284,10 +295,39 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def takeover(self) -> None:
         """Only the row is left: what it says is known, the rest is handed out anew."""
+        self._taken_over(())
+
+    @rule(acked=st.none() | st.sets(OFFSETS, max_size=5))
+    def hand_over(self, acked: set[int] | None) -> None:
+        """The owner flushes, and tells the next one of its leases: they go on. There the acks of
+        some may come first."""
+        self.flush_is_refused()
+        self.flush()
+        leased = {o: one.until_ms for o, one in self.ones.items() if one.where == "leased"}
+        early = None if acked is None else sorted(acked & leased.keys())
+        self._taken_over(self.ledger.to_hand(), early)
+        for offset, until_ms in leased.items():
+            one = self.ones.setdefault(offset, One())
+            if offset in (early or ()):
+                one.where, one.how = "settled", Settled.ACKED
+            else:
+                one.where, one.until_ms = "leased", until_ms
+        self._expire()
+
+    @rule(stale=st.lists(st.tuples(OFFSETS, LASTS_MS), max_size=4, unique_by=lambda each: each[0]))
+    def handed_nonsense(self, stale: list[tuple[int, int]]) -> None:
+        """Leases of long ago: of what is settled, or was never read, none is one."""
+        gone = {o for o in range(SIZE) if o >= self.row.read_to or o in self.durable_settled}
+        handed = [HandedLease(self.now.ms + lasts, 1, o) for o, lasts in stale if o in gone]
+        self._taken_over(handed)
+
+    def _taken_over(
+        self, handed: Sequence[HandedLease], acked: Sequence[int] | None = None
+    ) -> None:
         self.update = None
         self.epoch = Epoch(0, self.epoch.n + 1)
         self.doomed = []
-        self.ledger = self._load()
+        self.ledger = self._load(handed, acked)
         self.next = self.row.floor
         rows = {row.offset: row for row in self.row.stepped_over}
         before, self.ones = self.ones, {}

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from metadata.types import Claim, Counters, CursorKey, CursorState, PartitionKey, Subscription
+from metadata.seeks import ERA_SHIFT
+from metadata.types import Claim, Counters, CursorKey, CursorState, Subscription, Unit
 from subscribe_forwarder.delivery.moves import MAX_MOVES, Moves
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
@@ -31,7 +32,7 @@ class Slow(FakeMetadata):
         self.reading = asyncio.Event()
         self.arrives = asyncio.Event()
 
-    async def load(self, keys: Iterable[PartitionKey]) -> list[CursorState]:
+    async def load(self, keys: Iterable[Unit]) -> list[CursorState]:
         wanted = list(keys)
         rows = await super().load(wanted)
         if wanted[0].partition == self.slow_partition:
@@ -39,10 +40,8 @@ class Slow(FakeMetadata):
             await self.arrives.wait()
         return rows
 
-    async def claim(
-        self, incarnation: bytes, keys: Iterable[PartitionKey], *, era: int = 0
-    ) -> dict[PartitionKey, Claim]:
-        claims = await super().claim(incarnation, keys, era=era)
+    async def claim(self, incarnation: bytes, keys: Iterable[Unit]) -> dict[Unit, Claim]:
+        claims = await super().claim(incarnation, keys)
         if self.slow_claims:
             self.reading.set()
             await self.arrives.wait()
@@ -116,8 +115,16 @@ def test_moves_are_remembered_for_a_while_only() -> None:
     moves = Moves()
     moves.moved(b"a", 3)
     moves.moved(b"a", 2)
-    assert moves.is_past(b"a", 2)
-    assert not moves.is_past(b"a", 3)
+    assert moves.is_past(b"a", 2, 0)
+    assert not moves.is_past(b"a", 3, 0)
     for n in range(MAX_MOVES):
         moves.moved(n.to_bytes(4, "big"), 2)
-    assert not moves.is_past(b"a", 2)
+    assert not moves.is_past(b"a", 2, 0)
+
+
+def test_a_move_that_postgres_lost_is_none() -> None:
+    moves = Moves()
+    moves.moved(b"a", 3)
+    assert not moves.is_past(b"a", 2, 1)
+    moves.moved(b"a", 1 << ERA_SHIFT)
+    assert moves.is_past(b"a", 2, 1)

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from metadata.deliveries import Reason
 from metadata.types import ChangeKind, Counters, OnExhausted, RetryPolicy, Subscription
 from store_nodes.record_batch import Message
@@ -268,6 +270,45 @@ async def test_a_parked_head_is_skipped_and_the_next_goes_out_also_after_a_takeo
             await w.ack(*messages)
         assert got == ["a2", "a3", "a4"]
         assert w.metadata.row().counters == Counters(acked=3, skipped=1)
+
+
+async def resumed_and_leased(w: World) -> dict[str, Any]:
+    """a1, out again after its key was parked with a2 and a3 behind it."""
+    w.store.publish(*keyed("a1", "a2", "a3"))
+    await fail_twice(w, "a1")
+    assert await data(w) == []
+    held = reader(w)
+    assert held.resume_key(hash_of("a"))
+    await w.forwarder.flusher.commit([held])
+    (message,) = await w.pulled(wait_s=5)
+    return message
+
+
+@pytest.mark.parametrize("died_again", [False, True])
+async def test_an_ack_of_a_resumed_head_that_comes_first_after_a_takeover_leaves_nothing_parked(
+    died_again: bool,
+) -> None:
+    """What was behind it became the head of a parked key, with no attempt of its own."""
+    store = FakeStore()
+    async with ordered(store, changes=parking()) as first:
+        head = await resumed_and_leased(first)
+        metadata = first.metadata
+    async with ordered(store, metadata) as w:
+        assert (await w.ack(head)).json()["acked"] == 1
+        if not died_again:
+            assert reader(w).parked() == []
+            assert await data(w, wait_s=5) == ["a2"]
+    if not died_again:
+        return
+    async with ordered(store, metadata) as w:
+        got = []
+        for _ in range(2):
+            (message,) = await w.pulled(wait_s=5)
+            got.append((message["data"], message["attempt"]))
+            await w.ack(message)
+        assert got == [("a2", 1), ("a3", 1)]
+        assert w.metadata.row().counters == Counters(acked=3)
+        assert not w.metadata.row().exceptions
 
 
 async def test_too_many_parked_messages_pause_new_ones() -> None:

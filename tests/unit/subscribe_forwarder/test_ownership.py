@@ -8,7 +8,7 @@ import pytest
 
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
 from metadata.leases import LEASE_S
-from metadata.types import ChangeKind, Counters, PartitionKey
+from metadata.types import ChangeKind, Counters, Unit
 from subscribe_forwarder.delivery.owner import Owner
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
@@ -22,7 +22,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     world,
 )
 
-KEY = PartitionKey(TENANT, TOPIC_UID, 0)
+KEY = Unit(TENANT, TOPIC_UID, 0)
 DOWN = MetadataUnavailable("down")
 
 
@@ -42,7 +42,7 @@ def owner_of(w: World) -> Owner:
 def others_lease(metadata: FakeMetadata) -> None:
     """Another forwarder takes over, as if our lease had run out."""
     metadata.owners[KEY] = b"other"
-    metadata.epochs[KEY] += 1
+    metadata.taken(KEY)
     metadata.leases[b"other"] = metadata.clock() + 1000
 
 
@@ -171,7 +171,7 @@ async def test_another_owner_in_between_means_reading_the_rows_again() -> None:
     async with world() as w:
         w.store.publish(b"a", b"b")
         await w.pulled()
-        w.metadata.epochs[KEY] += 1  # somebody had it for a moment
+        w.metadata.taken(KEY)  # somebody had it for a moment
         w.metadata.leases.clear()
         await eventually(lambda: w.metadata.epochs[KEY] == 3)
         await eventually(lambda: w.forwarder.not_ready_reason() is None)
@@ -220,6 +220,17 @@ async def test_an_unknown_commit_freezes_until_the_partition_is_claimed_again(
         assert (await w.ack(message)).json()["acked"] == 1
         assert w.metadata.row().counters == Counters(acked=1)
         assert [m["data"] for m in await w.pulled()] == ["b"], "nothing comes twice"
+
+
+async def test_a_flush_that_fails_as_nobody_foresaw_is_unknown_and_not_the_last() -> None:
+    async with world() as w:
+        w.store.publish(b"a")
+        (message,) = await w.pulled()
+        w.metadata.flush_failure = ValueError("of the driver")  # type: ignore[assignment]
+        assert (await w.ack(message)).status == 503
+        w.metadata.flush_failure = None
+        await eventually(lambda: w.metadata.epochs[KEY] == 2 and not owner_of(w).frozen)
+        assert (await w.ack(message)).json()["acked"] == 1
 
 
 async def test_a_flush_that_hangs_is_unknown() -> None:

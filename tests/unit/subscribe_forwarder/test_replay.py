@@ -13,7 +13,7 @@ import msgspec
 import pyarrow
 import pytest
 
-from edge.asgi import ClientGone
+from edge.asgi import AUTHORISED, CALLER, ClientGone
 from edge.problem import Problem
 from metadata.types import Partition, SealedPartition
 from store_nodes.errors import Unavailable
@@ -79,6 +79,7 @@ class Site:
 
         scope: dict[str, Any] = {
             "packetboat.tenant": TENANT,
+            CALLER: AUTHORISED,
             "path_params": {"topic": "orders", "partition": "0"} | params,
             "query_string": query.encode(),
             "headers": [(b"accept", accept)],
@@ -305,7 +306,7 @@ async def test_a_store_that_does_not_answer_is_said_before_anything(site: Site) 
 def test_json_does_not_load_the_arrow_library() -> None:
     """It takes 60 MB and a good part of a second."""
     code = (
-        "import sys, subscribe_forwarder.api.routes, gateway.wiring;"
+        "import sys, subscribe_forwarder.api.routes, gateway.wiring.opening;"
         " assert 'pyarrow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

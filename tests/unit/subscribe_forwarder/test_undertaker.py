@@ -11,7 +11,7 @@ import pytest
 
 from metadata.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import NotFound
-from metadata.types import CursorKey, PartitionKey, Subscription, Topic
+from metadata.types import CursorKey, Subscription, Topic, Unit
 from outbox import Item, Placed, TopicFull
 from outbox.dead_letter import PREFIX, consumers_detail, not_written, revived, why_not_written
 from store_nodes.errors import TooLarge, Unavailable
@@ -62,7 +62,7 @@ class FakeCursor:
 class FakeReader:
     ledger: FakeLedger = field(default_factory=FakeLedger)
     cursor: FakeCursor = field(default_factory=FakeCursor)
-    partition: PartitionKey = field(default_factory=lambda: PartitionKey(TENANT, TOPIC_UID, 0))
+    partition: Unit = field(default_factory=lambda: Unit(TENANT, TOPIC_UID, 0))
     frozen: bool = False
 
 

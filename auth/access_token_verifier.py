@@ -1,0 +1,100 @@
+"""From an access token to a principal: what it says, as far as that still holds.
+
+It holds while the token is not revoked, its client is there and active, it was issued after the
+client's `tokens_valid_from`, and its tenant is active. All of that is known from memory and told by
+the change feed; `CachingVerifier` drops what it has of a token when the feed tells of any of it.
+
+The principal's `credential` is `token:` and the token's id in hex.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from auth.access_tokens import AccessToken, AccessTokens
+from auth.client_directory import ClientDirectory
+from auth.errors import TokenRefused
+from auth.permissions import GRANTABLE, Permission
+from auth.principal import Grant, Principal, everything
+from auth.revocations import Revocations
+from metadata.clients import Client, ClientState
+from metadata.tenants import PLATFORM_ID
+
+OPERATES = frozenset({Permission.OPERATE})
+"""What an operator may do in no tenant."""
+OWNS = GRANTABLE - OPERATES
+"""What an operator may do in a tenant: as its owner."""
+
+
+class Grants(Protocol):
+    """What a tenant's policies grant to a subject."""
+
+    async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
+        """VerifierUnavailable when that can't be told now."""
+        ...
+
+
+class AccessTokenVerifier:
+    """A `TokenVerifier` for tokens of our own token endpoint."""
+
+    def __init__(
+        self,
+        tokens: AccessTokens,
+        revocations: Revocations,
+        directory: ClientDirectory,
+        grants: Grants,
+    ) -> None:
+        self._tokens = tokens
+        self._revocations = revocations
+        self._directory = directory
+        self._grants = grants
+
+    async def verify(self, token: bytes) -> Principal:
+        """Raises TokenRefused, TenantSuspended or VerifierUnavailable."""
+        found = await self.held(token)
+        granted = await self._granted(found)
+        return Principal(
+            tenant_id=found.tenant_id,
+            subject=found.subject,
+            grants=frozenset(grant for grant in granted if grant.permission in found.scope),
+            credential=f"token:{found.jti.hex()}",
+            expires_at=float(found.expires_at),
+        )
+
+    async def held(self, token: bytes) -> AccessToken:
+        """What it says, if it holds now. Raises TokenRefused, TenantSuspended or
+        VerifierUnavailable."""
+        found = await self._tokens.read(token)
+        client = await self._directory.client(found.client_id)
+        if client is None or not _speaks_for(found, client):
+            raise TokenRefused
+        if await self._revocations.includes(found.jti):
+            raise TokenRefused
+        # Operators act in a suspended tenant too.
+        await self._directory.require_served(found.tenant_id, suspended=bool(found.operator))
+        return found
+
+    async def _granted(self, found: AccessToken) -> frozenset[Grant]:
+        if not found.operator:
+            return await self._grants.of(found.tenant_id, found.subject)
+        return everything(OPERATES if found.tenant_id == PLATFORM_ID else OWNS)
+
+
+def subject_of(client: Client) -> str:
+    """As audits name it."""
+    kind = "operator" if client.tenant_id == PLATFORM_ID else "client"
+    return f"{kind}:{client.name}"
+
+
+def _speaks_for(found: AccessToken, client: Client) -> bool:
+    """Whether the client may still be who the token says, and from when on."""
+    subject = subject_of(client)
+    operates = client.tenant_id == PLATFORM_ID
+    if found.subject != subject or found.operator != (subject if operates else ""):
+        return False
+    if client.state is not ClientState.ACTIVE:
+        return False
+    if not operates and found.tenant_id != client.tenant_id:
+        return False
+    valid_from = client.tokens_valid_from
+    return valid_from is None or found.issued_at > valid_from.timestamp()

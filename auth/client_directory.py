@@ -1,0 +1,58 @@
+"""Clients and tenants as tokens need them: from memory, until the change feed tells of a change.
+
+What is absent is never remembered. What is known stays in use while Postgres is down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from auth.errors import TenantSuspended, TokenRefused
+from auth.known import Known
+from metadata.clients import Client, ClientRepository
+from metadata.errors import NotFound
+from metadata.tenants import TenantRepository
+from metadata.types import Change, ChangeKind, Tenant, TenantState
+
+
+class ClientDirectory:
+    """`on_changes` is a listener of the change feed, added before the first question is asked."""
+
+    def __init__(self, clients: ClientRepository, tenants: TenantRepository) -> None:
+        async def tenant_of(tenant_id: bytes) -> Tenant | None:
+            try:
+                return await tenants.get_by_id(tenant_id)
+            except NotFound:
+                return None
+
+        self._clients = Known[str, Client](clients.by_client_id)
+        self._tenants = Known[bytes, Tenant](tenant_of)
+
+    async def client(self, client_id: str) -> Client | None:
+        """Of whichever tenant. VerifierUnavailable when that can't be told now."""
+        return await self._clients.get(client_id)
+
+    async def tenant(self, tenant_id: bytes) -> Tenant | None:
+        """VerifierUnavailable when that can't be told now."""
+        return await self._tenants.get(tenant_id)
+
+    async def require_served(self, tenant_id: bytes, *, suspended: bool = False) -> None:
+        """Raises TokenRefused for a tenant that is not there or on its way out, TenantSuspended
+        unless a `suspended` one will do, and VerifierUnavailable."""
+        tenant = await self.tenant(tenant_id)
+        if tenant is None or tenant.state is TenantState.DELETING:
+            raise TokenRefused
+        if tenant.state is TenantState.SUSPENDED and not suspended:
+            raise TenantSuspended
+
+    async def on_changes(self, changes: Sequence[Change]) -> None:
+        if any(change.kind is ChangeKind.RESET for change in changes):
+            self._clients.forget(lambda client: True)
+            self._tenants.forget(lambda tenant: True)
+            return
+        clients = {change.uid for change in changes if change.kind is ChangeKind.CLIENT}
+        tenants = {change.tenant_id for change in changes if change.kind is ChangeKind.TENANT}
+        if clients or tenants:
+            # A tenant that is gone took its clients along, without a change of each.
+            self._clients.forget(lambda c: c.uid in clients or c.tenant_id in tenants)
+            self._tenants.forget(lambda tenant: tenant.tenant_id in tenants)

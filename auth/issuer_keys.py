@@ -1,0 +1,241 @@
+"""The public keys of other people's issuers: fetched, kept and renewed without being led about.
+
+    none ──► fresh ──► due ──► over       `fresh_s` since the keys were fetched, `stale_s`
+                        │ renewed in the background, used meanwhile
+
+What must hold: whoever sends tokens decides nothing. Where to ask follows from the configured
+issuer alone; it is asked by one request at a time, after a pause of `pause_s` whatever tokens name
+and however it answered; answers are bounded in bytes and time (by `fetch`), and in keys. Keys that
+could not be renewed are used until `stale_s`, so an issuer may be down for that long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key
+
+from auth.errors import VerifierUnavailable
+
+ALGORITHMS: Mapping[str, tuple[str, str]] = {
+    "RS256": ("RSA", ""),
+    "RS384": ("RSA", ""),
+    "RS512": ("RSA", ""),
+    "PS256": ("RSA", ""),
+    "PS384": ("RSA", ""),
+    "PS512": ("RSA", ""),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+    "Ed25519": ("OKP", "Ed25519"),
+}
+"""What an issuer may be configured to sign with, and the type and curve of key that goes with it:
+nothing symmetric, and not `none`."""
+FRESH_S = 600.0
+STALE_S = 6 * 3600.0
+PAUSE_S = 10.0
+MAX_KEYS = 64
+MAX_ISSUERS = 1000
+MIN_RSA_BITS = 2048
+MAX_RSA_BITS = 8192
+DISCOVERY = "/.well-known/openid-configuration"
+_PUBLIC = {
+    "RSA": ("kty", "kid", "n", "e"),
+    "EC": ("kty", "kid", "crv", "x", "y"),
+    "OKP": ("kty", "kid", "crv", "x"),
+}
+_log = structlog.get_logger("packetboat.identity")
+Fetch = Callable[[bytes, str], Awaitable[bytes]]
+"""Given a tenant's id and a URL, the body of its 200; raises IssuerUnreachable."""
+
+
+class IssuerUnreachable(Exception):
+    """The issuer could not be asked, or did not answer as an issuer does; the text says why."""
+
+
+class IssuerKey(NamedTuple):
+    kid: str
+    algorithm: str
+    """What it is for; empty where the issuer does not say."""
+    kty: str
+    curve: str
+    key: Key
+
+    def fits(self, algorithm: str) -> bool:
+        return ALGORITHMS[algorithm] == (self.kty, self.curve) and self.algorithm in (
+            "",
+            algorithm,
+        )
+
+
+class _Issuer:
+    """What is known of one. `keys` is None until it was reached once."""
+
+    __slots__ = ("asked_at_s", "fetched_at_s", "keys", "task", "why")
+
+    def __init__(self) -> None:
+        self.keys: tuple[IssuerKey, ...] | None = None
+        self.fetched_at_s = float("-inf")
+        self.asked_at_s = float("-inf")
+        self.task: asyncio.Task[None] | None = None
+        self.why = "it was not asked yet"
+
+
+class IssuerKeys:
+    """Kept by tenant and issuer: what one tenant may reach is another's no more than its keys."""
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        *,
+        fresh_s: float = FRESH_S,
+        stale_s: float = STALE_S,
+        pause_s: float = PAUSE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._fresh_s = fresh_s
+        self._stale_s = stale_s
+        self._pause_s = pause_s
+        self._clock = clock
+        self._issuers: dict[tuple[bytes, str], _Issuer] = {}
+
+    async def candidates(
+        self, tenant_id: bytes, issuer: str, kid: str | None, algorithm: str
+    ) -> Sequence[IssuerKey]:
+        """Keys that may have signed a token of that header; none when the issuer has none such.
+        VerifierUnavailable when that can't be told now."""
+        known = self._known(tenant_id, issuer)
+        age_s = self._clock() - known.fetched_at_s
+        if known.keys is None or age_s >= self._stale_s:
+            known.keys = None
+            await self._renewed(known, tenant_id, issuer)
+        elif age_s >= self._fresh_s and self._may_ask(known):
+            self._renew(known, tenant_id, issuer)
+        found = _fitting(known.keys or (), kid, algorithm)
+        if found:
+            return found
+        # A key that we do not know may be newer than what we fetched.
+        if known.task is not None or self._may_ask(known):
+            await self._renewed(known, tenant_id, issuer)
+            found = _fitting(known.keys or (), kid, algorithm)
+        elif known.asked_at_s > known.fetched_at_s:
+            raise VerifierUnavailable(f"the issuer {issuer} could not be asked: {known.why}")
+        return found
+
+    def forget(self, tenant_ids: frozenset[bytes] | None) -> None:
+        """What is known of issuers of those tenants; of all, for None."""
+        for key in [k for k in self._issuers if tenant_ids is None or k[0] in tenant_ids]:
+            self._end(self._issuers.pop(key))
+
+    async def close(self) -> None:
+        for known in self._issuers.values():
+            self._end(known)
+
+    def _end(self, known: _Issuer) -> None:
+        if known.task is not None:
+            known.task.cancel()
+
+    def _known(self, tenant_id: bytes, issuer: str) -> _Issuer:
+        key = tenant_id, issuer
+        known = self._issuers.pop(key, None) or _Issuer()
+        while len(self._issuers) >= MAX_ISSUERS:
+            self._end(self._issuers.pop(next(iter(self._issuers))))
+        self._issuers[key] = known  # the one used last is the last
+        return known
+
+    def _may_ask(self, known: _Issuer) -> bool:
+        return known.task is None and self._clock() - known.asked_at_s >= self._pause_s
+
+    async def _renewed(self, known: _Issuer, tenant_id: bytes, issuer: str) -> None:
+        """With the next answer, whoever asked for it. VerifierUnavailable where it is none."""
+        asked_s = known.fetched_at_s
+        if known.task is None and self._may_ask(known):
+            self._renew(known, tenant_id, issuer)
+        if known.task is not None:
+            # Whoever waits may go away; the request goes on for the others.
+            await asyncio.wait([known.task])
+        if known.fetched_at_s == asked_s:
+            raise VerifierUnavailable(f"the issuer {issuer} could not be asked: {known.why}")
+
+    def _renew(self, known: _Issuer, tenant_id: bytes, issuer: str) -> None:
+        known.asked_at_s = self._clock()
+        known.task = asyncio.create_task(self._ask(known, tenant_id, issuer))
+
+    async def _ask(self, known: _Issuer, tenant_id: bytes, issuer: str) -> None:
+        try:
+            known.keys = await self._read(tenant_id, issuer)
+            known.fetched_at_s = self._clock()
+        except IssuerUnreachable as error:
+            known.why = str(error)
+            _log.warning("an issuer cannot be asked", issuer=issuer, reason=known.why)
+        except Exception as error:
+            known.why = type(error).__name__
+            _log.exception("asking an issuer failed", issuer=issuer)
+        finally:
+            known.task = None
+
+    async def _read(self, tenant_id: bytes, issuer: str) -> tuple[IssuerKey, ...]:
+        """Raises IssuerUnreachable."""
+        at = issuer.removesuffix("/") + DISCOVERY
+        described = _object(await self._fetch(tenant_id, at))
+        if described.get("issuer") != issuer:
+            raise IssuerUnreachable(f"{at} describes another issuer")
+        keys_at = described.get("jwks_uri")
+        if not isinstance(keys_at, str):
+            raise IssuerUnreachable(f"{at} names no jwks_uri")
+        listed = _object(await self._fetch(tenant_id, keys_at)).get("keys")
+        if not isinstance(listed, list) or len(listed) > MAX_KEYS:
+            raise IssuerUnreachable(f"{keys_at} is no set of at most {MAX_KEYS} keys")
+        keys = tuple(key for key in map(read_key, listed) if key is not None)
+        if not keys:
+            raise IssuerUnreachable(f"{keys_at} has no key that verifies signatures")
+        return keys
+
+
+def read_key(jwk: object) -> IssuerKey | None:
+    """None for a key that is not public, not for signatures, weak or of a kind we do not know."""
+    if not isinstance(jwk, dict):
+        return None
+    kty, kid, algorithm = jwk.get("kty"), jwk.get("kid", ""), jwk.get("alg", "")
+    operations = jwk.get("key_ops", ["verify"])
+    if kty not in _PUBLIC or not isinstance(kid, str) or not isinstance(algorithm, str):
+        return None
+    if jwk.get("use", "sig") != "sig":
+        return None
+    if not isinstance(operations, list) or "verify" not in operations:
+        return None
+    # Of the key itself and nothing beside it: no private parts, certificates or URLs.
+    plain = {name: jwk[name] for name in _PUBLIC[kty] if isinstance(jwk.get(name), str)}
+    # Four characters are three bytes; the modulus is looked at before anything computes with it.
+    bits = len(plain.get("n", "")) * 6
+    if kty == "RSA" and not MIN_RSA_BITS <= bits <= MAX_RSA_BITS + 8:
+        return None
+    try:
+        key = JWKRegistry.import_key(plain)
+    except (JoseError, ValueError, KeyError, TypeError):
+        return None
+    return IssuerKey(kid, algorithm, kty, plain.get("crv", ""), key)
+
+
+def _fitting(keys: Sequence[IssuerKey], kid: str | None, algorithm: str) -> Sequence[IssuerKey]:
+    """A token without a key's name can only be of an issuer with one key of its kind."""
+    found = [key for key in keys if key.fits(algorithm) and kid in (None, key.kid)]
+    return found if kid is not None or len(found) == 1 else ()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise IssuerUnreachable("the issuer answered with something that is no JSON") from None
+    if not isinstance(value, dict):
+        raise IssuerUnreachable("the issuer answered with something that is no JSON object")
+    return value

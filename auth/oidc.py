@@ -1,0 +1,172 @@
+"""Tokens of a tenant's own OIDC issuer, read by the rules of RFC 8725.
+
+Everything that decides is in the tenant's configuration: the issuer (compared as it stands), the
+audience, the algorithms, the claim that names the subject, and claims that must be there. A token's
+header chooses among the keys of that issuer, and nothing else.
+
+The subject is `issuer:NAME#SUBJECT`; what it may do, the tenant's policies say. The principal's
+`credential` is `issuer:NAME`.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from joserfc import jws as jose
+from joserfc.errors import JoseError, SecurityWarning
+
+from auth import jws
+from auth.client_directory import ClientDirectory
+from auth.errors import TokenRefused
+from auth.issuer_keys import ALGORITHMS, IssuerKeys
+from auth.known import Known
+from auth.principal import Grant, Principal
+from metadata.issuers import Issuer
+from metadata.types import Change, ChangeKind
+
+LEEWAY_S = 30
+"""How far clocks may differ."""
+MAX_SUBJECT = 256
+"""Characters."""
+MAX_ISSUER = 512
+MAX_AUDIENCES = 32
+_TYPES = ("jwt", "at+jwt", "application/at+jwt")
+"""Of tokens that are for us, where they say so: no logout token, no proof of possession."""
+
+
+class Grants(Protocol):
+    """What a tenant's policies grant to a subject."""
+
+    async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]: ...
+
+
+class Issuers(Protocol):
+    """The part of `metadata.issuers.IssuerRepository` that this needs."""
+
+    async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    """Who trusts one issuer; there is at least one."""
+
+    issuers: tuple[Issuer, ...]
+
+
+class IssuerVerifier:
+    """A `TokenVerifier`. `on_changes` is a listener of the change feed."""
+
+    def __init__(
+        self,
+        issuers: Issuers,
+        keys: IssuerKeys,
+        directory: ClientDirectory,
+        grants: Grants,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        async def read(issuer: str) -> _Trusted | None:
+            found = await issuers.by_issuer(issuer)
+            return _Trusted(found) if found else None
+
+        self._trusted = Known[str, _Trusted](read)
+        self._keys = keys
+        self._directory = directory
+        self._grants = grants
+        self._clock = clock
+
+    async def verify(self, token: bytes) -> Principal:
+        """Raises TokenRefused, TenantSuspended or VerifierUnavailable."""
+        header, claims = jws.read(token)
+        algorithm, kid = header.get("alg"), _kid(header)
+        if str(header.get("typ", "jwt")).lower() not in _TYPES:
+            raise TokenRefused
+        issuer = await self._issuer_of(claims)
+        if algorithm not in issuer.algorithms or algorithm not in ALGORITHMS:
+            raise TokenRefused
+        # All that costs nothing is looked at before anybody is asked for a key.
+        subject, expires_at = self._checked(issuer, claims)
+        await self._directory.require_served(issuer.tenant_id)
+        keys = await self._keys.candidates(issuer.tenant_id, issuer.issuer, kid, algorithm)
+        if not any(_signed(token, key.key, algorithm) for key in keys):
+            raise TokenRefused
+        return Principal(
+            tenant_id=issuer.tenant_id,
+            subject=subject,
+            grants=await self._grants.of(issuer.tenant_id, subject),
+            credential=f"issuer:{issuer.name}",
+            expires_at=expires_at,
+        )
+
+    async def on_changes(self, changes: Sequence[Change]) -> None:
+        if any(change.kind is ChangeKind.RESET for change in changes):
+            self._trusted.forget(lambda _: True)
+            self._keys.forget(None)
+            return
+        about = (ChangeKind.ISSUER, ChangeKind.TENANT)
+        tenants = frozenset(change.tenant_id for change in changes if change.kind in about)
+        if tenants:
+            # Also where a tenant begins to trust an issuer that another one trusts already.
+            self._trusted.forget(lambda _: True)
+            self._keys.forget(tenants)
+
+    async def _issuer_of(self, claims: Mapping[str, Any]) -> Issuer:
+        """The one that trusts the token's issuer for one of its audiences."""
+        name, audiences = claims.get("iss"), claims.get("aud")
+        if isinstance(audiences, str):
+            audiences = [audiences]
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_ISSUER:
+            raise TokenRefused
+        if not isinstance(audiences, list) or not 0 < len(audiences) <= MAX_AUDIENCES:
+            raise TokenRefused
+        trusted = await self._trusted.get(name)
+        found = [each for each in trusted.issuers if each.audience in audiences] if trusted else []
+        if len(found) != 1 or found[0].issuer != name:
+            # Of several tenants at once: nobody can say whose it is.
+            raise TokenRefused
+        return found[0]
+
+    def _checked(self, issuer: Issuer, claims: Mapping[str, Any]) -> tuple[str, float]:
+        """The subject, and when the token ends."""
+        now_s = self._clock()
+        expires_at = _seconds(claims.get("exp"))
+        if expires_at <= now_s - LEEWAY_S:
+            raise TokenRefused
+        for name in ("nbf", "iat"):
+            if name in claims and _seconds(claims[name]) > now_s + LEEWAY_S:
+                raise TokenRefused
+        for name, wanted in issuer.required_claims.items():
+            value = claims.get(name)
+            if value != wanted and not (isinstance(value, list) and wanted in value):
+                raise TokenRefused
+        who = claims.get(issuer.subject_claim)
+        if not isinstance(who, str) or not 0 < len(who) <= MAX_SUBJECT or not who.isprintable():
+            raise TokenRefused
+        return f"issuer:{issuer.name}#{who}", expires_at
+
+
+def _kid(header: dict[str, Any]) -> str | None:
+    return jws.kid_of(header) if "kid" in header else None
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
+        raise TokenRefused
+    return float(value)
+
+
+def _signed(token: bytes, key: Any, algorithm: str) -> bool:
+    try:
+        # Issuers put more into a header than we know; `crit` was refused when it was read. Some
+        # still call Ed25519 by its old name EdDSA, which is fine where it is configured.
+        registry = jose.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)
+            jose.deserialize_compact(token, key, registry=registry)
+    except (JoseError, ValueError, TypeError):
+        return False
+    return True

@@ -1,0 +1,161 @@
+"""From policies and scopes to grants: who may do what, on which names.
+
+A policy binds a role to members on resources. Members are `client:NAME`, `key:NAME` and
+`issuer:NAME#SUBJECT`; resources are `topics/NAME`, `subscriptions/NAME` and so on, or `*` for
+everything. `*` in a NAME or SUBJECT stands for any characters.
+
+A scope of an API key is a permission, or a permission and a resource: `read`,
+`publish:topics/orders-*`. Scopes are all that a key may do; no policy adds to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from auth.known import Known
+from auth.permissions import EVERY, GRANTABLE, KINDS, Permission
+from auth.principal import Grant
+from edge.caller import matcher
+from metadata.policies import Policy
+from metadata.types import Change, ChangeKind
+
+OF_TENANTS = GRANTABLE - {Permission.OPERATE}
+"""What a tenant can grant: OPERATE is above it."""
+ROLES: Mapping[str, frozenset[Permission]] = {
+    "owner": OF_TENANTS,
+    "admin": OF_TENANTS - {Permission.ADMINISTER},
+    "publisher": frozenset({Permission.PUBLISH, Permission.LOCK}),
+    "subscriber": frozenset({Permission.CONSUME, Permission.LOCK, Permission.READ}),
+    "viewer": frozenset({Permission.READ}),
+}
+PLURALS: Mapping[str, str] = {f"{kind}s": kind for kind in KINDS}
+"""The first part of a resource, and the kind it is of."""
+MEMBERS = ("client", "key", "issuer")
+MAX_CHARACTERS = 256
+"""Of a member, resource or scope."""
+
+
+class BadGrant(ValueError):
+    """A resource, scope or member that is not written as it must be; the text says how."""
+
+
+class Resource(NamedTuple):
+    kind: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return EVERY if self.kind == EVERY else f"{self.kind}s/{self.pattern}"
+
+
+def parse_resource(text: str) -> Resource:
+    """Raises BadGrant."""
+    if text == EVERY:
+        return Resource(EVERY, EVERY)
+    plural, slash, pattern = text.partition("/")
+    if not slash or not pattern or plural not in PLURALS or len(text) > MAX_CHARACTERS:
+        raise BadGrant(
+            f"a resource is *, or one of {', '.join(PLURALS)}, a slash and a name in which * stands"
+            " for any characters"
+        )
+    return Resource(PLURALS[plural], pattern)
+
+
+def parse_scope(text: str) -> Grant:
+    """Of an API key. Raises BadGrant."""
+    name, colon, resource = text.partition(":")
+    permission = next((each for each in OF_TENANTS if each.value == name), None)
+    if permission is None or (colon and not resource):
+        names = ", ".join(sorted(each.value for each in OF_TENANTS))
+        raise BadGrant(f"a scope is one of {names}, alone or followed by : and a resource")
+    kind, pattern = parse_resource(resource) if colon else Resource(EVERY, EVERY)
+    return Grant(permission, kind, pattern)
+
+
+def check_member(text: str) -> None:
+    """Raises BadGrant."""
+    kind, _, name = text.partition(":")
+    issuer, mark, subject = name.partition("#")
+    named = issuer and mark and subject if kind == "issuer" else name
+    if kind not in MEMBERS or not named or len(text) > MAX_CHARACTERS:
+        raise BadGrant("a member is client:NAME, key:NAME or issuer:NAME#SUBJECT")
+
+
+def is_member(member: str, subject: str) -> bool:
+    """Part by part: no `*` reaches from the name of an issuer into what the issuer says."""
+    kind, _, name = member.partition(":")
+    subject_kind, _, subject_name = subject.partition(":")
+    if kind != subject_kind:
+        return False
+    if kind != "issuer":
+        return matcher(name)(subject_name)
+    issuer, _, who = name.partition("#")
+    subject_issuer, _, subject_who = subject_name.partition("#")
+    return matcher(issuer)(subject_issuer) and matcher(who)(subject_who)
+
+
+def grants_of(policies: Iterable[Policy]) -> frozenset[Grant]:
+    """What they grant to their members. A role or resource that nobody knows grants nothing."""
+    return frozenset(
+        Grant(permission, *resource)
+        for policy in policies
+        for resource in _resources(policy.resources)
+        for permission in ROLES.get(policy.role, ())
+    )
+
+
+def _resources(texts: Sequence[str]) -> list[Resource]:
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_resource(text))
+        except BadGrant:
+            continue  # written by a later version
+    return found
+
+
+class Policies(Protocol):
+    """The part of `metadata.policies.PolicyRepository` that this needs."""
+
+    async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTenant:
+    tenant_id: bytes
+    policies: tuple[Policy, ...]
+
+
+class PolicyBook:
+    """The policies of tenants, from memory. `on_changes` is a listener of the change feed, added
+    before the first question is asked."""
+
+    def __init__(self, policies: Policies) -> None:
+        async def read(tenant_id: bytes) -> _OfTenant:
+            return _OfTenant(tenant_id, await policies.of_tenant(tenant_id))
+
+        self._known = Known[bytes, _OfTenant](read)
+
+    async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
+        """What the tenant's policies grant to a subject. VerifierUnavailable."""
+        return grants_of(await self.naming(tenant_id, subject))
+
+    async def naming(self, tenant_id: bytes, subject: str) -> tuple[Policy, ...]:
+        """Those of which the subject is a member. VerifierUnavailable."""
+        found = await self._known.get(tenant_id)
+        assert found is not None, "a tenant without policies has none"
+        return tuple(
+            policy
+            for policy in found.policies
+            if any(is_member(member, subject) for member in policy.members)
+        )
+
+    async def on_changes(self, changes: Sequence[Change]) -> None:
+        if any(change.kind is ChangeKind.RESET for change in changes):
+            self._known.forget(lambda _: True)
+            return
+        about = (ChangeKind.POLICY, ChangeKind.TENANT)
+        tenants = {change.tenant_id for change in changes if change.kind in about}
+        if tenants:
+            self._known.forget(lambda known: known.tenant_id in tenants)

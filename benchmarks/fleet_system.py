@@ -1,0 +1,139 @@
+"""Packetboat as many processes behind HAProxy, for the benchmarks that ask what that costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import tempfile
+import urllib.request
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benchmarks.http_client import Connection, connect, request
+from benchmarks.measure import cpu_by_pid
+from benchmarks.processes import NotReady
+from benchmarks.statements import Statements
+from tests.chaos.cluster import HOST
+from tests.chaos.fleet import Balance, Fleet
+
+Call = tuple[str, str, dict[str, Any] | None, int]
+"""Method, path, body, and the status that it must be answered with."""
+CREATING = 4
+"""Requests under way at once while topics and subscriptions are made."""
+TRIES = 20
+RETRY_S = 0.5
+
+
+class FleetSystem:
+    """One installation in a directory of its own; use as a context manager."""
+
+    def __init__(self, subscribers: int, balance: Balance = "hash", publishers: int = 1) -> None:
+        self.name = f"{subscribers} of role subscribe, {balance}"
+        self._root = Path(tempfile.mkdtemp(prefix="packetboat-fleet-"))
+        self._root.chmod(0o711)  # Postgres runs as a lesser account when we are root.
+        self.fleet = Fleet(
+            self._root, subscribers=subscribers, publishers=publishers, balance=balance
+        )
+
+    def __enter__(self) -> FleetSystem:
+        try:
+            asyncio.run(self.fleet.start())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.fleet.stop()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        return self.fleet.base_url
+
+    @property
+    def token(self) -> str:
+        return self.fleet.token
+
+    def pids(self) -> list[int]:
+        """Of all servers, without the balancer."""
+        return [pid for name, pid in self.fleet.pids().items() if name != "haproxy"]
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds so far of each part: subscribe, publish, store, postgres, haproxy, …"""
+        spent: defaultdict[str, float] = defaultdict(float)
+        for name, pid in self.fleet.pids().items():
+            part = "store" if name.startswith("node-") else name.rpartition("-")[0] or name
+            spent[part] += sum(cpu_by_pid([pid]).values())
+        return dict(spent)
+
+    def memory_bytes(self) -> int:
+        """Resident, of all subscribe forwarders."""
+        return sum(_resident_bytes(member.pid) for member in self.fleet.subscribers)
+
+    def metric(self, name: str) -> float:
+        """The sum over all subscribe forwarders and labels."""
+        total = 0.0
+        for member in self.fleet.subscribers:
+            with urllib.request.urlopen(f"http://{member.address}/metrics") as answer:
+                text = answer.read().decode()
+            found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+            if not found:
+                raise NotReady(f"{member.name} has no metric {name}")
+            total += sum(map(float, found))
+        return total
+
+    def statements(self) -> Statements:
+        return Statements(self.fleet.database_url, self.fleet.postgres_log, self.fleet.pids())
+
+    def create(self, *things: tuple[str, dict[str, Any]]) -> None:
+        """POST topics or subscriptions, some at once."""
+        asyncio.run(self.send([("POST", path, body, 201) for path, body in things]))
+
+    async def send(self, calls: Sequence[Call]) -> None:
+        """Some at once, again after a 503; raises NotReady when one is answered otherwise."""
+        left = iter(calls)
+
+        async def work(connection: Connection) -> None:
+            for method, path, body, wanted in left:
+                data = json.dumps(body).encode() if body is not None else b""
+                whole = request(method, path, self.token, data)
+                answer = await connection.send(whole)
+                for _ in range(TRIES):
+                    if answer.status != 503:
+                        break
+                    await asyncio.sleep(RETRY_S)
+                    answer = await connection.send(whole)
+                if answer.status != wanted:
+                    raise NotReady(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
+
+        connections = [await connect(HOST, self.fleet.port) for _ in range(CREATING)]
+        try:
+            await asyncio.gather(*(work(connection) for connection in connections))
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+def together(loads: list[Any]) -> list[Any]:
+    """Results of functions that run at the same time, each in a process that it starts."""
+    with ThreadPoolExecutor(max(1, len(loads))) as pool:
+        return [future.result() for future in [pool.submit(load) for load in loads]]
+
+
+def _resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024

@@ -1,0 +1,1 @@
+"""What this installation may ask of the world outside: one guard before every outbound request."""

@@ -1,0 +1,290 @@
+"""Outbound HTTP behind a guard.
+
+Three places check, and each would do alone: the URL before anything else; every address that a name
+has, where it is looked up (one that is denied refuses all: a name that mixes them is an attempt);
+and the very address that a socket is about to connect to, so that a name which has changed its mind
+in between gains nothing. No redirect is followed, no variable of the environment heard, no cookie
+kept, no body unpacked. A pool of connections belongs to one guard: what one tenant may reach, no
+other reaches over its connections.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import socket
+import ssl
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawResponseMessage
+from aiohttp.streams import StreamReader
+from yarl import URL
+
+from edge.egress.guard import MAX_URL_CHARS, EgressDenied, Guard, Target
+from edge.egress.resolver import SystemResolver
+
+KEEPALIVE_S = 4.0
+"""Shorter than the 5 s after which some servers close: a request on its way then is lost."""
+READ_BUFFER_BYTES = 16_384
+MAX_HEADER_BYTES = 8190
+MAX_HEADERS = 100
+MAX_INTERIM = 16
+"""Responses 1xx before an answer; nobody but an attacker sends more than two or three."""
+MAX_FRAMING_BYTES = 32_768
+"""Of a body, beyond a quarter of its length: sizes of chunks, extensions, trailers."""
+_AT_ONCE_BYTES = 16_384
+_CHECKED_MAX = 10_000
+
+
+class BodyTooLong(Exception):
+    """The body has more bytes than its reader takes; the connection is closed."""
+
+
+class _Attempt:
+    """One connection that is being made; the tasks that make it share it."""
+
+    __slots__ = ("denied", "target")
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.denied: EgressDenied | None = None
+
+
+_attempt: ContextVar[_Attempt | None] = ContextVar("egress_attempt", default=None)
+
+
+class GuardedResolver(AbstractResolver):
+    """Refuses a name any of whose addresses is denied."""
+
+    def __init__(self, guard: Guard, inner: AbstractResolver) -> None:
+        self._guard = guard
+        self._inner = inner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Raises EgressDenied, OSError."""
+        found = await self._inner.resolve(host, port, family)
+        attempt = _attempt.get()
+        # Whoever looks up a name without connecting is held to the strictest rules.
+        target = attempt.target if attempt else Target("https", host.lower().rstrip("."), port)
+        for each in found:
+            try:
+                self._guard.check_address(target, each["host"])
+            except EgressDenied as error:
+                raise EgressDenied(f"{host}: {error}") from None
+        return found
+
+    async def close(self) -> None:
+        """The inner one belongs to whoever made it."""
+
+
+class _Answers(ResponseHandler):
+    """Of one connection. What costs us more than whoever sends it ends here, before the event loop
+    is busy with it for longer than any time-out: interim responses without end, which the client
+    reads one after the other without waiting, and bodies in the tiniest of chunks."""
+
+    _interim = 0
+    _body: StreamReader | None = None
+    _came = 0
+    """Bytes since the head of the body."""
+
+    def data_received(self, data: bytes) -> None:
+        # A piece at a time, so that no more is parsed than what shows that it is too much.
+        for at in range(0, len(data) or 1, _AT_ONCE_BYTES):
+            piece = data[at : at + _AT_ONCE_BYTES]
+            super().data_received(piece)
+            self._came += len(piece)
+            if self._interim > MAX_INTERIM:
+                self._refuse(f"over {MAX_INTERIM} interim responses")
+                return
+            body = self._body
+            if body is not None and self._came > MAX_FRAMING_BYTES + 1.25 * body.total_bytes:
+                self._refuse("more framing than body")
+                return
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        message, body = data
+        interim = 100 <= message.code < 200 and message.code != 101
+        self._interim = self._interim + 1 if interim else 0
+        self._body, self._came = None if interim else body, 0
+        if self._interim <= MAX_INTERIM:
+            super().feed_data(data, size)
+
+    def _refuse(self, why: str) -> None:
+        error = HttpProcessingError(message=why)
+        if self.transport is not None:
+            self.transport.close()
+        if self._body is not None:
+            self._body.set_exception(aiohttp.ClientPayloadError(why), error)
+        self.set_exception(error)
+
+
+class GuardedConnector(aiohttp.TCPConnector):
+    """Checks the URL of each request, and each address before a socket connects to it."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        resolver: AbstractResolver | None,
+        *,
+        limit: int,
+        limit_per_host: int,
+        ssl_context: ssl.SSLContext | None = None,
+        proxied: bool = False,
+    ) -> None:
+        """`proxied`: all requests go to a proxy, which has the addresses to check; none may go
+        past it."""
+        self._guard = guard
+        self._proxied = proxied
+        self._own_resolver = SystemResolver() if resolver is None else None
+        resolver = resolver or self._own_resolver
+        assert resolver is not None
+        self._targets: dict[tuple[str, str | None, int | None], Target] = {}
+        super().__init__(
+            resolver=resolver if proxied else GuardedResolver(guard, resolver),
+            use_dns_cache=False,  # it would let one asker wait for what another asked
+            limit=limit,
+            limit_per_host=limit_per_host,
+            keepalive_timeout=KEEPALIVE_S,
+            ssl=True if ssl_context is None else ssl_context,
+            socket_factory=None if proxied else self._open_socket,
+        )
+        protocol: type[ResponseHandler] = _Answers
+        self._factory = functools.partial(protocol, loop=self._loop)
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> Any:
+        """Raises EgressDenied beside what any connector raises."""
+        target = self._target_of(req.url)
+        if self._proxied:
+            if req.proxy is None:
+                raise EgressDenied("all requests go over the proxy, and this one names none")
+            return await super().connect(req, traces, timeout)
+        attempt = _Attempt(target)
+        token = _attempt.set(attempt)
+        try:
+            connection = await super().connect(req, traces, timeout)
+        except (aiohttp.ClientError, OSError) as error:
+            if attempt.denied is not None:
+                raise attempt.denied from error
+            raise
+        finally:
+            _attempt.reset(token)
+        return connection
+
+    async def close(self, *, abort_ssl: bool = False) -> None:
+        await super().close(abort_ssl=abort_ssl)
+        if self._own_resolver is not None:
+            await self._own_resolver.close()
+
+    def _target_of(self, url: URL) -> Target:
+        key = url.scheme, url.raw_host, url.port
+        target = self._targets.get(key)
+        if target is None:
+            target = self._guard.target(*key)
+            if len(self._targets) >= _CHECKED_MAX:
+                self._targets.clear()
+            self._targets[key] = target
+        return target
+
+    def _open_socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """For aiohttp, which connects it to the address of `info` and to no other."""
+        family, kind, proto, _, address = info
+        attempt = _attempt.get()
+        assert attempt is not None, "a connection that nobody asked for"
+        try:
+            self._guard.check_address(attempt.target, address[0])
+        except EgressDenied as error:
+            attempt.denied = error
+            raise OSError(str(error)) from error  # as aiohttp knows it: this address is no good
+        return socket.socket(family, kind, proto)
+
+
+def check_url(guard: Guard, text: str) -> Target:
+    """What can be said of a URL before its name is looked up. Raises EgressDenied."""
+    if len(text) > MAX_URL_CHARS:
+        raise EgressDenied(f"the URL has over {MAX_URL_CHARS} characters")
+    if any(char <= " " or char in "\\\x7f" for char in text):
+        raise EgressDenied("the URL has spaces, backslashes or control characters")
+    try:
+        url = URL(text)
+        if url.user is not None or url.password is not None or "@" in _authority(text):
+            raise EgressDenied("the URL has credentials in it: use a header")
+        if url.raw_fragment or text.endswith("#"):
+            raise EgressDenied("the URL has a fragment, which is never sent")
+        return guard.target(url.scheme, url.raw_host, url.port)
+    except (ValueError, TypeError) as error:
+        raise EgressDenied(f"this is no URL: {error}") from None
+
+
+def guarded_session(
+    guard: Guard,
+    *,
+    resolver: AbstractResolver | None = None,
+    limit: int = 100,
+    limit_per_host: int = 0,
+    ssl_context: ssl.SSLContext | None = None,
+    proxy: str | None = None,
+    timeout: aiohttp.ClientTimeout | None = None,
+    watch_redirects: bool = True,
+) -> aiohttp.ClientSession:
+    """Its requests raise EgressDenied where the guard says so, and at a redirect, unless they are
+    made with `allow_redirects=False`: who makes all of his so may save the watch, which costs some
+    microseconds a request. A resolver that is given stays its giver's to close."""
+    connector = GuardedConnector(
+        guard,
+        resolver,
+        limit=limit,
+        limit_per_host=limit_per_host,
+        ssl_context=ssl_context,
+        proxied=proxy is not None,
+    )
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(_refuse_redirect)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        raise_for_status=False,
+        proxy=proxy,
+        trace_configs=[trace] if watch_redirects else None,
+        timeout=timeout or aiohttp.ClientTimeout(total=30, sock_connect=10),
+        read_bufsize=READ_BUFFER_BYTES,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        max_headers=MAX_HEADERS,
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
+def _authority(text: str) -> str:
+    return re.split("[/?#]", text.partition("//")[2], maxsplit=1)[0]
+
+
+async def read_capped(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The whole body. Raises BodyTooLong where it has more than `limit` bytes, and what reading
+    from aiohttp raises."""
+    chunks, total = [], 0
+    async for chunk in response.content.iter_any():
+        total += len(chunk)
+        if total > limit:
+            response.close()
+            raise BodyTooLong(f"the body has more than {limit} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def _refuse_redirect(
+    session: aiohttp.ClientSession, context: Any, params: aiohttp.TraceRequestRedirectParams
+) -> None:
+    raise EgressDenied(
+        f"redirects are not followed: {params.url} answered {params.response.status}"
+    )

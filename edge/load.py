@@ -1,0 +1,161 @@
+"""How loaded this process and its machine are, sampled ten times a second.
+
+Two things are measured: how late the event loop calls a timer, which is how long whatever has
+arrived waits before it is looked at; and the processor, of this process and of the machine. Load
+that all is on time under is a machine well used; so it is the *standing* lag that says "too much",
+the least of half a second: one long callback, or a moment without the processor, is no queue. Where
+the processor is used up too, half of that lag is enough: it won't get better by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from prometheus_client import Gauge
+
+EVERY_S = 0.1
+STANDING_S = 0.5
+TARGET_LAG_S = 0.1
+BUSY_CPU = 0.95
+_SMOOTHING = 0.2
+
+_LAG = Gauge(
+    "packetboat_load_loop_lag_seconds", "How late the event loop calls timers, last.",
+    multiprocess_mode="livemax",
+)  # fmt: skip
+_CPU = Gauge(
+    "packetboat_load_cpu_ratio",
+    "Processor in use, of 1: by this process, of one core; by everything, of the machine.",
+    ["of"],
+    multiprocess_mode="livemax",
+)
+_OVERLOADED = Gauge(
+    "packetboat_load_overloaded_ratio", "From 0, all is on time, to 1, twice the lag that may be.",
+    multiprocess_mode="livemax",
+)  # fmt: skip
+
+
+class MachineCpu:
+    """Busy and total time of all cores together, of /proc/stat; called without it, zeros."""
+
+    def __init__(self) -> None:
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __call__(self) -> tuple[float, float]:
+        """Jiffies since the machine was started."""
+        if self._file < 0:
+            return 0.0, 0.0
+        line = os.pread(self._file, 256, 0).split(b"\n", 1)[0]
+        # user nice system idle iowait irq softirq steal; guests are within user.
+        times = [int(each) for each in line.split()[1:9]]
+        total = sum(times)
+        return total - times[3] - times[4], total
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class MachineLoad:
+    """Started and stopped on the loop it watches; tests call `sample` themselves."""
+
+    def __init__(
+        self,
+        *,
+        target_lag_s: float = TARGET_LAG_S,
+        clock: Callable[[], float] = time.monotonic,
+        process_s: Callable[[], float] = time.process_time,
+        machine: Callable[[], tuple[float, float]] | None = None,
+    ) -> None:
+        """`process_s`: processor time used; `machine`: busy and total time of it."""
+        self._target_lag_s = target_lag_s
+        self._clock = clock
+        self._process_s = process_s
+        self._machine = MachineCpu() if machine is None else machine
+        self._lags: deque[float] = deque(maxlen=round(STANDING_S / EVERY_S))
+        self._used_s = process_s()
+        self._busy, self._total = self._machine()
+        self._sampled_s = clock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+        self._listeners: list[Callable[[float], None]] = []
+        self.process_cpu = 0.0
+        """Of one core, smoothed over half a second; above 1 where threads work beside the loop."""
+        self.machine_cpu = 0.0
+        """Of all cores, smoothed so too."""
+        self.loop_lag_s = 0.0
+        """Of the last sample."""
+        self.standing_lag_s = 0.0
+        """The least of the last half second."""
+        self.overloaded = 0.0
+        """From 0, on time, to 1, twice the lag that may be."""
+
+    @property
+    def cpu(self) -> float:
+        """0 to 1: the process's core or the machine, whichever is the fuller."""
+        return min(1.0, max(self.process_cpu, self.machine_cpu))
+
+    def add_listener(self, sampled: Callable[[float], None]) -> None:
+        """Called after each sample, with the seconds since the last."""
+        self._listeners.append(sampled)
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + EVERY_S
+        self._timer = loop.call_at(self._due_s, self._called)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if isinstance(self._machine, MachineCpu):
+            self._machine.close()
+
+    def _called(self) -> None:
+        lag_s = asyncio.get_running_loop().time() - self._due_s
+        self.start()
+        self.sample(lag_s)
+
+    def sample(self, lag_s: float) -> None:
+        """A timer was called so late."""
+        now_s = self._clock()
+        took_s, self._sampled_s = now_s - self._sampled_s, now_s
+        if took_s <= 0:
+            return
+        # uvloop counts time in whole milliseconds: a timer may be called a little early.
+        self.loop_lag_s = max(0.0, lag_s)
+        self._lags.append(self.loop_lag_s)
+        full = len(self._lags) == self._lags.maxlen
+        self.standing_lag_s = min(self._lags) if full else 0.0
+        self._read_cpu(took_s)
+        target_s = self._target_lag_s
+        if self.cpu >= BUSY_CPU:
+            target_s /= 2
+        self.overloaded = min(1.0, max(0.0, self.standing_lag_s / target_s - 1.0))
+        _LAG.set(self.loop_lag_s)
+        _OVERLOADED.set(self.overloaded)
+        for sampled in self._listeners:
+            sampled(took_s)
+
+    def _read_cpu(self, took_s: float) -> None:
+        used_s = self._process_s()
+        self.process_cpu += _SMOOTHING * ((used_s - self._used_s) / took_s - self.process_cpu)
+        self._used_s = used_s
+        busy, total = self._machine()
+        if total > self._total:
+            share = (busy - self._busy) / (total - self._total)
+            self.machine_cpu += _SMOOTHING * (share - self.machine_cpu)
+        self._busy, self._total = busy, total
+        _CPU_OF_PROCESS.set(self.process_cpu)
+        _CPU_OF_MACHINE.set(self.machine_cpu)
+
+
+_CPU_OF_PROCESS, _CPU_OF_MACHINE = _CPU.labels("process"), _CPU.labels("machine")

@@ -1,0 +1,60 @@
+"""How much may go each second while there is too much, found out by trying.
+
+Unlimited while all is well. When work begins to queue, the pace is a little less than what went
+until then; while it goes on queueing, less again, once in `CUT_S`, as the last cut needs so long
+to show; while nothing queues, more, a quarter each second. When for `CALM_S` so little was wanted
+that the pace held nothing back, it is unlimited again. Pure: the caller counts and tells.
+"""
+
+from __future__ import annotations
+
+CUT_S = 0.5
+CALM_S = 1.0
+LEAST_PER_S = 20.0
+LEAST_PART = 1 / 3
+"""Of what went before: what is lower than that is not for the work that goes, but for what it costs
+to refuse the rest."""
+_GROWTH_PER_S = 0.25
+_FIRST_CUT = 0.1
+_CUT = 0.2
+_SLACK = 0.85
+_SMOOTHED_S = 0.5
+
+
+class Pace:
+    """`tick` it some times a second."""
+
+    __slots__ = ("_began_per_s", "_calm_s", "_since_cut_s", "_went_per_s", "per_second")
+
+    def __init__(self) -> None:
+        self.per_second: float | None = None
+        """None: unlimited."""
+        self._went_per_s = self._began_per_s = 0.0
+        self._since_cut_s = 0.0
+        self._calm_s = 0.0
+
+    def tick(self, *, went: float, wanted: float, took_s: float, overloaded: float) -> None:
+        """In the last `took_s` so much went, of so much that was wanted; `overloaded`: 0 to 1."""
+        went_per_s = went / took_s
+        self._went_per_s += min(1.0, took_s / _SMOOTHED_S) * (went_per_s - self._went_per_s)
+        self._since_cut_s += took_s
+        if self.per_second is None:
+            if overloaded > 0:
+                self._began_per_s = self._went_per_s
+                self._cut(self._went_per_s, _FIRST_CUT)
+            return
+        if overloaded > 0:
+            self._calm_s = 0.0
+            if self._since_cut_s >= CUT_S:
+                self._cut(min(self.per_second, self._went_per_s), _CUT * overloaded)
+            return
+        held = wanted > _SLACK * self.per_second * took_s
+        self._calm_s = 0.0 if held else self._calm_s + took_s
+        self.per_second *= 1.0 + _GROWTH_PER_S * took_s
+        if self._calm_s >= CALM_S:
+            self.per_second = None
+
+    def _cut(self, from_per_s: float, by: float) -> None:
+        least = max(LEAST_PER_S, LEAST_PART * self._began_per_s)
+        self.per_second = max(least, from_per_s * (1.0 - by))
+        self._since_cut_s = self._calm_s = 0.0

@@ -1,0 +1,325 @@
+"""Admission: whether a request is served or refused at once. Pure but for its metrics.
+
+Two things refuse. *Bounds*, on requests that run, that wait, and on the bytes of their bodies:
+memory stays flat whatever comes. And the *pace* (edge/pace.py), which holds while the loop is late,
+or publishes queue behind it (sojourn.py): of what it lets through, SETTLING requests may take four
+fifths, NORMAL ones nearly all of what is left, DEFERRABLE ones the rest, at least a twentieth.
+
+Between tenants both are fair by weight. Under the pace a tenant that asks for no more than its part
+is not held to anything, and what it leaves is for the others; one that asks for more has a rate.
+Of a bound, a tenant within its part may have what is left to the last; the others must stop before.
+
+What must hold: calm costs a dictionary look-up and some additions; `enter` that returned None is
+followed by one `leave` with the same arguments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from edge.pace import Pace
+from edge.problem import Problem
+from gateway.admission import metrics
+from gateway.admission.kinds import Kind, Urgency
+from gateway.admission.sharing import water_level
+from gateway.admission.sojourn import Sojourn
+
+ANONYMOUS = b""
+"""Stands for the tenant of those whose token has not been checked yet."""
+UNIT_BYTES = 8 * 1024
+"""A request costs one unit, and one for so many bytes of its body."""
+CROWDED = 0.75
+"""Of a bound: from here on, only who is within its part goes on."""
+ALONE = 0.9
+"""Of a bound: as much as one tenant has when nobody else is there."""
+SETTLING_PART = 0.8
+DEFERRABLE_PART = 0.05
+BURST_S = 0.2
+DEMAND_S = 0.3
+FORGET_S = 5.0
+RETRY_AFTER_S = (1, 2, 3)
+_NEGLIGIBLE = 0.01
+_log = structlog.get_logger("packetboat.admission")
+
+
+def overloaded(retry_after_s: int) -> Problem:
+    """The 503."""
+    return Problem(
+        503,
+        "overloaded",
+        "Overloaded",
+        "There is more to do than can be done in time. Nothing of this request was done; send it "
+        "again after the seconds of Retry-After.",
+        retry_after_s=retry_after_s,
+    )
+
+
+OVERLOADED = tuple(overloaded(seconds) for seconds in RETRY_AFTER_S)
+"""Who is sent away is not sent back all at once."""
+
+
+class Limits(NamedTuple):
+    """The bounds, of one process."""
+
+    requests: int = 1_000
+    waiting: int = 20_000
+    body_bytes: int = 512 * 1024 * 1024
+
+
+class _Tenant:
+    __slots__ = ("asked", "bytes", "demand", "quiet_s", "rate", "running", "tokens", "waiting",
+                 "weight")  # fmt: skip
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+        self.running = self.waiting = self.bytes = 0
+        self.asked = [0.0, 0.0, 0.0]
+        """Units since the last tick, by urgency."""
+        self.demand = [0.0, 0.0, 0.0]
+        """Units a second, by urgency."""
+        self.rate: list[float | None] = [None, None, None]
+        """Units a second it is held to, by urgency."""
+        self.tokens = [0.0, 0.0, 0.0]
+        self.quiet_s = 0.0
+
+
+class Admission:
+    """One per process; use it on one event loop, and `tick` it some times a second."""
+
+    def __init__(
+        self, limits: Limits | None = None, weight_of: Callable[[bytes], float] = lambda _: 1.0
+    ) -> None:
+        self._limits = limits or Limits()
+        self._weight_of = weight_of
+        self._pace = Pace()
+        self._sojourn = Sojourn()
+        self._tenants: dict[bytes, _Tenant] = {}
+        self._present_weight = 0.0
+        """Of the tenants that have something here."""
+        self.running = self.waiting = self.bytes = 0
+        self._went = [0.0, 0.0, 0.0]
+        self._admitted = [0, 0, 0]
+        self._refused: Counter[tuple[Urgency, str]] = Counter()
+        self._next = 0
+        self._shed = 0
+
+    @property
+    def pacing(self) -> bool:
+        """Not all that comes is served."""
+        return self._pace.per_second is not None
+
+    @property
+    def pressed(self) -> bool:
+        """`refuses` is worth asking."""
+        return self._pace.per_second is not None or self.running >= CROWDED * self._limits.requests
+
+    def enter(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
+        """None: it is served, and `leave` follows. Else the 503 to answer."""
+        tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
+        units = 1.0 + body_bytes / UNIT_BYTES
+        urgency = kind.urgency
+        tenant.asked[urgency] += units
+        reason = self._reason(tenant, kind, body_bytes)
+        if reason is not None:
+            return self._refuse(urgency, reason)
+        if tenant.rate[urgency] is not None:
+            tenant.tokens[urgency] -= units
+        self._went[urgency] += units
+        self._admitted[urgency] += 1
+        if not tenant.running and not tenant.waiting:
+            self._present_weight += tenant.weight
+        if kind.waits:
+            tenant.waiting += 1
+            self.waiting += 1
+        else:
+            tenant.running += 1
+            self.running += 1
+        tenant.bytes += body_bytes
+        self.bytes += body_bytes
+        return None
+
+    def leave(
+        self, tenant_id: bytes, kind: Kind, body_bytes: int = 0, seconds: float | None = None
+    ) -> None:
+        """What `enter` has let in has ended, after so many seconds where it was done."""
+        if kind.timed and seconds is not None:
+            self._sojourn.note(seconds)
+        tenant = self._tenants[tenant_id]
+        if kind.waits:
+            tenant.waiting -= 1
+            self.waiting -= 1
+        else:
+            tenant.running -= 1
+            self.running -= 1
+        tenant.bytes -= body_bytes
+        self.bytes -= body_bytes
+        if not tenant.running and not tenant.waiting:
+            self._present_weight -= tenant.weight
+
+    def refuses(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
+        """What `enter` would answer, where that is a refusal, which it counts; else `enter` is to
+        be asked, as nothing is counted."""
+        tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
+        reason = self._reason(tenant, kind, body_bytes)
+        if reason is None:
+            return None
+        tenant.asked[kind.urgency] += 1.0 + body_bytes / UNIT_BYTES
+        return self._refuse(kind.urgency, reason)
+
+    def tick(self, took_s: float, overloaded: float) -> None:
+        """So long after the last; `overloaded`: 0, all is on time, to 1."""
+        wanted = went = 0.0
+        share = min(1.0, took_s / DEMAND_S)
+        for tenant in self._tenants.values():
+            for urgency in Urgency:
+                asked = tenant.asked[urgency]
+                wanted += asked
+                tenant.demand[urgency] += share * (asked / took_s - tenant.demand[urgency])
+                tenant.asked[urgency] = 0.0
+        went = sum(self._went)
+        self._went = [0.0, 0.0, 0.0]
+        before = self._pace.per_second
+        queued = self._sojourn.tick(took_s, self.running)
+        overloaded = max(overloaded, queued)
+        self._pace.tick(went=went, wanted=wanted, took_s=took_s, overloaded=overloaded)
+        self._note_change(before)
+        if self._pace.per_second is not None:
+            self._deal(self._pace.per_second, took_s)
+        elif before is not None:
+            for tenant in self._tenants.values():
+                tenant.rate = [None, None, None]
+        self._forget(took_s)
+        self._tell()
+
+    def follow_weights(self) -> None:
+        """They may have changed."""
+        for tenant_id, tenant in self._tenants.items():
+            weight = self._weight_of(tenant_id)
+            if tenant.running or tenant.waiting:
+                self._present_weight += weight - tenant.weight
+            tenant.weight = weight
+
+    # Within.
+
+    def _met(self, tenant_id: bytes) -> _Tenant:
+        tenant = self._tenants[tenant_id] = _Tenant(self._weight_of(tenant_id))
+        return tenant
+
+    def _refuse(self, urgency: Urgency, reason: str) -> Problem:
+        self._refused[urgency, reason] += 1
+        self._shed += 1
+        self._next = (self._next + 1) % len(OVERLOADED)
+        return OVERLOADED[self._next]
+
+    def _reason(self, tenant: _Tenant, kind: Kind, body_bytes: int) -> str | None:
+        """Why it is to be refused, if it is."""
+        urgency = kind.urgency
+        if tenant.rate[urgency] is not None and tenant.tokens[urgency] <= 0:
+            return "delay"
+        limits = self._limits
+        if kind.waits:
+            reason = self._bound(self.waiting, tenant.waiting, 1, limits.waiting, tenant, urgency)
+        else:
+            reason = self._bound(self.running, tenant.running, 1, limits.requests, tenant, urgency)
+        if reason is None and body_bytes:
+            bound = limits.body_bytes
+            reason = self._bound(self.bytes, tenant.bytes, body_bytes, bound, tenant, urgency)
+        return reason
+
+    def _bound(
+        self, held: int, own: int, more: int, limit: int, tenant: _Tenant, urgency: Urgency
+    ) -> str | None:
+        after = held + more
+        if after <= CROWDED * limit:
+            return None
+        if after > limit or urgency is Urgency.DEFERRABLE:
+            return "full"
+        present = self._present_weight
+        if not tenant.running and not tenant.waiting:
+            present += tenant.weight
+        if own + more <= ALONE * limit * tenant.weight / present:
+            return None
+        alone = present <= tenant.weight * (1 + _NEGLIGIBLE)
+        if urgency is Urgency.SETTLING or alone:
+            return "share" if after > ALONE * limit else None
+        return "share"
+
+    def _deal(self, units_per_s: float, took_s: float) -> None:
+        """Rates of the tenants that want more than their part."""
+        settling = self._hold(Urgency.SETTLING, SETTLING_PART * units_per_s, took_s)
+        room = max(1.0, units_per_s - settling)
+        least = DEFERRABLE_PART * room
+        deferred = sum(tenant.demand[Urgency.DEFERRABLE] for tenant in self._tenants.values())
+        taken = self._hold(Urgency.NORMAL, room - min(least, deferred), took_s)
+        self._hold(Urgency.DEFERRABLE, max(least, room - taken), took_s)
+
+    def _hold(self, urgency: Urgency, room: float, took_s: float) -> float:
+        """How many units a second go to all tenants together."""
+        tenants = self._tenants.values()
+        level = water_level(
+            [(tenant.demand[urgency], tenant.weight) for tenant in tenants], max(1.0, room)
+        )
+        taken = 0.0
+        for tenant in tenants:
+            part = None if level is None else level * tenant.weight
+            demand = tenant.demand[urgency]
+            if part is None or demand <= part:
+                tenant.rate[urgency] = None
+                taken += demand
+                continue
+            if tenant.rate[urgency] is None:
+                tenant.tokens[urgency] = 0.0
+            tenant.rate[urgency] = part
+            filled = tenant.tokens[urgency] + part * took_s
+            tenant.tokens[urgency] = min(filled, max(1.0, part * BURST_S))
+            taken += part
+        return taken
+
+    def _forget(self, took_s: float) -> None:
+        """Tenants that have been away."""
+        gone = []
+        for tenant_id, tenant in self._tenants.items():
+            if tenant.running or tenant.waiting or max(tenant.demand) > _NEGLIGIBLE:
+                tenant.quiet_s = 0.0
+                continue
+            tenant.quiet_s += took_s
+            if tenant.quiet_s >= FORGET_S:
+                gone.append(tenant_id)
+        for tenant_id in gone:
+            del self._tenants[tenant_id]
+        if not self.running and not self.waiting:
+            self._present_weight = 0.0  # no rounding adds up
+
+    def _note_change(self, before: float | None) -> None:
+        now = self._pace.per_second
+        if before is None and now is None:
+            return
+        if before is None:
+            self._shed = 0
+            metrics.changes.labels("began").inc()
+            _log.warning("overloaded", pace_per_second=round(now or 0.0))
+        elif now is None:
+            metrics.changes.labels("ended").inc()
+            _log.info("no more overloaded", refused=self._shed)
+        elif now < before:
+            metrics.changes.labels("cut").inc()
+
+    def _tell(self) -> None:
+        for urgency in Urgency:
+            if self._admitted[urgency]:
+                metrics.admitted.labels(urgency.name.lower()).inc(self._admitted[urgency])
+                self._admitted[urgency] = 0
+        for (urgency, reason), count in self._refused.items():
+            metrics.refused.labels(urgency.name.lower(), reason).inc(count)
+        self._refused.clear()
+        metrics.pace.set(self._pace.per_second or 0.0)
+        metrics.held.labels("requests").set(self.running)
+        metrics.held.labels("waiting").set(self.waiting)
+        metrics.held_bytes.set(self.bytes)
+        metrics.tenants.labels("here").set(len(self._tenants))
+        held = sum(1 for tenant in self._tenants.values() if tenant.rate[Urgency.NORMAL])
+        metrics.tenants.labels("held").set(held)

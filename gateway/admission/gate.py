@@ -1,0 +1,69 @@
+"""The door: admission as the dispatcher asks it, and the answer to those who are sent away before
+a request is made of what they sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from edge.asgi import PROBLEM_JSON
+from edge.problem import Problem
+from gateway.admission.admission import OVERLOADED, Admission
+from gateway.admission.kinds import Kind, Urgency, kind_of
+from gateway.router import Endpoint
+
+MOST_BYTES = 16 * 1024 * 1024
+"""No handler keeps more of a body."""
+UNTOLD_BYTES = 64 * 1024
+"""Stands for a body that does not say its length."""
+PRIORITY = b"packetboat-priority"
+CHECK = Kind(Urgency.NORMAL)
+"""Finding out whose a token is."""
+_LOWEST = b"0"
+_LESS_URGENT = Kind(Urgency.DEFERRABLE, timed=True)
+
+_HEAD = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
+
+
+class Refusal(NamedTuple):
+    """A response, made ahead: `head` lacks its date, its request id and its last line."""
+
+    head: bytes
+    body: bytes
+
+
+def _rendered(problem: Problem) -> Refusal:
+    body = problem.to_json()
+    head = _HEAD % (PROBLEM_JSON, len(body))
+    return Refusal(head + b"retry-after: %d\r\n" % (problem.retry_after_s or 1), body)
+
+
+_REFUSALS = {problem.retry_after_s: _rendered(problem) for problem in OVERLOADED}
+
+
+class Gate:
+    """One per process."""
+
+    def __init__(self, admission: Admission, endpoints: Iterable[Endpoint]) -> None:
+        self.admission = admission
+        endpoints = list(endpoints)
+        self._kinds = {one: kind_of(one.method, one.template) for one in endpoints}
+        self._publishes = {one for one in endpoints if self._kinds[one].timed}
+
+    def kind(self, endpoint: Endpoint, priority: bytes | None) -> Kind:
+        """`priority`: of the header, which a publish may have."""
+        if priority == _LOWEST and endpoint in self._publishes:
+            return _LESS_URGENT
+        return self._kinds[endpoint]
+
+    def turned_away(self, tenant_id: bytes, kind: Kind, size: int) -> Refusal | None:
+        """Of a request whose body, of so many bytes, is here; None: it is to be dispatched."""
+        problem = self.admission.refuses(tenant_id, kind, size)
+        return None if problem is None else _REFUSALS[problem.retry_after_s]
+
+
+def body_bytes(length: bytes | None, *, chunked: bool) -> int:
+    """What a body counts for, by its headers."""
+    if length is None:
+        return UNTOLD_BYTES if chunked else 0
+    return min(int(length), MOST_BYTES) if length.isdigit() and len(length) < 16 else MOST_BYTES

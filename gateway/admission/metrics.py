@@ -1,0 +1,40 @@
+"""What admission tells Prometheus; counters are raised once a tick, never per request."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge
+
+admitted = Counter(
+    "packetboat_admission_admitted_total", "Requests let in, by urgency.", ["urgency"]
+)
+refused = Counter(
+    "packetboat_admission_refused_total",
+    "Requests answered 503 before anything of them was done, by urgency and reason: delay (the "
+    "loop was late), share (its tenant had more than its part of what is full), full.",
+    ["urgency", "reason"],
+)
+changes = Counter(
+    "packetboat_admission_changes_total",
+    "What the pace did: began (work queued), cut (it still did), ended (all that comes is served).",
+    ["what"],
+)
+pace = Gauge(
+    "packetboat_admission_pace_per_second_count",
+    "Units (requests and their bytes) let in each second; 0: as many as come.",
+    multiprocess_mode="livesum",
+)
+held = Gauge(
+    "packetboat_admission_held_count",
+    "Requests that run (requests), or wait as long-polls and streams do (waiting).",
+    ["what"],
+    multiprocess_mode="livesum",
+)
+held_bytes = Gauge(
+    "packetboat_admission_held_bytes", "Bodies of requests that run.", multiprocess_mode="livesum"
+)
+tenants = Gauge(
+    "packetboat_admission_tenants_count",
+    "Tenants that were lately here, and those of them held to a rate.",
+    ["what"],
+    multiprocess_mode="livesum",
+)

@@ -1,0 +1,69 @@
+"""Which addresses the endpoints of each tenant may have; cached, and kept fresh by the feed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import structlog
+
+from edge.egress.guard import Guard
+from metadata.errors import NotFound
+from metadata.types import Change, ChangeKind, Tenant
+
+MAX_CACHED = 10_000
+_log = structlog.get_logger("packetboat.egress")
+
+
+class Tenants(Protocol):
+    """The part of `metadata.tenants.TenantRepository` that is needed."""
+
+    async def get_by_id(self, tenant_id: bytes) -> Tenant: ...
+
+
+class EgressRules:
+    """What the platform allows holds for all tenants; what a tenant's row adds, for it alone."""
+
+    def __init__(self, tenants: Tenants, allowed: Iterable[str], ports: Iterable[int]) -> None:
+        """Raises ValueError for what is no entry of a list."""
+        self._tenants = tenants
+        self._allowed, self._ports = tuple(allowed), frozenset(ports)
+        self.platform = Guard(self._allowed, self._ports)
+        self._guards: OrderedDict[bytes, Guard] = OrderedDict()
+        self._changes = 0
+
+    async def guard_of(self, tenant_id: bytes) -> Guard:
+        """A MetadataError where it is not known and can't be read."""
+        guard = self._guards.get(tenant_id)
+        if guard is not None:
+            return guard
+        before = self._changes
+        guard = await self._read(tenant_id)
+        if before == self._changes:  # else the change may have been about it
+            self._guards[tenant_id] = guard
+            if len(self._guards) > MAX_CACHED:
+                self._guards.popitem(last=False)
+        return guard
+
+    async def on_changes(self, changes: Sequence[Change]) -> None:
+        """For the change feed."""
+        self._changes += 1
+        for change in changes:
+            if change.kind is ChangeKind.RESET:
+                self._guards.clear()
+            elif change.kind is ChangeKind.TENANT:
+                self._guards.pop(change.tenant_id, None)
+
+    async def _read(self, tenant_id: bytes) -> Guard:
+        try:
+            tenant = await self._tenants.get_by_id(tenant_id)
+        except NotFound:
+            return self.platform  # it goes, and with it what is sent
+        if not tenant.egress_allowed:
+            return self.platform
+        try:
+            return Guard((*self._allowed, *tenant.egress_allowed), self._ports)
+        except ValueError as error:
+            _log.warning("a tenant's egress_allowed does not hold", error=str(error))
+            return self.platform

@@ -1,0 +1,32 @@
+"""Who delivers: the live forwarders, what each is loaded with, and what the scheduler wished."""
+
+from __future__ import annotations
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, respond, tenant_of
+from gateway.forwarder_view import document, named_in
+from metadata.fleet import FleetRepository
+from metadata.hints import HintRepository
+
+NO_STORE = [(b"cache-control", b"no-store")]
+
+
+class ForwarderRoutes:
+    """Of topics, those of the caller's tenant are told; loads are those of whole processes."""
+
+    def __init__(self, fleet: FleetRepository, hints: HintRepository) -> None:
+        self._fleet = fleet
+        self._hints = hints
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/forwarders", self.listing, "operate", "*")]
+
+    async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Asked of Postgres each time: no process knows all of it."""
+        forwarders, hints = await self._fleet.live(), await self._hints.listing()
+        tenant_id = tenant_of(scope)
+        wanted = {key for key in named_in(forwarders, hints) if key[0] == tenant_id}
+        names = await self._fleet.names(wanted)
+        body = msgspec.json.encode(document(forwarders, hints, names))
+        await respond(send, 200, body, headers=NO_STORE)

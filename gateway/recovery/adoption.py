@@ -1,0 +1,91 @@
+"""Making the row of an orphaned topic again: the same uid, partitions and generations, from what
+its queues say. What only Postgres knew is gone: subscriptions, retention, schema, labels."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from gateway.placement import QueueMaker
+from gateway.recovery.history import Queues, begun_with, first_offset
+from gateway.recovery.orphans import Orphan, Store, times
+from gateway.recovery.rebuild import Report, replay
+from metadata.placements import LaneOf, PlacementRepository
+from metadata.recovery import RecoveryRepository
+from metadata.tenants import TenantRepository
+from metadata.types import Partition, Retention, Topic, TopicSpec
+
+DEFAULT_AGE_S = 7 * 24 * 3600
+"""What a topic is kept for that says nothing else: an adopted one is not trimmed at once."""
+
+
+class AdoptionStore(Store, QueueMaker, Protocol):
+    """The part of `store_nodes.client.StoreClient` that adopting needs."""
+
+
+class NotAdoptable(Exception):
+    """The text says why."""
+
+
+class Adoption:
+    """What an operator asks for. Can be interrupted and asked again."""
+
+    def __init__(
+        self,
+        store: AdoptionStore,
+        rows: RecoveryRepository,
+        placements: PlacementRepository,
+        tenants: TenantRepository,
+    ) -> None:
+        self._store = store
+        self._rows = rows
+        self._placements = placements
+        self._tenants = tenants
+
+    async def adopt(self, orphan: Orphan, name: str) -> Topic:
+        """The topic, active under that name. NotAdoptable; Conflict when another has the name."""
+        if not orphan.tenant_id:
+            raise NotAdoptable("its queues do not say whose it is")
+        if orphan.deleting:
+            raise NotAdoptable("its deletion had begun")
+        oldest = begun_with(orphan.queues)
+        if not oldest:
+            raise NotAdoptable("its first queue is missing")
+        await self._tenants.ensure(orphan.tenant_id, f"adopted-{orphan.tenant_id.hex()}")
+        spec = TopicSpec(
+            name,
+            retention=Retention(seconds=await self._age_s(orphan)),
+            priorities=orphan.queues.lanes,
+        )
+        parts = [
+            Partition(
+                one.queue.partition,
+                one.group,
+                one.queue.lane,
+                one.queue.generation,
+                one.info.base,
+            )
+            for one in oldest
+        ]
+        trimmed_to = _trimmed(orphan.queues, parts)
+        topic = await self._rows.adopt(orphan.tenant_id, orphan.uid, spec, parts, trimmed_to)
+        return await replay(topic, orphan.queues, self._placements, self._store, Report())
+
+    async def _age_s(self, orphan: Orphan) -> int | None:
+        """None: the default. Longer where messages would be too old for that, by a week."""
+        found = await times(self._store, orphan)
+        if found is None:
+            return None
+        age_s = int(time.time() - found[0] / 1e6)
+        return None if age_s < DEFAULT_AGE_S // 2 else age_s + DEFAULT_AGE_S
+
+
+def _trimmed(queues: Queues, parts: list[Partition]) -> dict[LaneOf, int]:
+    """Not beyond the generation that is adopted; what follows is lifted by the truncator."""
+    places = {(part.number, part.lane): part for part in parts}
+    found = {}
+    for place, part in places.items():
+        own = queues.of(part)
+        assert own is not None
+        found[place] = min(first_offset(queues.chain(*place)), own.info.end)
+    return found

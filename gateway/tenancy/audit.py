@@ -1,0 +1,121 @@
+"""The audit, to be read: a page at a time, or all that is asked for as lines of JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
+from edge.problem import FieldError, invalid, not_found
+from gateway.decoding import Query
+from gateway.names import name_errors
+from gateway.tenancy.answers import page_size_of, respond_page, time_of
+from metadata.audit import AuditEntry, AuditFilter, AuditLog
+from metadata.tenants import TenantRepository
+
+NDJSON = b"application/x-ndjson"
+LINES_AT_ONCE = 500
+MAX_FILTER_CHARS = 512
+ORDERS = ("newest", "oldest")
+
+
+class AuditRoutes:
+    """Operators read the audit of any tenant, the platform's own among them."""
+
+    def __init__(self, audit: AuditLog, tenants: TenantRepository) -> None:
+        self._audit = audit
+        self._tenants = tenants
+
+    def routes(self) -> list[Route]:
+        one = "/tenants/{tenant}"
+        return [
+            Route("GET", "/audit", self.own, "administer", "*"),
+            Route("GET", "/audit:export", self.export_own, "administer", "*"),
+            Route("GET", one + "/audit", self.of_tenant, "operate", "*"),
+            Route("GET", one + "/audit:export", self.export_of_tenant, "operate", "*"),
+        ]
+
+    async def own(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._page(scope, send, tenant_of(scope))
+
+    async def of_tenant(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._page(scope, send, await self._tenant(scope))
+
+    async def export_own(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._export(scope, send, tenant_of(scope))
+
+    async def export_of_tenant(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._export(scope, send, await self._tenant(scope))
+
+    async def _tenant(self, scope: Scope) -> bytes:
+        name = path_param(scope, "tenant")
+        if name_errors(name):
+            raise not_found("tenant", name)
+        return (await self._tenants.get(name)).tenant_id
+
+    async def _page(self, scope: Scope, send: Send, tenant_id: bytes) -> None:
+        query = Query(scope)
+        page = await self._audit.page(
+            tenant_id,
+            filter_of(query),
+            page_size=page_size_of(query),
+            page_token=query.text("page_token") or None,
+        )
+        await respond_page(send, "entries", [view(one) for one in page.items], page.next_token)
+
+    async def _export(self, scope: Scope, send: Send, tenant_id: bytes) -> None:
+        """Everything that fits, a line each; a broken connection says that it is not all."""
+        wanted = filter_of(Query(scope))
+        page = await self._audit.page(tenant_id, wanted, page_size=LINES_AT_ONCE)
+        headers = [(b"content-type", NDJSON)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while True:
+            lines = b"".join(msgspec.json.encode(view(one)) + b"\n" for one in page.items)
+            more = page.next_token is not None
+            await send({"type": "http.response.body", "body": lines, "more_body": more})
+            if not more:
+                return
+            page = await self._audit.page(
+                tenant_id, wanted, page_size=LINES_AT_ONCE, page_token=page.next_token
+            )
+
+
+def filter_of(query: Query) -> AuditFilter:
+    """400 naming the parameter."""
+    order = query.text("order") or "newest"
+    if order not in ORDERS:
+        raise _misfit("order", "newest or oldest, the ones that come first")
+    texts: dict[str, Any] = {}
+    for name in ("actor", "action", "resource"):
+        text = query.text(name) or None
+        if text is not None and (len(text) > MAX_FILTER_CHARS or "\0" in text):
+            raise _misfit(name, f"at most {MAX_FILTER_CHARS} characters")
+        texts[name] = text
+    return AuditFilter(
+        **texts,
+        start=time_of(query, "from"),
+        end=time_of(query, "to"),
+        oldest_first=order == "oldest",
+    )
+
+
+def _misfit(name: str, detail: str) -> Exception:
+    errors = [FieldError(name, detail)]
+    return invalid(f"The query parameter {name} does not fit.", errors, status=400)
+
+
+def view(entry: AuditEntry) -> dict[str, object]:
+    return {
+        "id": entry.id.hex(),
+        "at": entry.at,
+        "actor": entry.actor,
+        "action": entry.action,
+        "resource": entry.resource,
+        "status": entry.status,
+        "request_id": entry.request_id,
+        "source": entry.detail.get("source", {}),
+        "members": entry.detail.get("members", {}),
+        "query": entry.detail.get("query", {}),
+        "reason": entry.detail.get("reason"),
+    }

@@ -1,0 +1,56 @@
+"""What a tenant may use: shown to it, set by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edge.asgi import Receive, Route, Scope, Send, header, tenant_of
+from gateway.decoding import if_match, read_json
+from gateway.tenancy.answers import refusals, respond_one
+from gateway.tenancy.quota_bodies import QuotaBody, view
+from gateway.tenancy.tenants import tenant_name
+from metadata.quotas import QuotaRepository, TenantQuota
+from metadata.tenants import TenantRepository
+
+
+class QuotaRoutes:
+    """`defaults` are the platform's limits by name, 0 or absent for none."""
+
+    def __init__(
+        self, quotas: QuotaRepository, tenants: TenantRepository, defaults: Mapping[str, float]
+    ) -> None:
+        self._quotas = quotas
+        self._tenants = tenants
+        self._defaults = defaults
+
+    def routes(self) -> list[Route]:
+        one = "/tenants/{tenant}/quotas"
+        return [
+            Route("GET", "/quotas", self.own, "read", "*"),
+            Route("GET", one, self.of_tenant, "operate", "*"),
+            Route("PUT", one, self.put, "operate", "*"),
+        ]
+
+    async def own(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._respond(send, await self._quotas.get(tenant_of(scope)))
+
+    async def of_tenant(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant = await self._tenants.get(tenant_name(scope))
+        await self._respond(send, await self._quotas.get(tenant.tenant_id))
+
+    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200: they are all as the body says; every process knows within seconds."""
+        body = await read_json(scope, receive, QuotaBody)
+        limits = body.checked()
+        tenant = await self._tenants.get(tenant_name(scope))
+        async with refusals("quota"):
+            quota = await self._quotas.put(
+                tenant.tenant_id,
+                limits,
+                body.weight,
+                if_version=if_match(header(scope, b"if-match")),
+            )
+        await self._respond(send, quota)
+
+    async def _respond(self, send: Send, quota: TenantQuota) -> None:
+        await respond_one(send, 200, view(quota, self._defaults), quota.version)

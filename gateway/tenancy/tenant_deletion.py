@@ -1,0 +1,99 @@
+"""Removing a tenant: an intent in Postgres, its topics as topics go, the rest, and its row last.
+
+Each step is idempotent and the intent is durable first, so whoever finds a tenant `deleting` can go
+on with it; any gateway process does.
+
+    deleting (credentials refused) → every topic deleted, its queues too → rows gone → tenant gone
+
+Topics that cannot be removed now (the store is away) are `deleting` as well, and TopicLifecycle
+goes on with them: the tenant stays until the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from metadata.errors import MetadataError, NotFound
+from metadata.tenants import TenantRepository
+from metadata.types import Page, Tenant, Topic
+
+EVERY_S = 15.0
+AGAIN_S = 1.0
+"""While there is one to be finished."""
+TOPICS_AT_ONCE = 20
+_log = structlog.get_logger("packetboat.tenants")
+
+
+class Topics(Protocol):
+    """The part of `metadata.topics.TopicRepository` that this needs."""
+
+    async def page(
+        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[Topic]: ...
+
+
+class Lifecycle(Protocol):
+    """The part of `gateway.topic_lifecycle.TopicLifecycle` that this needs."""
+
+    async def delete(self, tenant_id: bytes, name: str, if_version: int | None) -> None: ...
+
+
+class TenantDeletion:
+    """Owns nothing but the order of the steps."""
+
+    def __init__(self, tenants: TenantRepository, topics: Topics, lifecycle: Lifecycle) -> None:
+        self._tenants = tenants
+        self._topics = topics
+        self._lifecycle = lifecycle
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is one to be removed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """For the life of the process; what another left half-way is gone on with at once."""
+        pause_s = 0.0
+        while True:
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                pause_s = AGAIN_S if await self.round() else EVERY_S
+            except MetadataError as error:
+                pause_s = EVERY_S
+                _log.info("deleting of tenants put off", error=str(error))
+
+    async def round(self) -> int:
+        """One try at each; how many are left. Raises MetadataError."""
+        left = 0
+        for tenant in await self._tenants.deleting():
+            left += not await self.step(tenant)
+        return left
+
+    async def step(self, tenant: Tenant) -> bool:
+        """Whether it is gone. Raises MetadataError."""
+        await self._delete_topics(tenant.tenant_id)
+        if await self._tenants.has_topics(tenant.tenant_id):
+            return False
+        await self._tenants.purge(tenant.tenant_id)
+        await self._tenants.remove(tenant.tenant_id)
+        _log.info("tenant removed", tenant=tenant.name)
+        return True
+
+    async def _delete_topics(self, tenant_id: bytes) -> None:
+        while True:
+            page = await self._topics.page(tenant_id, page_size=TOPICS_AT_ONCE)
+            for topic in page.items:
+                try:
+                    await self._lifecycle.delete(tenant_id, topic.name, None)
+                except NotFound:
+                    continue  # another process was there before
+            if not page.items:
+                return

@@ -1,0 +1,40 @@
+"""Listings of what the caller may read: the others are not counted, named or hinted at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from edge.asgi import Scope, caller_of
+from gateway.decoding import Query
+from metadata.paging import Named, token_after
+from metadata.types import Page
+
+MAX_PAGE_SIZE = 1000
+DEFAULT_PAGE_SIZE = 100
+T = TypeVar("T", bound=Named)
+
+
+async def visible_page(
+    scope: Scope, kind: str, read: Callable[[int, str | None], Awaitable[Page[T]]]
+) -> Page[T]:
+    """The page that the query asks for; `read` takes its size and the token of the one before.
+
+    Who may read some names gets pages as full as another's, and tokens made of names it may read.
+    """
+    query, caller = Query(scope), caller_of(scope)
+    size = query.integer("page_size", DEFAULT_PAGE_SIZE, 1, MAX_PAGE_SIZE)
+    token = query.text("page_token") or None
+    if caller.may_all("read", kind):
+        return await read(size, token)
+    kept: list[T] = []
+    while True:
+        page = await read(MAX_PAGE_SIZE, token)
+        for item in page.items:
+            if caller.may("read", kind, item.name):
+                if len(kept) == size:
+                    return Page(tuple(kept), token_after(kept[-1].name))
+                kept.append(item)
+        token = page.next_token
+        if token is None:
+            return Page(tuple(kept), None)

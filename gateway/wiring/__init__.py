@@ -1,0 +1,1 @@
+"""Composition: the parts of each role of a server process, one module each."""

@@ -1,0 +1,98 @@
+"""The control plane's parts."""
+
+from __future__ import annotations
+
+from gateway.forwarders import ForwarderRoutes
+from gateway.group_choice import GroupChoice
+from gateway.lock_line import LockLine
+from gateway.locks import LockRoutes
+from gateway.locks import sweep as sweep_locks
+from gateway.partitions import PartitionRoutes
+from gateway.placement import Mover
+from gateway.recovery.orphans import survey
+from gateway.schedules import ScheduleRoutes
+from gateway.schemas import SchemaRoutes
+from gateway.signing_secrets import SigningSecretRoutes
+from gateway.skip_rules import SkipRuleRoutes
+from gateway.snapshots import SnapshotRoutes
+from gateway.snapshots import sweep as sweep_snapshots
+from gateway.subscriptions import SubscriptionRoutes
+from gateway.topic_lifecycle import TopicLifecycle
+from gateway.topics import TopicRoutes
+from gateway.whoami import WhoAmI
+from gateway.wiring.oauth import open_oauth
+from gateway.wiring.parts import Shared, own
+from gateway.wiring.tenancy import open_tenancy
+from metadata.cursors import CursorRepository
+from metadata.fleet import FleetRepository
+from metadata.hints import HintRepository
+from metadata.lock_catalog import LockCatalog
+from metadata.lock_waiters import LockWaiterRepository
+from metadata.locks import LockRepository
+from metadata.placements import PlacementRepository
+from metadata.recovery import RecoveryRepository
+from metadata.schedules import ScheduleRepository
+from metadata.skip_rules import SkipRuleRepository
+from outbox import Outbox
+from publish_forwarder.schema_check import SchemaCheck
+
+
+def open_control(shared: Shared) -> None:
+    """Topics, subscriptions and what belongs to them, as people and programs change them."""
+    open_oauth(shared, shared.identity.tokens, shared.identity.access_tokens)
+    shared.parts.routes += WhoAmI(
+        shared.identity.tokens.directory, shared.identity.policies
+    ).routes()
+    parts, stack = shared.parts, shared.stack
+    assert shared.sealer is not None, "settings of this role have seal keys"
+    choice, placements = GroupChoice(shared.store), PlacementRepository(shared.database)
+    lifecycle = TopicLifecycle(shared.topics, placements, shared.store, choice)
+    own(stack, lifecycle.repair())
+    open_tenancy(shared, lifecycle)
+    mover = Mover(placements, shared.store, choice, shared.feed.version)
+    own(stack, mover.repair())
+    own(stack, survey(shared.store, RecoveryRepository(shared.database)))
+    parts.routes += TopicRoutes(
+        shared.topics,
+        lifecycle,
+        shared.subscriptions,
+        CursorRepository(shared.database),
+        shared.store,
+    ).routes()
+    parts.routes += PartitionRoutes(shared.topics, placements, shared.store, mover).routes()
+    parts.routes += SchemaRoutes(shared.schemas, shared.catalog, shared.store).routes()
+    parts.routes += ScheduleRoutes(
+        ScheduleRepository(shared.database),
+        shared.catalog,
+        Outbox(shared.store),
+        SchemaCheck(shared.schema_catalog),
+    ).routes()
+    parts.routes += SkipRuleRoutes(
+        SkipRuleRepository(shared.database), shared.subscriptions, CursorRepository(shared.database)
+    ).routes()
+    parts.routes += SubscriptionRoutes(
+        shared.catalog,
+        shared.subscriptions,
+        CursorRepository(shared.database),
+        shared.store,
+        shared.snapshots,
+        shared.sealer,
+        shared.egress,
+    ).routes()
+    parts.routes += SigningSecretRoutes(shared.subscriptions, shared.sealer).routes()
+    parts.routes += SnapshotRoutes(shared.snapshots).routes()
+    parts.routes += ForwarderRoutes(
+        FleetRepository(shared.database), HintRepository(shared.database)
+    ).routes()
+    own(stack, sweep_snapshots(shared.snapshots))
+    _open_locks(shared)
+
+
+def _open_locks(shared: Shared) -> None:
+    parts, stack = shared.parts, shared.stack
+    line, catalog = LockLine(shared.database), LockCatalog(shared.database)
+    stack.push_async_callback(line.close)
+    own(stack, line.run())
+    own(stack, sweep_locks(catalog, LockWaiterRepository(shared.database)))
+    parts.drains.append(line.drain)
+    parts.routes += LockRoutes(LockRepository(shared.database), catalog, line).routes()

@@ -1,0 +1,55 @@
+"""Who is calling, in every server process: all ways to check a token, behind one cache."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from auth.access_token_verifier import AccessTokenVerifier
+from auth.api_key_verifier import ApiKeyVerifier
+from auth.chain import Chain
+from auth.development import DevTokenVerifier
+from auth.issuer_keys import IssuerKeys
+from auth.oidc import IssuerVerifier
+from auth.policies import PolicyBook
+from auth.verifier import CachingVerifier
+from gateway.issuer_documents import GuardOf, IssuerDocuments
+from gateway.settings import ServerSettings
+from gateway.wiring.parts import Identity, own
+from gateway.wiring.tokens import follow, make_tokens
+from metadata.api_keys import ApiKeyRepository
+from metadata.database import Database
+from metadata.feed import ChangeFeed
+from metadata.issuers import IssuerRepository
+from metadata.policies import PolicyRepository
+
+
+def open_identity(
+    settings: ServerSettings,
+    database: Database,
+    feed: ChangeFeed,
+    guard_of: GuardOf,
+    stack: AsyncExitStack,
+) -> Identity:
+    """Before the feed starts: whoever answers from memory must have heard of every change."""
+    tokens = make_tokens(settings, database)
+    directory, policies = tokens.directory, PolicyBook(PolicyRepository(database))
+    access_tokens = AccessTokenVerifier(tokens.access, tokens.revocations, directory, policies)
+    api_keys = ApiKeyVerifier(ApiKeyRepository(database), directory)
+    issuer_keys = IssuerKeys(IssuerDocuments(guard_of, proxy=settings.egress_proxy or None).fetch)
+    stack.push_async_callback(issuer_keys.close)
+    issuers = IssuerVerifier(IssuerRepository(database), issuer_keys, directory, policies)
+    token_sha256 = settings.dev_token_sha256
+    verifier = CachingVerifier(
+        Chain(
+            issuer=tokens.access.issuer,
+            access_tokens=access_tokens,
+            api_keys=api_keys,
+            issuers=issuers,
+            development=DevTokenVerifier(token_sha256) if token_sha256 else None,
+        )
+    )
+    follow(tokens, feed, lambda work: own(stack, work))
+    for listener in (policies, api_keys, issuers, verifier):  # the cache is the last to hear
+        feed.add_listener(listener.on_changes)
+    own(stack, api_keys.last_uses.run())
+    return Identity(verifier, tokens, access_tokens, policies)

@@ -1,0 +1,28 @@
+"""The OAuth2 endpoints, of processes that have the control plane."""
+
+from __future__ import annotations
+
+from auth.access_token_verifier import AccessTokenVerifier
+from gateway.oauth.discovery import DiscoveryRoutes
+from gateway.oauth.endpoints import OAuthEndpoints
+from gateway.wiring.parts import Shared, own
+from gateway.wiring.tokens import Tokens
+from metadata.clients import ClientRepository
+from metadata.revoked_tokens import RevokedTokenRepository
+from metadata.tenants import TenantRepository
+
+
+def open_oauth(shared: Shared, tokens: Tokens, verifier: AccessTokenVerifier) -> None:
+    parts, database = shared.parts, shared.database
+    endpoints = OAuthEndpoints(
+        tokens.access,
+        verifier,
+        tokens.revocations,
+        tokens.directory,
+        ClientRepository(database),
+        TenantRepository(database),
+        RevokedTokenRepository(database),
+    )
+    parts.routes += endpoints.routes()
+    own(shared.stack, endpoints.last_uses.run())
+    parts.routes += DiscoveryRoutes(tokens.keys, shared.settings.issuer).routes()

@@ -1,0 +1,136 @@
+"""The real parts of a server process, opened in order and closed in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import structlog
+
+from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME
+from edge.load import MachineLoad
+from edge.sealing import Sealer
+from gateway.breakers import GroupBreakers, MetadataGate
+from gateway.egress_rules import EgressRules
+from gateway.readiness import LeaderCheck, Readiness
+from gateway.recovery.keeper import EraKeeper
+from gateway.settings import Role, ServerSettings
+from gateway.tenancy.auditor import Auditor
+from gateway.wiring.admission import open_admission
+from gateway.wiring.control import open_control
+from gateway.wiring.identity import open_identity
+from gateway.wiring.parts import Parts, Shared, own
+from gateway.wiring.publishing import open_publishing
+from gateway.wiring.quotas import open_quotas
+from gateway.wiring.scheduling import open_scheduling
+from gateway.wiring.subscribing import open_subscribing
+from metadata.audit import AuditLog
+from metadata.catalog import Catalog
+from metadata.database import Database
+from metadata.eras import Sentinel
+from metadata.errors import MetadataError
+from metadata.feed import ChangeFeed
+from metadata.schema_catalog import SchemaCatalog
+from metadata.schemas import SchemaRepository
+from metadata.settings import DatabaseSettings
+from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions import SubscriptionRepository
+from metadata.tenants import TenantRepository
+from metadata.topics import TopicRepository
+from store_nodes.client import StoreClient
+
+METADATA_RETRY_S = 0.25
+FIRST_COMPARISON_S = 5.0
+"""Waited for, before whatever else uses Postgres is started."""
+_log = structlog.get_logger("packetboat.server")
+
+
+@asynccontextmanager
+async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
+    """Never fails because Postgres or the store is down: readiness says so until they are up."""
+    parts = Parts(load=MachineLoad(target_lag_s=settings.max_loop_lag_s))
+    async with AsyncExitStack() as stack:
+        sentinel, database_settings = Sentinel(), DatabaseSettings.from_environment()
+        database = Database(database_settings, sentinel.greet, MetadataGate())
+        await database.connect()
+        stack.push_async_callback(database.close)
+        own(stack, _greet_metadata(database, parts.readiness))
+        store = StoreClient(
+            settings.store_nodes,
+            groups=range(settings.store_groups),
+            secret=settings.store_secret,
+            guard=GroupBreakers(),
+        )
+        await store.start()
+        stack.push_async_callback(store.close)
+        leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
+        parts.readiness.add("store", leaders)
+
+        eras = EraKeeper(database_settings, store, sentinel)
+        own(stack, eras.run())
+        only_publishes = settings.role is Role.PUBLISH
+        parts.readiness.add(
+            "era", eras.never_compared_reason if only_publishes else eras.not_ready_reason
+        )
+        await eras.until_compared(FIRST_COMPARISON_S)
+
+        feed = ChangeFeed(database, sentinel=sentinel)
+        rules = EgressRules(
+            TenantRepository(database), settings.egress_allowed, settings.egress_ports
+        )
+        feed.add_listener(rules.on_changes)
+        metered = open_quotas(settings.role, database, feed, stack)
+        parts.quotas, parts.usage = metered.limiter, metered.meter
+        topics = TopicRepository(database, metered.defaults)
+        subscriptions = SubscriptionRepository(database, metered.defaults)
+        schemas = SchemaRepository(database)
+        shared = Shared(
+            settings=settings,
+            parts=parts,
+            stack=stack,
+            database=database,
+            store=store,
+            feed=feed,
+            catalog=Catalog(topics, subscriptions, feed),
+            topics=topics,
+            subscriptions=subscriptions,
+            schemas=schemas,
+            schema_catalog=SchemaCatalog(schemas, feed),
+            snapshots=SnapshotRepository(database),
+            egress=rules,
+            sealer=Sealer.from_text(settings.seal_keys) if settings.seal_keys else None,
+            identity=open_identity(settings, database, feed, rules.guard_of, stack),
+            metered=metered,
+        )
+        parts.verifier = shared.identity.verifier
+        parts.admission = open_admission(shared)
+        await feed.start()
+        stack.push_async_callback(feed.close)
+        if settings.role.controls:
+            open_control(shared)
+        if settings.role.publishes:
+            await open_publishing(shared)
+        if settings.role.subscribes:
+            await open_subscribing(shared)
+        if settings.role.schedules:
+            await open_scheduling(shared)
+        auditor = Auditor(AuditLog(database))
+        parts.routes[:] = [auditor.audited(route) for route in parts.routes]
+        yield parts
+
+
+async def _greet_metadata(database: Database, readiness: Readiness) -> None:
+    """Until Postgres has answered once, this process is not ready; after that, P6 holds."""
+    reason: list[str | None] = ["not asked yet"]
+    readiness.add("metadata", lambda: reason[0])
+    while True:
+        try:
+            await database.check()
+            await TenantRepository(database).ensure(DEV_TENANT_ID, DEV_TENANT_NAME)
+        except MetadataError as error:
+            reason[0] = f"{error.code}: {error}"
+            await asyncio.sleep(METADATA_RETRY_S)
+        else:
+            reason[0] = None
+            return

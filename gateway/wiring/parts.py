@@ -1,0 +1,119 @@
+"""What a server process is composed of, and what the roles of one process share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from auth.access_token_verifier import AccessTokenVerifier
+from auth.errors import TokenRefused
+from auth.policies import PolicyBook
+from auth.principal import Principal
+from auth.verifier import CachingVerifier, TokenVerifier
+from edge.asgi import Route
+from edge.load import MachineLoad
+from edge.quota import NO_LIMITS, Quotas, Usage
+from edge.sealing import Sealer
+from gateway.admission.admission import Admission
+from gateway.egress_rules import EgressRules
+from gateway.readiness import Readiness
+from gateway.settings import ServerSettings
+from gateway.wiring.tokens import Tokens
+from metadata.catalog import Catalog
+from metadata.database import Database
+from metadata.feed import ChangeFeed
+from metadata.schema_catalog import SchemaCatalog
+from metadata.schemas import SchemaRepository
+from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions import SubscriptionRepository
+from metadata.topics import TopicRepository
+from quotas.limiter import Limiter
+from quotas.limits import TenantLimit
+from quotas.metering import Meter
+from store_nodes.client import StoreClient
+
+
+class NoTokens:
+    """Until something can check tokens, none is valid."""
+
+    async def verify(self, token: bytes) -> Principal:
+        raise TokenRefused
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the application is composed of."""
+
+    verifier: TokenVerifier = field(default_factory=NoTokens)
+    readiness: Readiness = field(default_factory=Readiness)
+    routes: list[Route] = field(default_factory=list)
+    drains: list[Callable[[], None]] = field(default_factory=list)
+    load: MachineLoad = field(default_factory=MachineLoad)
+    admission: Admission | None = None
+    """None: everybody is let in."""
+    quotas: Quotas = NO_LIMITS
+    usage: Usage = NO_LIMITS
+
+    def drain(self) -> None:
+        """Long-polls answer now with what they have; nothing new is handed out."""
+        for drain in self.drains:
+            drain()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who is calling: all ways to check a token behind one cache, and what they stand on."""
+
+    verifier: CachingVerifier
+    tokens: Tokens
+    access_tokens: AccessTokenVerifier
+    policies: PolicyBook
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What tenants may use and what they used, of this process."""
+
+    limiter: Limiter
+    meter: Meter
+    stored: TenantLimit
+    """Of bytes stored, which the scheduler holds tenants to."""
+    defaults: Mapping[str, float]
+    """The platform's limits by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the roles of a process share."""
+
+    settings: ServerSettings
+    parts: Parts
+    stack: AsyncExitStack
+    database: Database
+    store: StoreClient
+    feed: ChangeFeed
+    catalog: Catalog
+    topics: TopicRepository
+    subscriptions: SubscriptionRepository
+    schemas: SchemaRepository
+    schema_catalog: SchemaCatalog
+    snapshots: SnapshotRepository
+    egress: EgressRules
+    sealer: Sealer | None
+    """Where this process has keys to seal with: always in the roles that need it."""
+    identity: Identity
+    metered: Metered
+
+
+def own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    """A task that lives as long as the parts do."""
+    task = asyncio.ensure_future(work)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)

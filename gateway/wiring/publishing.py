@@ -1,0 +1,29 @@
+"""The publish role's parts."""
+
+from __future__ import annotations
+
+from gateway.wiring.parts import Shared
+from metadata.forwarded import ForwardedRepository
+from publish_forwarder import routes as publish_routes
+from publish_forwarder import settings as publish_settings
+from publish_forwarder.forwarder import PublishForwarder
+
+
+async def open_publishing(shared: Shared) -> None:
+    """Messages on their way in."""
+    parts, stack = shared.parts, shared.stack
+    forwarded = ForwardedRepository(shared.database)
+    publisher = PublishForwarder(
+        shared.catalog,
+        shared.store,
+        publish_settings.load(),
+        forwarded=forwarded,
+        schemas=shared.schema_catalog,
+        admits=shared.store.admits,
+        weight_of=shared.metered.limiter.weight,
+        quotas=shared.metered.limiter,
+        usage=shared.metered.meter,
+    )
+    await publisher.start()
+    stack.push_async_callback(publisher.close)
+    parts.routes += publish_routes.routes(publisher)

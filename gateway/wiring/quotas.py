@@ -1,0 +1,52 @@
+"""Limits of tenants, shared with the other processes, and metering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from edge.quota import IN_FLIGHT, PUBLISH_QUOTAS, PUSH_CONCURRENCY, REQUESTS, STORED_BYTES
+from gateway.settings import Role
+from gateway.wiring.parts import Metered, own
+from metadata.database import Database
+from metadata.feed import ChangeFeed
+from metadata.quota_demands import QuotaDemands
+from metadata.quotas import QuotaRepository, TenantQuota
+from metadata.usage_reports import UsageReports
+from quotas import settings as quota_settings
+from quotas.limiter import Limiter
+from quotas.limits import LimitBook, TenantLimit
+from quotas.metering import Meter
+from quotas.sharing import Sharing
+
+
+def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncExitStack) -> Metered:
+    """Before the roles are opened: what they count last is reported after they are closed."""
+    settings = quota_settings.load()
+    meter = Meter(UsageReports(database), settings.usage_every_s)
+    stack.push_async_callback(meter.close)
+    own(stack, meter.run())
+    limiter = Limiter(enforced(role), settings.defaults)
+    stored = TenantLimit(STORED_BYTES, settings.stored_bytes)
+
+    def follow(quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
+        for follower in (limiter.follow, stored.follow):
+            follower(quotas, all_of_them=all_of_them)
+
+    book = LimitBook(QuotaRepository(database), follow)
+    feed.add_listener(book.on_changes)
+    own(stack, book.run())
+    sharing = Sharing(limiter, QuotaDemands(database), settings.tell_every_s)
+    stack.push_async_callback(sharing.leave)
+    own(stack, sharing.run())
+    return Metered(limiter, meter, stored, settings.defaults)
+
+
+def enforced(role: Role) -> tuple[str, ...]:
+    """What a process of that role holds tenants to by itself."""
+    names = [REQUESTS]
+    if role.publishes:
+        names += PUBLISH_QUOTAS
+    if role.subscribes:
+        names += [IN_FLIGHT, PUSH_CONCURRENCY]
+    return tuple(names)

@@ -1,0 +1,120 @@
+"""The subscribe role's parts."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.wiring.backlogs import open_backlogs
+from gateway.wiring.links import open_links
+from gateway.wiring.parts import Shared, own
+from gateway.wiring.pushing import open_pushing
+from gateway.wiring.throttling import follow, open_throttling
+from metadata.ack_history import AckHistoryRepository
+from metadata.assignments import AssignmentRepository
+from metadata.cursors import CursorRepository
+from metadata.dead_letters import DeadLetterRepository
+from metadata.forwarded import ForwardedRepository
+from metadata.hints import HintRepository
+from metadata.leases import LeaseRepository
+from metadata.publications import PublicationRepository
+from metadata.redrives import RedriveRepository
+from metadata.seeks import SeekRepository
+from metadata.subscription_states import SubscriptionStateRepository
+from outbox import Outbox
+from outbox.staging import Staging
+from publish_forwarder.outputs import OutputReader
+from subscribe_forwarder import settings as subscribe_settings
+from subscribe_forwarder.api import routes as subscribe_routes
+from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.parked import ParkedKeys
+from subscribe_forwarder.api.positions import PositionRoutes
+from subscribe_forwarder.api.redrives import Redrives
+from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.undelivered import find_undelivered
+from subscribe_forwarder.delivery.undertaker import Undertaker
+from subscribe_forwarder.fleet.load import LoadReporter
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.routing import Routing
+from subscribe_forwarder.fronts.views import parked_routes
+
+
+async def open_subscribing(shared: Shared) -> None:
+    """Messages on their way out, and what is left of those that were given up."""
+    settings, parts, stack = shared.settings, shared.parts, shared.stack
+    links = await open_links(shared)
+    throttled = open_throttling(shared, links.network)
+    subscriber = SubscribeForwarder(
+        store=shared.store,
+        catalog=shared.catalog,
+        feed=shared.feed,
+        cursors=CursorRepository(shared.database),
+        assignments=AssignmentRepository(shared.database),
+        leases=LeaseRepository(shared.database),
+        forwarded=ForwardedRepository(shared.database),
+        ack_key=settings.ack_secret,
+        settings=subscribe_settings.load(),
+        address=links.address,
+        weight=settings.subscribe_weight,
+        links=links.network,
+        hints=HintRepository(shared.database),
+        throttling=throttled.throttling,
+        levels=shared.metered.limiter,
+        usage=shared.metered.meter,
+    )
+    follow(throttled, subscriber)
+    load = LoadReporter(
+        subscriber.activity,
+        units=lambda: len(subscriber.owners),
+        waiting_of=lambda uid: hub.waiting if (hub := subscriber.open_hub(uid)) else 0,
+    )
+    subscriber.load = lambda: load.report(time.monotonic())
+    load.start()
+    stack.callback(load.close)
+    undertaker = Undertaker(
+        Outbox(shared.store), shared.catalog, shared.store, subscriber.flusher.note
+    )
+    subscriber.undertaker = undertaker.bury
+    await subscriber.start()
+    stack.push_async_callback(subscriber.close)
+    stack.push_async_callback(undertaker.close)
+    parts.readiness.add("subscribe", subscriber.not_ready_reason)
+    routing = Routing.of(subscriber)
+    parts.drains += [subscriber.drain, routing.drain]
+    task_acks = TaskAcks(
+        AckPublisher(
+            Staging(shared.store), PublicationRepository(shared.database), subscriber.flusher
+        ),
+        OutputReader(shared.catalog, shared.schema_catalog),
+    )
+    parts.routes += subscribe_routes.routes(
+        subscriber,
+        AckHistoryRepository(shared.database),
+        task_acks,
+        routing,
+        _open_trace(shared),
+    )
+    parts.routes += PositionRoutes(
+        subscriber,
+        SeekRepository(shared.database),
+        shared.snapshots,
+        SubscriptionStateRepository(shared.database),
+    ).routes()
+    letters, redrives = DeadLetterRepository(shared.database), RedriveRepository(shared.database)
+    own(stack, find_undelivered(letters, subscriber, undertaker))
+    parts.routes += DeadLetters(shared.catalog, shared.store, letters).routes()
+    parts.routes += Redrives(shared.catalog, letters, redrives).routes()
+    parts.routes += parked_routes(ParkedKeys(subscriber, undertaker), routing)
+    open_pushing(shared, subscriber, routing, task_acks)
+    backlogs = open_backlogs(shared, subscriber, links.network)
+    routing.order = backlogs.most_backlog_first
+
+
+def _open_trace(shared: Shared) -> HandOutTrace | None:
+    path = shared.settings.subscribe_trace_file
+    if path is None:
+        return None
+    trace = HandOutTrace(path)
+    shared.stack.callback(trace.close)
+    return trace

@@ -1,0 +1,40 @@
+"""The parts of tenants and what belongs to them."""
+
+from __future__ import annotations
+
+from gateway.tenancy.audit import AuditRoutes
+from gateway.tenancy.clients import ClientRoutes
+from gateway.tenancy.issuers import IssuerRoutes
+from gateway.tenancy.keys import KeyRoutes
+from gateway.tenancy.policies import PolicyRoutes
+from gateway.tenancy.quotas import QuotaRoutes
+from gateway.tenancy.tenant_deletion import TenantDeletion
+from gateway.tenancy.tenants import TenantRoutes
+from gateway.tenancy.usage import UsageRoutes
+from gateway.topic_lifecycle import TopicLifecycle
+from gateway.wiring.parts import Shared, own
+from metadata.api_keys import ApiKeyRepository
+from metadata.audit import AuditLog
+from metadata.clients import ClientRepository
+from metadata.issuers import IssuerRepository
+from metadata.policies import PolicyRepository
+from metadata.quotas import QuotaRepository
+from metadata.tenants import TenantRepository
+from metadata.usage_hours import UsageHours
+
+
+def open_tenancy(shared: Shared, lifecycle: TopicLifecycle) -> None:
+    """Tenants go with their topics, which are `lifecycle`'s to remove."""
+    database, parts = shared.database, shared.parts
+    tenants = TenantRepository(database)
+    deletion = TenantDeletion(tenants, shared.topics, lifecycle)
+    own(shared.stack, deletion.run())
+    parts.routes += TenantRoutes(tenants, deletion).routes()
+    parts.routes += ClientRoutes(ClientRepository(database)).routes()
+    parts.routes += KeyRoutes(ApiKeyRepository(database)).routes()
+    parts.routes += PolicyRoutes(PolicyRepository(database)).routes()
+    parts.routes += IssuerRoutes(IssuerRepository(database)).routes()
+    defaults = shared.metered.defaults
+    parts.routes += QuotaRoutes(QuotaRepository(database), tenants, defaults).routes()
+    parts.routes += UsageRoutes(UsageHours(database), tenants).routes()
+    parts.routes += AuditRoutes(AuditLog(database), tenants).routes()

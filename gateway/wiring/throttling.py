@@ -1,0 +1,38 @@
+"""What holds hand-outs back: the load of this process, and what consumers say."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gateway.wiring.parts import Shared
+from metadata.subscription_flows import SubscriptionFlowRepository
+from subscribe_forwarder.api.flow import FlowRoutes
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.links.ports import Links
+from subscribe_forwarder.throttling.flows import FlowBook
+from subscribe_forwarder.throttling.machine import MachineThrottle
+from subscribe_forwarder.throttling.throttling import Throttling
+
+
+class OpenThrottling(NamedTuple):
+    throttling: Throttling
+    book: FlowBook
+
+
+def open_throttling(shared: Shared, links: Links | None) -> OpenThrottling:
+    """Following the load and what is said, until the parts are closed."""
+    load = shared.parts.load
+    machine = MachineThrottle()
+    load.add_listener(lambda took_s: machine.tick(took_s, load.overloaded))
+    flows = SubscriptionFlowRepository(shared.database)
+    book = FlowBook(flows, links)
+    shared.feed.add_listener(book.on_changes)
+    book.start()
+    shared.stack.push_async_callback(book.close)
+    shared.parts.routes += FlowRoutes(shared.catalog, flows, book).routes()
+    return OpenThrottling(Throttling(machine, book.of), book)
+
+
+def follow(opened: OpenThrottling, subscriber: SubscribeForwarder) -> None:
+    """Who waits gets what is allowed anew at once."""
+    opened.book.changed = subscriber.wake

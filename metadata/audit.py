@@ -1,0 +1,185 @@
+"""The audit: who asked for which change, and what came of it.
+
+A row is committed before what it tells of is begun, and has a status once its outcome is known: a
+row without one tells of a change that may or may not have been made. So there is no change without
+its row, whenever a process dies. Ids are UUIDs of version 7: they sort by time.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata.database import Database
+from metadata.errors import BadPageToken
+from metadata.models import AuditRow
+from metadata.types import Page
+
+_VERSION = b"2"
+_UID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One request that would change something, or what the platform did by itself. `actor` is a
+    subject, `resource` a path without its first slash, `detail` holds no secrets."""
+
+    tenant_id: bytes
+    id: bytes
+    actor: str
+    action: str
+    resource: str
+    status: int | None
+    """Of the answer; None until it is known."""
+    request_id: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    at: datetime | None = None
+    """By Postgres' clock; None before it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """What is asked for; None: whatever it is. `resource` also finds what is below it; times are
+    half-open."""
+
+    actor: str | None = None
+    action: str | None = None
+    resource: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    oldest_first: bool = False
+
+
+class AuditLog:
+    """Rows are added and get their status; they never change otherwise, and go by age."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Committed when this returns. All of one tenant."""
+
+        async def work(session: AsyncSession) -> None:
+            self.add(session, entries)
+
+        if entries:
+            await self._database.of(entries[0].tenant_id).write(work)
+
+    @staticmethod
+    def add(session: AsyncSession, entries: Sequence[AuditEntry]) -> None:
+        """Committed with the session, of whose tenant they are: what the platform did by itself."""
+        session.add_all([_row(entry) for entry in entries])
+
+    async def finish(self, entry: AuditEntry, status: int) -> None:
+        """Its outcome. The platform writes it: tenants' sessions cannot change rows."""
+        statement = (
+            update(AuditRow)
+            .where(AuditRow.tenant_id == entry.tenant_id, AuditRow.id == entry.id)
+            .values(status=status)
+        )
+
+        async def work(session: AsyncSession) -> None:
+            await session.execute(statement)
+
+        await self._database.platform.write(work)
+
+    async def page(
+        self,
+        tenant_id: bytes,
+        wanted: AuditFilter,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[AuditEntry]:
+        """The newest first, unless the oldest are wanted first; BadPageToken."""
+        statement = _matching(tenant_id, wanted).limit(page_size + 1)
+        if page_token is not None:
+            last = _id_of(page_token)
+            statement = statement.where(
+                AuditRow.id > last if wanted.oldest_first else AuditRow.id < last
+            )
+
+        async def work(session: AsyncSession) -> Page[AuditEntry]:
+            found = [_entry(row) for row in await session.scalars(statement)]
+            if len(found) <= page_size:
+                return Page(tuple(found), None)
+            kept = tuple(found[:page_size])
+            return Page(kept, urlsafe_b64encode(_VERSION + kept[-1].id).decode())
+
+        return await self._database.of(tenant_id).read(work)
+
+    async def prune(self, older_than_s: float, limit: int) -> int:
+        """How many went of those of all tenants, at most `limit`."""
+        key = tuple_(AuditRow.tenant_id, AuditRow.id)
+        old = (
+            select(AuditRow.tenant_id, AuditRow.id)
+            .where(AuditRow.at < func.now() - timedelta(seconds=older_than_s))
+            .order_by(AuditRow.at)
+            .limit(limit)
+        )
+        statement = delete(AuditRow).where(key.in_(old)).returning(AuditRow.id)
+
+        async def work(session: AsyncSession) -> int:
+            return len((await session.execute(statement)).all())
+
+        return await self._database.platform.write(work)
+
+
+def _matching(tenant_id: bytes, wanted: AuditFilter) -> Select[AuditRow]:
+    order = AuditRow.id.asc() if wanted.oldest_first else AuditRow.id.desc()
+    conditions: list[ColumnElement[bool]] = [AuditRow.tenant_id == tenant_id]
+    if wanted.actor is not None:
+        conditions.append(AuditRow.actor == wanted.actor)
+    if wanted.action is not None:
+        conditions.append(AuditRow.action == wanted.action)
+    if wanted.resource is not None:
+        below = AuditRow.resource.startswith(wanted.resource + "/", autoescape=True)
+        conditions.append((AuditRow.resource == wanted.resource) | below)
+    if wanted.start is not None:
+        conditions.append(AuditRow.at >= wanted.start)
+    if wanted.end is not None:
+        conditions.append(AuditRow.at < wanted.end)
+    return select(AuditRow).where(*conditions).order_by(order)
+
+
+def _id_of(page_token: str) -> bytes:
+    try:
+        raw = urlsafe_b64decode(page_token.encode("ascii"))
+    except ValueError as error:
+        raise BadPageToken("the page token is not one of ours") from error
+    if raw[:1] != _VERSION or len(raw) != 1 + _UID_BYTES:
+        raise BadPageToken("the page token is not one of ours")
+    return raw[1:]
+
+
+def _row(entry: AuditEntry) -> AuditRow:
+    return AuditRow(
+        tenant_id=entry.tenant_id,
+        id=entry.id,
+        actor=entry.actor,
+        action=entry.action,
+        resource=entry.resource,
+        status=entry.status,
+        request_id=entry.request_id,
+        detail=dict(entry.detail),
+    )
+
+
+def _entry(row: AuditRow) -> AuditEntry:
+    return AuditEntry(
+        tenant_id=row.tenant_id,
+        id=row.id,
+        actor=row.actor,
+        action=row.action,
+        resource=row.resource,
+        status=row.status,
+        request_id=row.request_id,
+        detail=dict(row.detail),
+        at=row.at,
+    )

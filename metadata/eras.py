@@ -1,0 +1,291 @@
+"""A Postgres that went back in time, noticed; and the transaction that begins a new era after it.
+
+Where Postgres is in its own history says its *position*: which server (system identifier), on which
+timeline, how far its write-ahead log is flushed, and the newest row of `eras`. A restored base
+backup keeps identifier and timeline, so going backwards is told by the log: every process remembers
+the furthest position that it saw, and the store has a witness for processes that start later.
+
+    the store's era is raised → the repair → one transaction with the row in `eras` → known again
+
+The row comes last, so whoever finds the store's era above the newest row goes on with the repair.
+Until a process has compared, and whenever it sees Postgres before where it was, `Sentinel` lets no
+connection be used: nothing that was decided in the lost future reaches the restored past, such as a
+flush whose rows rest on others that are gone.
+
+An era may be skipped, never used twice: epochs and fences begin with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from metadata.changes import CHANNEL
+from metadata.database import Connection
+from metadata.errors import MetadataUnavailable
+from metadata.locks import LEASE_S, PLATFORM
+
+FENCE_BITS = 40
+"""Fences of locks and versions of changes from an era on are above `era << FENCE_BITS`."""
+ADVISORY_LOCK = (7265746, 1)
+"""Held by the one that repairs, for as long as its connection lives."""
+HELPING_LOCK = (7265746, 2)
+"""Shared by the other connections of the one that repairs."""
+_SLACK_S = 1.0
+"""Renewals are that far apart."""
+REPAIR_STATEMENT_S = 600
+END_MS = 5000
+REPAIR_IDLE_S = 60
+"""The server ends the connection of a repairer that was paused for longer."""
+
+POSITION = """
+SELECT
+    (SELECT system_identifier::text FROM pg_control_system()) AS system_identifier,
+    ('x' || substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8))::bit(32)::int AS timeline,
+    (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8 AS wal_bytes,
+    newest.era, newest.system_identifier AS era_system, newest.timeline AS era_timeline
+FROM (SELECT 1) AS one LEFT JOIN (
+    SELECT era, system_identifier, timeline FROM eras ORDER BY era DESC LIMIT 1
+) AS newest ON true
+"""
+_PATIENCE = """
+SELECT set_config('statement_timeout', $1, false), set_config('idle_session_timeout', $2, false)
+"""
+# Of one whose turn is over, and that has not noticed yet: it was paused, or its connection was cut.
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, $3) FROM pg_locks
+WHERE locktype = 'advisory'
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND classid = $1 AND objid = $2 AND objsubid = 2
+"""
+_HELP = "SELECT pg_try_advisory_lock_shared($1, $2)"
+_IS_ITS_TURN = """
+SELECT EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory'
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND classid = $1 AND objid = $2 AND objsubid = 2 AND granted AND pid = $3
+)
+"""
+_FIRST = """
+INSERT INTO eras (era, system_identifier, timeline, reason) VALUES (0, $1, $2, 'the first')
+ON CONFLICT DO NOTHING
+"""
+_ENTER = """
+INSERT INTO eras (era, system_identifier, timeline, reason) VALUES ($1, $2, $3, $4)
+"""
+# Of the rows as they were restored, with the era or its first fence.
+# With an epoch that nobody ever had, so that no memory goes on from it.
+_DISOWN = "UPDATE assignments SET owner = NULL, epoch_era = $1, epoch_n = epoch_n + 1"
+_FENCE_CURSORS = "UPDATE cursors SET epoch_era = $1, epoch_n = 0"
+_FENCE_LOCKS = "UPDATE locks SET fence = greatest(fence, $1)"
+# A holder may have renewed until the last moment, so it may believe that it holds for a whole time
+# to live from then. Who held at the moment of the backup, others tell that were renewed all the
+# time; of those that were over before it, the holders know.
+_FREE_LOCKS = """
+WITH backup AS (
+    SELECT max(lease_until) - make_interval(secs => $2) AS time FROM (
+        SELECT lease_until FROM forwarders
+        UNION ALL SELECT lease_until FROM locks WHERE tenant_id = $1
+    ) AS renewed
+)
+UPDATE locks AS l SET owner = NULL, lease_until = clock_timestamp(), holder = NULL,
+    request_id = NULL, labels = '{}'
+FROM backup
+WHERE l.tenant_id = $1 OR l.owner IS NULL OR l.lease_until < backup.time
+"""
+_KEEP_LOCKS = """
+UPDATE locks
+SET lease_until = greatest(
+    lease_until, clock_timestamp() + make_interval(secs => coalesce(ttl_seconds, $1))
+)
+WHERE owner IS NOT NULL
+"""
+# Places in lines that were taken in the lost future are before all that are taken from now on.
+_LATER_TICKETS = "SELECT setval('lock_tickets', greatest(nextval('lock_tickets'), $1))"
+_RESET_CACHES = """
+UPDATE change_counter
+SET version = greatest(version, $1) + 1, pruned_to = greatest(version, $1) + 1
+"""
+# Of two readings the one with the higher version counts, and the other may be of the lost future.
+_NEWER = (
+    "UPDATE topics SET version = greatest(version, $1)",
+    "UPDATE subscriptions SET version = greatest(version, $1)",
+)
+_FORGET = (
+    "DELETE FROM forwarders",
+    "DELETE FROM assignment_hints",
+    "DELETE FROM delivery_leases",
+    "DELETE FROM changes",
+    "TRUNCATE due_index, due_progress",
+)
+_LIFT = """
+UPDATE partitions SET trimmed_to = least($5, coalesce(sealed_at, $5))
+WHERE tenant_id = $1 AND topic_uid = $2 AND partition = $3 AND lane = $4
+  AND base <= $5 AND trimmed_to < least($5, coalesce(sealed_at, $5))
+"""
+
+
+class Position(NamedTuple):
+    """Where Postgres is. `wal_bytes`: how much log it ever flushed; `era` and what follows are of
+    the newest row of `eras`, None where there is none."""
+
+    system_identifier: str
+    timeline: int
+    wal_bytes: int
+    era: int | None
+    era_system: str | None
+    era_timeline: int | None
+
+
+class Lift(NamedTuple):
+    """The store has nothing below `first` of this partition and lane."""
+
+    tenant_id: bytes
+    topic_uid: bytes
+    partition: int
+    lane: int
+    first: int
+
+
+async def observe(connection: Connection) -> Position:
+    """MetadataUnavailable where the server only follows another."""
+    try:
+        return Position(*await connection.fetchrow(POSITION))
+    except asyncpg.ObjectNotInPrerequisiteStateError as error:
+        raise MetadataUnavailable(f"the server takes no writes: {error}") from error
+
+
+def went_back(seen: Position | None, now: Position) -> str | None:
+    """Why `now` may lack what was committed before: seen earlier by this process (None: nothing),
+    or where the newest era began."""
+    if seen is not None:
+        if _order(now)[0] < _order(seen)[0]:
+            return f"era {seen.era} is not in it, only {now.era}"
+        if now.era == seen.era and now.wal_bytes < seen.wal_bytes:
+            lost = seen.wal_bytes - now.wal_bytes
+            return f"its log ends {lost} bytes before where it was"
+    if now.era is None:
+        return None
+    if now.era_system != now.system_identifier:
+        return f"another server: {now.system_identifier}, not {now.era_system}"
+    if now.era_timeline != now.timeline:
+        return f"another timeline: {now.timeline}, not {now.era_timeline}"
+    return None
+
+
+def behind_store(now: Position, store_era: int, witness: int) -> str | None:
+    """Why the store knows more than Postgres; both of its numbers were read before `now`."""
+    if (now.era or 0) < store_era:
+        return f"the store is in era {store_era}, its newest is {now.era}"
+    if (now.era or 0) == store_era and now.wal_bytes < witness:
+        return f"its log ends {witness - now.wal_bytes} bytes before where the store saw it"
+    return None
+
+
+class Sentinel:
+    """What one process knows of Postgres' position; `greet` is asked of every new connection."""
+
+    def __init__(self) -> None:
+        self.seen: Position | None = None
+        self.suspicion: str | None = "not yet compared with the store"
+        """Why no connection may be used; None: all is well."""
+        self.doubted = asyncio.Event()
+        """Set when something has to be compared with the store."""
+
+    async def greet(self, connection: Connection) -> None:
+        """Raises MetadataUnavailable."""
+        before = self.seen
+        if self.suspicion is None:
+            self.saw(await observe(connection), before)
+        if self.suspicion is not None:
+            raise MetadataUnavailable(f"Postgres is not used: {self.suspicion}")
+
+    def saw(self, now: Position, before: Position | None) -> None:
+        """What a statement answered, and what `seen` was before it was sent."""
+        if self.suspicion is not None:
+            return
+        reason = went_back(before, now)
+        if reason is not None:
+            self.suspicion = f"it may have gone back in time ({reason})"
+            self.doubted.set()
+            return
+        if before is not None and before.era != now.era:
+            self.doubted.set()  # another process went through it; the store confirms
+        self._further(now)
+
+    def confirm(self, now: Position) -> None:
+        """Compared with the store, and well."""
+        self.suspicion = None
+        self.doubted.clear()
+        self._further(now)
+
+    def _further(self, now: Position) -> None:
+        """Answers may come in another order than they were given."""
+        if self.seen is None or _order(now) > _order(self.seen):
+            self.seen = now
+
+
+def _order(position: Position) -> tuple[int, int]:
+    return (-1 if position.era is None else position.era), position.wal_bytes
+
+
+async def begin_first(connection: Connection, now: Position) -> None:
+    """The first row, of an installation that never had one. Idempotent."""
+    await connection.execute(_FIRST, now.system_identifier, now.timeline)
+
+
+async def alone(connection: Connection) -> bool:
+    """Whether this connection may repair now: one at a time, until it is closed. Those that helped
+    the one before are ended first, so nothing of its repair comes after ours."""
+    await connection.execute(_PATIENCE, f"{REPAIR_STATEMENT_S}s", f"{REPAIR_IDLE_S}s")
+    taken: bool = await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", *ADVISORY_LOCK)
+    if taken:
+        async with connection.transaction():
+            # Connections belong to the login, and the roles that they take may not end them.
+            await connection.execute("SET LOCAL ROLE NONE")
+            ended = await connection.fetch(
+                _END_OTHERS, *HELPING_LOCK, END_MS, timeout=REPAIR_STATEMENT_S
+            )
+        if not all(row[0] for row in ended):
+            raise MetadataUnavailable("the repair of another goes on")
+    return taken
+
+
+async def help_repair(repairer: int, connection: Connection) -> None:
+    """For a new connection of the process whose connection of that pid repairs; raises
+    MetadataUnavailable where that is over. Either this sees that another has the turn, or that
+    other sees this."""
+    await connection.execute(_HELP, *HELPING_LOCK)
+    if not await connection.fetchval(_IS_ITS_TURN, *ADVISORY_LOCK, repairer):
+        raise MetadataUnavailable("the turn to repair is over")
+
+
+async def enter(connection: Connection, era: int, reason: str, lifts: Sequence[Lift]) -> Position:
+    """The last step of a repair, all or nothing: nobody owns, leases or holds anything of before,
+    caches and projections are made anew, and the era has its row."""
+    async with connection.transaction():
+        now = await observe(connection)
+        fence = era << FENCE_BITS
+        # The counter's row first, as every transaction of the control plane does.
+        await connection.execute(_RESET_CACHES, fence)
+        await connection.execute(_DISOWN, era, timeout=REPAIR_STATEMENT_S)
+        await connection.execute(_FREE_LOCKS, UUID(bytes=PLATFORM), LEASE_S + _SLACK_S)
+        await connection.execute(_KEEP_LOCKS, LEASE_S)
+        await connection.execute(_FENCE_LOCKS, fence)
+        await connection.execute(_LATER_TICKETS, fence)
+        await connection.execute(_FENCE_CURSORS, era, timeout=REPAIR_STATEMENT_S)
+        for statement in _NEWER:
+            await connection.execute(statement, fence, timeout=REPAIR_STATEMENT_S)
+        for statement in _FORGET:
+            await connection.execute(statement, timeout=REPAIR_STATEMENT_S)
+        if lifts:
+            rows = [(UUID(bytes=one[0]), UUID(bytes=one[1]), *one[2:]) for one in lifts]
+            await connection.executemany(_LIFT, rows, timeout=REPAIR_STATEMENT_S)
+        await connection.execute(_ENTER, era, now.system_identifier, now.timeline, reason)
+        await connection.execute("SELECT pg_notify($1, '')", CHANNEL)
+    return await observe(connection)

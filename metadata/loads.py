@@ -1,0 +1,103 @@
+"""Load reports: what each forwarder says of itself with every renewal of its lease.
+
+Compact JSON in `forwarders.load`. Who reads it takes members it does not know for nothing, and a
+report it can't read for none: the processes of a fleet may be of two versions.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from metadata.types import WHOLE, Unit
+
+MAX_BYTES = 4096
+MAX_UNITS = 16
+"""Of each kind; the costliest."""
+
+
+class UnitLoad(msgspec.Struct, frozen=True, array_like=True):
+    """One unit that messages were handed out of lately. Ids are hex, all else is a smoothed rate
+    or a count of now."""
+
+    tenant: str
+    topic: str
+    partition: int
+    subscription: str
+    """Empty: the partition, with all its subscriptions but those split off."""
+    per_second: float
+    """Messages handed out, each attempt counted."""
+    backlog: int
+    """Messages that are not settled."""
+    growth_per_s: float
+    """Of the backlog."""
+    waiting: int
+    """Consumers in line."""
+
+    @classmethod
+    def of(
+        cls, unit: Unit, *, per_second: float, backlog: int, growth_per_s: float, waiting: int
+    ) -> UnitLoad:
+        return cls(
+            unit.tenant_id.hex(),
+            unit.topic_uid.hex(),
+            unit.partition,
+            "" if unit.subscription_uid == WHOLE else unit.subscription_uid.hex(),
+            round(per_second, 1),
+            backlog,
+            round(growth_per_s, 1),
+            waiting,
+        )
+
+    @property
+    def unit(self) -> Unit:
+        subscription = bytes.fromhex(self.subscription) if self.subscription else WHOLE
+        return Unit(
+            bytes.fromhex(self.tenant), bytes.fromhex(self.topic), self.partition, subscription
+        )
+
+
+class Load(msgspec.Struct, frozen=True):
+    """One report. Of a process, not of a machine: one event loop fills at most one core."""
+
+    cpu: float
+    """Share of one core, from 0 on; threads may take it above 1."""
+    lag_s: float
+    """The longest that the event loop was late since the report before."""
+    per_second: float
+    """Messages handed out."""
+    bytes_per_second: float
+    waiting: int
+    """Connections that wait: long-polls and streams."""
+    units: int
+    """Owned."""
+    partitions: tuple[UnitLoad, ...] = ()
+    """The costliest first, as below."""
+    subscriptions: tuple[UnitLoad, ...] = ()
+    """Parts of subscriptions, one partition each, split off or not."""
+
+
+def encode(load: Load) -> bytes:
+    """At most MAX_BYTES: the least costly units are left out until it fits."""
+    body = msgspec.json.encode(load)
+    while len(body) > MAX_BYTES and (load.partitions or load.subscriptions):
+        partitions, subscriptions = load.partitions, load.subscriptions
+        if len(subscriptions) >= len(partitions):
+            subscriptions = subscriptions[:-1]
+        else:
+            partitions = partitions[:-1]
+        load = msgspec.structs.replace(load, partitions=partitions, subscriptions=subscriptions)
+        body = msgspec.json.encode(load)
+    return body
+
+
+def decode(body: bytes | str | None) -> Load | None:
+    """None for no report, and for one that is not of this shape."""
+    if body is None:
+        return None
+    try:
+        load = msgspec.json.decode(body, type=Load)
+        for each in (*load.partitions, *load.subscriptions):
+            _ = each.unit
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return load

@@ -1,0 +1,31 @@
+"""Fences of locks whose rows are gone: the floor that a tenant's new locks begin above.
+
+Whoever makes or removes a tenant's locks holds its floor, so a name that is used again never gets a
+fence it had before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metadata.database import Connection
+
+_MAKE = "INSERT INTO lock_fences (tenant_id, floor) VALUES ($1, 0) ON CONFLICT DO NOTHING"
+_HOLD = "SELECT floor FROM lock_fences WHERE tenant_id = $1 FOR UPDATE"
+_RAISE = "UPDATE lock_fences SET floor = greatest(floor, $2) WHERE tenant_id = $1"
+
+
+async def hold_floor(connection: Connection, tenant_id: bytes) -> int:
+    """The highest fence of rows that are gone; nobody else makes or removes any until the commit.
+
+    First in a transaction: whoever locks rows of `locks` before it may wait for ever.
+    """
+    await connection.execute(_MAKE, tenant_id)
+    floor: int = await connection.fetchval(_HOLD, tenant_id)
+    return floor
+
+
+async def raise_floor(connection: Connection, tenant_id: bytes, fences: Sequence[int]) -> None:
+    """Rows with these fences are being removed."""
+    if fences:
+        await connection.execute(_RAISE, tenant_id, max(fences))

@@ -1,0 +1,109 @@
+"""How a subscription of type push is delivered, as `subscriptions.push` keeps it.
+
+What is secret is here sealed (`edge.sealing`), under a purpose that names the tenant, the
+subscription and the use: a sealed value put into another row opens nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_CONCURRENCY = 100
+DEFAULT_DISABLE_AFTER_S = 432_000.0
+
+
+class PushFormat(enum.Enum):
+    """What a request's body is. raw: the message's own bytes; json: an envelope of one or many
+    messages as a pull shows them; the others as CloudEvents 1.0 binds them to HTTP."""
+
+    RAW = "raw"
+    JSON = "json"
+    CLOUDEVENTS_BINARY = "cloudevents_binary"
+    CLOUDEVENTS_STRUCTURED = "cloudevents_structured"
+    CLOUDEVENTS_BATCHED = "cloudevents_batched"
+
+    @property
+    def batches(self) -> bool:
+        """Whether a request may carry more than one message."""
+        return self in (PushFormat.JSON, PushFormat.CLOUDEVENTS_BATCHED)
+
+
+class SigningKind(enum.Enum):
+    """Standard Webhooks: v1 is HMAC-SHA256 with a shared secret, v1a is ed25519."""
+
+    V1 = "v1"
+    V1A = "v1a"
+
+
+class SigningKey(msgspec.Struct, frozen=True):
+    """One key that requests are signed with, until it expires."""
+
+    id: str
+    kind: SigningKind
+    sealed: bytes
+    """The key's bytes: of v1 the shared secret, of v1a the ed25519 seed."""
+    created_at: datetime
+    public_key: str | None = None
+    """`whpk_…` of a v1a key."""
+    expires_at: datetime | None = None
+    """None: it does not, until a rotation or a delete says so."""
+
+    def signs_at(self, now: datetime) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+
+class OidcToken(msgspec.Struct, frozen=True):
+    """A bearer token of ours that the endpoint can check."""
+
+    audience: str
+    subject: str | None = None
+
+
+class PushConfig(msgspec.Struct, frozen=True):
+    """Durations are seconds."""
+
+    url: str
+    format: PushFormat = PushFormat.JSON
+    headers: dict[str, bytes] = {}
+    """Names as they were given → sealed values."""
+    signing: tuple[SigningKey, ...] = ()
+    """Newest first; the expired ones too, until a change of the subscription drops them."""
+    oidc: OidcToken | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    max_concurrency: int = DEFAULT_CONCURRENCY
+    max_batch: int = 1
+    """Messages a request; 1 where the format is of one message."""
+    disable_after_s: float | None = DEFAULT_DISABLE_AFTER_S
+    """An endpoint that failed for so long is disabled; None: never."""
+    verify: bool = True
+    """Whether the endpoint must answer a challenge before it gets messages."""
+    events_topic: str | None = None
+    """Where changes of the endpoint's state are told; the topic may be gone by now."""
+
+
+def kept(config: PushConfig | None) -> dict[str, Any] | None:
+    """As the jsonb column has it; equal for equal configurations."""
+    if config is None:
+        return None
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config))
+    return value
+
+
+def read(value: Any) -> PushConfig | None:
+    """Of the column."""
+    return None if value is None else msgspec.convert(value, PushConfig)
+
+
+def key_purpose(tenant_id: bytes, subscription_uid: bytes, key_id: str) -> str:
+    """What a signing key is sealed for."""
+    return f"push/{tenant_id.hex()}/{subscription_uid.hex()}/key/{key_id}"
+
+
+def header_purpose(tenant_id: bytes, subscription_uid: bytes, name: str) -> str:
+    """What the value of a header is sealed for; names differ by more than their case."""
+    return f"push/{tenant_id.hex()}/{subscription_uid.hex()}/header/{name.lower()}"

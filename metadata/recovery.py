@@ -1,0 +1,180 @@
+"""Rows brought up to what the store has, after Postgres went back in time, or forgot a topic.
+
+Only the one that repairs calls these, on connections of its own, while no other process uses any;
+except `adopt`, which is an operator's and safe at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import Range as PostgresRange
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
+from metadata.database import Database
+from metadata.deliveries import Reason
+from metadata.errors import Conflict
+from metadata.models import CursorRow, DeliveryRow, PartitionRow, TopicRow
+from metadata.topics import named, new_assignment, new_partition, topic_of, turn
+from metadata.types import Partition, RetentionMode, Topic, TopicSpec, TopicState
+
+LaneOf = tuple[int, int]
+"""A partition's number, and a lane of it."""
+
+
+class Reach(NamedTuple):
+    """Of all cursors of a lane: the lowest floor, and the end of what any has read."""
+
+    floor: int
+    read_to: int
+
+
+class RecoveryRepository:
+    """Across tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def topics(self) -> list[Topic]:
+        """All there are, in every state."""
+
+        async def work(session: AsyncSession) -> list[Topic]:
+            rows = await session.scalars(select(TopicRow).order_by(TopicRow.uid))
+            return [topic_of(row) for row in rows]
+
+        return await self._database.platform.read(work)
+
+    async def reach(self) -> dict[bytes, dict[LaneOf, Reach]]:
+        """By topic uid; lanes without a cursor are not in it."""
+        statement = select(
+            CursorRow.topic_uid,
+            CursorRow.partition,
+            CursorRow.lane,
+            func.min(CursorRow.floor),
+            func.max(CursorRow.read_to),
+        ).group_by(CursorRow.topic_uid, CursorRow.partition, CursorRow.lane)
+
+        async def work(session: AsyncSession) -> dict[bytes, dict[LaneOf, Reach]]:
+            found: dict[bytes, dict[LaneOf, Reach]] = {}
+            for uid, number, lane, floor, read_to in await session.execute(statement):
+                found.setdefault(uid, {})[number, lane] = Reach(floor, read_to)
+            return found
+
+        return await self._database.platform.read(work)
+
+    async def step_over(
+        self, topic: Topic, place: LaneOf, first: int, kept: Collection[int]
+    ) -> int:
+        """Lifts each floor of a lane that is below `first` to it. Of what is passed over, `kept`
+        is still stored: where it is not settled it gets a row of `deliveries`, so that it is
+        delivered; the rest counts as expired. How many such rows were made. Idempotent."""
+
+        async def work(session: AsyncSession) -> int:
+            cursors = await session.scalars(
+                select(CursorRow)
+                .where(
+                    CursorRow.tenant_id == topic.tenant_id,
+                    CursorRow.topic_uid == topic.uid,
+                    CursorRow.partition == place[0],
+                    CursorRow.lane == place[1],
+                    CursorRow.floor < first,
+                )
+                .order_by(CursorRow.subscription_uid)
+                .with_for_update(key_share=True)
+            )
+            made = 0
+            for cursor in cursors.all():
+                holes = _lift(cursor, first, kept)
+                session.add_all(_hole(cursor, offset) for offset in holes)
+                made += len(holes)
+            return made
+
+        return await self._database.of(topic.tenant_id).write(work)
+
+    async def adopt(
+        self,
+        tenant_id: bytes,
+        uid: bytes,
+        spec: TopicSpec,
+        oldest: Sequence[Partition],
+        trimmed_to: Mapping[LaneOf, int],
+    ) -> Topic:
+        """An active topic of that uid whose open generations are `oldest`; the topic as it is where
+        there is one already. Conflict when another has the name."""
+
+        async def work(session: AsyncSession) -> Topic:
+            version = await changes.next_version(session)
+            present = await session.get(TopicRow, (tenant_id, uid))
+            if present is not None:
+                return topic_of(present)
+            holder = await named(session, tenant_id, spec.name)
+            if holder is not None:
+                raise Conflict("topic", spec.name, "exists already", topic_of(holder))
+            row = _topic_row(tenant_id, uid, spec, version)
+            row.partitions = [_partition_row(row, part, trimmed_to) for part in oldest]
+            session.add(row)
+            await session.flush()
+            session.add_all(new_assignment(row, part.number) for part in oldest if not part.lane)
+            return await turn(session, version, row, TopicState.ACTIVE)
+
+        return await self._database.of(tenant_id).write(work)
+
+
+def _lift(cursor: CursorRow, first: int, kept: Collection[int]) -> list[int]:
+    """Moves the row; the offsets that its floor stepped over."""
+    settled = [(one.lower, one.upper) for one in cursor.acked]
+    below = sum(max(0, min(high, first) - low) for low, high in settled)
+    holes = [
+        offset
+        for offset in sorted(set(kept))
+        if cursor.floor <= offset < first and not any(low <= offset < high for low, high in settled)
+    ]
+    cursor.expired_total += first - cursor.floor - below - len(holes)
+    cursor.exceptions += len(holes)
+    cursor.floor = first
+    cursor.read_to = max(cursor.read_to, first)
+    cursor.acked = [PostgresRange(max(low, first), high) for low, high in settled if high > first]
+    return holes
+
+
+def _hole(cursor: CursorRow, offset: int) -> DeliveryRow:
+    return DeliveryRow(
+        tenant_id=cursor.tenant_id,
+        subscription_uid=cursor.subscription_uid,
+        partition=cursor.partition,
+        lane=cursor.lane,
+        message_offset=offset,
+        attempts=0,
+        reason=Reason.HOLE.value,
+    )
+
+
+def _topic_row(tenant_id: bytes, uid: bytes, spec: TopicSpec, version: int) -> TopicRow:
+    return TopicRow(
+        tenant_id=tenant_id,
+        uid=uid,
+        name=spec.name,
+        state=TopicState.ACTIVE.value,
+        retention_mode=RetentionMode(spec.retention.mode).value,
+        retention_seconds=spec.retention.seconds,
+        retention_bytes=spec.retention.bytes,
+        retention_on_limit=spec.retention.on_limit.value,
+        dedup_window_s=spec.dedup_window_s,
+        labels=dict(spec.labels),
+        priorities=spec.priorities,
+        ack_history=spec.ack_history,
+        schema_name=spec.schema,
+        version=version,
+    )
+
+
+def _partition_row(
+    topic: TopicRow, part: Partition, trimmed_to: Mapping[LaneOf, int]
+) -> PartitionRow:
+    row = new_partition(topic, part.number, part.lane, part.group, part.generation)
+    row.base = part.base
+    row.trimmed_to = trimmed_to.get((part.number, part.lane), part.base)
+    return row

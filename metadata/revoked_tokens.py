@@ -1,0 +1,74 @@
+"""Tokens that were revoked before their time.
+
+Each revocation is told to the change feed; who checks tokens keeps all of them in memory, so there
+is a bound on how many a tenant may have at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
+from metadata.database import Database
+from metadata.errors import Conflict
+from metadata.models.identity import RevokedTokenRow
+from metadata.types import ChangeKind
+
+MAX_OF_TENANT = 10_000
+"""At a time. More tokens than that are revoked all at once: `tokens_valid_from` of their client."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedToken:
+    """`jti` is 16 bytes."""
+
+    jti: bytes
+    tenant_id: bytes
+    expires_at: datetime
+
+
+class RevokedTokenRepository:
+    """Across tenants: a token names its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def revoke(self, token: RevokedToken, *, most: int = MAX_OF_TENANT) -> None:
+        """Again is the same as once. Conflict when the tenant has `most` already."""
+
+        async def work(session: AsyncSession) -> None:
+            version = await changes.next_version(session)
+            await session.execute(
+                delete(RevokedTokenRow).where(RevokedTokenRow.expires_at < func.now())
+            )
+            having = await session.scalar(
+                select(func.count()).where(RevokedTokenRow.tenant_id == token.tenant_id)
+            )
+            if having is not None and having >= most:
+                raise Conflict("tenant", token.tenant_id.hex(), f"has {most} revoked tokens")
+            await session.execute(
+                insert(RevokedTokenRow)
+                .values(jti=token.jti, tenant_id=token.tenant_id, expires_at=token.expires_at)
+                .on_conflict_do_nothing()
+            )
+            await changes.record(
+                session, version, ChangeKind.TOKEN, token.tenant_id, token.jti, "revoked"
+            )
+
+        await self._database.platform.write(work)
+
+    async def all(self) -> tuple[RevokedToken, ...]:
+        """Those whose time is not over."""
+
+        async def work(session: AsyncSession) -> tuple[RevokedToken, ...]:
+            rows = await session.scalars(
+                select(RevokedTokenRow).where(RevokedTokenRow.expires_at >= func.now())
+            )
+            return tuple(RevokedToken(row.jti, row.tenant_id, row.expires_at) for row in rows)
+
+        return await self._database.platform.read(work)

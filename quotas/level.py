@@ -1,0 +1,26 @@
+"""How many of something a tenant may have at once in this process. Pure."""
+
+from __future__ import annotations
+
+
+class Level:
+    """One limit of one tenant. What the others are told is the most that was held and wanted since
+    the last look."""
+
+    __slots__ = ("asked", "demand", "limit", "share", "told")
+
+    def __init__(self, limit: float, share: float) -> None:
+        self.limit = limit
+        self.share = share
+        self.asked = 0.0
+        self.demand = 0.0
+        self.told = 0.0
+
+    def follow(self, limit: float, share: float, now_s: float) -> None:
+        """From now on."""
+        self.limit = limit
+        self.share = share
+
+    def look(self, took_s: float, now_s: float) -> None:
+        self.demand = self.asked
+        self.asked = 0.0

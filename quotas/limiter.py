@@ -1,0 +1,295 @@
+"""Limits of all tenants in this process: what `edge.quota.Quotas` and `Levels` are answered.
+
+A tenant without limits costs a dictionary look-up. Nothing here waits, and nothing is read: limits
+come by `follow` (limits.py), shares by `learn` (sharing.py). Before anything was learned, and while
+nothing can be, the last shares go on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from edge.asgi import Header
+from edge.quota import PUBLISH_BYTES, PUBLISH_MESSAGES, PUBLISH_QUOTAS, REQUESTS, Refusal
+from metadata.quota_demands import Demand
+from metadata.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenants import PLATFORM_ID
+from quotas import metrics
+from quotas.bucket import Bucket
+from quotas.level import Level
+from quotas.shares import NEGLIGIBLE, share_of
+
+RATES = frozenset({PUBLISH_MESSAGES, PUBLISH_BYTES, REQUESTS})
+PRESENCE = "processes:"
+"""Before the name of a limit, of the platform: each process that enforces it counts one."""
+
+MOVED = 0.05
+"""Of a limit."""
+
+
+class _Tenant:
+    """What it has limits of, of those that are enforced here."""
+
+    __slots__ = ("buckets", "levels")
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, Bucket] = {}
+        self.levels: dict[str, Level] = {}
+
+    def all(self) -> Iterator[tuple[str, Bucket | Level]]:
+        yield from self.buckets.items()
+        yield from self.levels.items()
+
+
+class Limiter:
+    """One per process; use it on one event loop."""
+
+    def __init__(
+        self,
+        enforced: Iterable[str],
+        defaults: Mapping[str, float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`enforced`: names of the limits that this process holds tenants to; `defaults`: for
+        tenants without one of their own, 0 for none."""
+        self._enforced = tuple(enforced)
+        assert set(self._enforced) <= set(QUOTA_NAMES)
+        self._defaults = {name: defaults.get(name) or 0.0 for name in self._enforced}
+        self._by_default = any(self._defaults.values())
+        self._clock = clock
+        self._weights: dict[bytes, float] = {}
+        self._own: dict[bytes, Mapping[str, float | None]] = {}
+        self._tenants: dict[bytes, _Tenant] = {}
+        self._busy: dict[tuple[bytes, str], Bucket | Level] = {}
+        self._processes = dict.fromkeys(self._enforced, 1)
+        self.hurry: Callable[[], None] = lambda: None
+        """Called when the others had better know soon what is asked for here."""
+
+    # What is asked.
+
+    def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
+        """`edge.quota.Quotas.take`."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None and (tenant := self._met(tenant_id)) is None:
+            return None
+        bucket = tenant.buckets.get(quota)
+        if bucket is None:
+            return None
+        if not bucket.asked:
+            self._busy[tenant_id, quota] = bucket
+        bucket.asked += amount
+        if bucket.asked > bucket.alarm:
+            self._alarm(bucket)
+        if bucket.fill(self._clock()) <= 0:
+            return self._refuse(bucket, tenant)
+        bucket.tokens -= amount
+        return None
+
+    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
+        """`edge.quota.Quotas.take_publish`."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None and (tenant := self._met(tenant_id)) is None:
+            return None
+        buckets = tenant.buckets
+        by_count, by_size = buckets.get(PUBLISH_MESSAGES), buckets.get(PUBLISH_BYTES)
+        if by_count is None and by_size is None:
+            return None
+        now_s = self._clock()
+        refused: Bucket | None = None
+        if by_count is not None:
+            if not by_count.asked:
+                self._busy[tenant_id, PUBLISH_MESSAGES] = by_count
+            by_count.asked += messages
+            if by_count.asked > by_count.alarm:
+                self._alarm(by_count)
+            if by_count.fill(now_s) <= 0:
+                refused = by_count
+        if by_size is not None:
+            if not by_size.asked:
+                self._busy[tenant_id, PUBLISH_BYTES] = by_size
+            by_size.asked += size_bytes
+            if by_size.asked > by_size.alarm:
+                self._alarm(by_size)
+            # Of two that are used up, the one to wait for longer.
+            if by_size.fill(now_s) <= 0 and (
+                refused is None or by_size.wait_s() > refused.wait_s()
+            ):
+                refused = by_size
+        if refused is not None:
+            return self._refuse(refused, tenant)
+        if by_count is not None:
+            by_count.tokens -= messages
+        if by_size is not None:
+            by_size.tokens -= size_bytes
+        return None
+
+    def headers(self, tenant_id: bytes, quotas: Sequence[str]) -> Sequence[Header]:
+        """`edge.quota.Quotas.headers`."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None or not tenant.buckets:
+            return ()
+        now_s = self._clock()
+        buckets = [bucket for name in quotas if (bucket := tenant.buckets.get(name)) is not None]
+        for bucket in buckets:
+            bucket.fill(now_s)
+        return _headers(buckets)
+
+    def share(self, tenant_id: bytes, quota: str, held: int, wanted: int) -> float | None:
+        """`edge.quota.Levels.share`."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None and (tenant := self._met(tenant_id)) is None:
+            return None
+        level = tenant.levels.get(quota)
+        if level is None:
+            return None
+        asked = held + wanted
+        if asked > level.asked:
+            if not level.asked:
+                self._busy[tenant_id, quota] = level
+            level.asked = asked
+            if asked > level.share and asked > 2 * level.told:
+                self.hurry()
+        return level.share
+
+    def weight(self, tenant_id: bytes) -> float:
+        """Its part where tenants compete, relative to the others."""
+        return self._weights.get(tenant_id, 1.0)
+
+    # What is learned.
+
+    def follow(self, quotas: Iterable[TenantQuota], *, all_of_them: bool = False) -> None:
+        """Limits as they are now: of these tenants, or with `all_of_them`, of these alone."""
+        found = {quota.tenant_id: quota for quota in quotas}
+        gone = [one for one in self._own if one not in found] if all_of_them else []
+        for tenant_id in gone:
+            del self._own[tenant_id]
+            self._weights.pop(tenant_id, None)
+            self._set(tenant_id)
+        for tenant_id, quota in found.items():
+            self._own[tenant_id] = quota.limits
+            self._weights[tenant_id] = quota.weight
+            self._set(tenant_id)
+
+    def look(self, took_s: float) -> list[Demand]:
+        """What is to be told to the other processes, so long after the last look."""
+        now_s = self._clock()
+        demands = []
+        for (tenant_id, quota), one in list(self._busy.items()):
+            one.look(took_s, now_s)
+            if one.demand > NEGLIGIBLE * one.limit:
+                one.told = one.demand
+            elif one.told:
+                one.told = 0.0
+                one.follow(one.limit, self._even(quota, one.limit), now_s)
+            else:
+                if not one.demand:
+                    self._rest(tenant_id, quota)
+                continue
+            demands.append(Demand(tenant_id, quota, one.told))
+        if self._tenants or self._by_default:
+            demands += [Demand(PLATFORM_ID, PRESENCE + name, 1.0) for name in self._enforced]
+        metrics.limited.set(len(self._tenants))
+        return demands
+
+    def learn(self, totals: Mapping[tuple[bytes, str], float]) -> bool:
+        """What all processes ask for, of what was to be told. True: shares have changed so much
+        that the next look had better be soon."""
+        moved = False
+        now_s = self._clock()
+        before = dict(self._processes)
+        for name in self._enforced:
+            processes = totals.get((PLATFORM_ID, PRESENCE + name), 1.0)
+            self._processes[name] = max(1, round(processes))
+        if before != self._processes:
+            self._deal_evenly(now_s)
+        for (tenant_id, quota), total in totals.items():
+            one = self._busy.get((tenant_id, quota))
+            if one is not None and one.told:
+                share = share_of(one.limit, one.told, total, self._processes[quota])
+                moved |= abs(share - one.share) > MOVED * one.limit
+                one.follow(one.limit, share, now_s)
+        return moved
+
+    # Within.
+
+    def _alarm(self, bucket: Bucket) -> None:
+        bucket.alarm = math.inf
+        self.hurry()
+
+    def _refuse(self, bucket: Bucket, tenant: _Tenant) -> Refusal:
+        metrics.refused.labels(bucket.quota).inc()
+        names = PUBLISH_QUOTAS if bucket.quota in PUBLISH_QUOTAS else (bucket.quota,)
+        shown = [tenant.buckets[name] for name in names if name in tenant.buckets]
+        return Refusal(bucket.quota, bucket.limit, bucket.wait_s(), _headers(shown))
+
+    def _met(self, tenant_id: bytes) -> _Tenant | None:
+        """One that has the platform's limits, for the first time."""
+        if not self._by_default or tenant_id == PLATFORM_ID:
+            return None
+        self._set(tenant_id)
+        return self._tenants[tenant_id]
+
+    def _limits_of(self, tenant_id: bytes) -> dict[str, float]:
+        own = self._own.get(tenant_id, {})
+        defaults = self._defaults if tenant_id != PLATFORM_ID else {}
+        found = {name: own.get(name, defaults.get(name)) for name in self._enforced}
+        return {name: limit for name, limit in found.items() if limit}
+
+    def _set(self, tenant_id: bytes) -> None:
+        """Its limits are other than before, or it was not known."""
+        limits = self._limits_of(tenant_id)
+        if not limits and not self._by_default:
+            self._tenants.pop(tenant_id, None)
+            for name in self._enforced:
+                self._busy.pop((tenant_id, name), None)
+            return
+        tenant = self._tenants.setdefault(tenant_id, _Tenant())
+        now_s = self._clock()
+        for name in self._enforced:
+            kept: dict[str, Bucket] | dict[str, Level]
+            kept = tenant.buckets if name in RATES else tenant.levels
+            limit = limits.get(name)
+            one = kept.get(name)
+            if limit is None:
+                kept.pop(name, None)
+                self._busy.pop((tenant_id, name), None)
+            elif one is not None:
+                one.follow(limit, one.share * limit / one.limit, now_s)
+            elif name in RATES:
+                even = self._even(name, limit)
+                tenant.buckets[name] = Bucket(name, limit, even, now_s)
+            else:
+                tenant.levels[name] = Level(limit, self._even(name, limit))
+
+    def _even(self, quota: str, limit: float) -> float:
+        return limit / self._processes[quota]
+
+    def _deal_evenly(self, now_s: float) -> None:
+        """To those that have not told anything."""
+        for tenant in self._tenants.values():
+            for name, one in tenant.all():
+                if not one.told:
+                    one.follow(one.limit, self._even(name, one.limit), now_s)
+
+    def _rest(self, tenant_id: bytes, quota: str) -> None:
+        """Nothing is asked for. Who has no limits of its own is forgotten with the last."""
+        del self._busy[tenant_id, quota]
+        if tenant_id in self._own or any(
+            (tenant_id, name) in self._busy for name in self._enforced
+        ):
+            return
+        del self._tenants[tenant_id]
+
+
+def _headers(buckets: Sequence[Bucket]) -> Sequence[Header]:
+    """draft-ietf-httpapi-ratelimit-headers: policies of the tenant, what is left of them here."""
+    if not buckets:
+        return ()
+    policies = ", ".join([bucket.policy for bucket in buckets])
+    left = ", ".join([bucket.remaining() for bucket in buckets])
+    return (
+        (b"ratelimit-policy", policies.encode("ascii")),
+        (b"ratelimit", left.encode("ascii")),
+    )

@@ -1,0 +1,107 @@
+"""Keeps limits as they are in Postgres: read at the start, then as the change feed tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from metadata.errors import MetadataError
+from metadata.quotas import TenantQuota
+from metadata.types import Change, ChangeKind
+
+RETRY_S = 0.5
+_log = structlog.get_logger("packetboat.quotas")
+
+
+class QuotaSource(Protocol):
+    """The part of `metadata.quotas.QuotaRepository` that is read here."""
+
+    async def get(self, tenant_id: bytes) -> TenantQuota: ...
+    async def all(self) -> tuple[TenantQuota, ...]: ...
+
+
+class Follower(Protocol):
+    """`limiter.Limiter.follow`, or the like."""
+
+    def __call__(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None: ...
+
+
+class LimitBook:
+    """One per process; a listener of the change feed. Until the first reading the platform's
+    limits hold for everybody."""
+
+    def __init__(self, quotas: QuotaSource, follow: Follower) -> None:
+        self._quotas = quotas
+        self._follow = follow
+        self._unread = True
+        self._stale: set[bytes] = set()
+        self._wake = asyncio.Event()
+
+    async def on_changes(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.kind is ChangeKind.QUOTA:
+                self._stale.add(change.tenant_id)
+            elif change.kind is ChangeKind.RESET:
+                self._unread = True
+        if self._stale or self._unread:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """For the life of the process; only cancellation ends it."""
+        while True:
+            try:
+                await self._read()
+            except MetadataError as error:
+                _log.warning("limits not read", error=str(error))
+                await asyncio.sleep(RETRY_S)
+                continue
+            await self._wake.wait()
+            self._wake.clear()
+
+    async def _read(self) -> None:
+        """Raises MetadataError; then it is to be called again."""
+        if self._unread:
+            self._unread = False
+            try:
+                self._follow(await self._quotas.all(), all_of_them=True)
+            except MetadataError:
+                self._unread = True
+                raise
+        while self._stale:
+            tenant_id = next(iter(self._stale))
+            self._stale.discard(tenant_id)
+            try:
+                self._follow([await self._quotas.get(tenant_id)])
+            except MetadataError:
+                self._stale.add(tenant_id)
+                raise
+
+
+class TenantLimit:
+    """One limit of every tenant, for those who hold to it by themselves."""
+
+    def __init__(self, quota: str, default: float) -> None:
+        self._quota = quota
+        self._default = default
+        self._own: dict[bytes, float] = {}
+
+    def follow(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
+        """Limits as they are now; a `Follower`."""
+        if all_of_them:
+            self._own.clear()
+        for one in quotas:
+            self._own.pop(one.tenant_id, None)
+            if self._quota in one.limits:
+                self._own[one.tenant_id] = one.limits[self._quota] or 0.0
+
+    def of(self, tenant_id: bytes) -> float:
+        """0: none."""
+        return self._own.get(tenant_id, self._default)
+
+    @property
+    def any(self) -> bool:
+        """Some tenant has one."""
+        return bool(self._default) or any(self._own.values())

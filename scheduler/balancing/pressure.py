@@ -1,0 +1,121 @@
+"""For how long something has been so: what makes balancing slow to act, and still in between.
+
+A burst moves nothing. What was moved rests, and the forwarders that it concerned are looked at
+again only when their loads can show it; who comes or goes moves units without us, so that begins
+all waiting anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from metadata.loads import UnitLoad
+from metadata.types import Unit
+from scheduler.balancing.view import Busy
+
+FULL = 0.7
+"""Of a core: less is never relieved."""
+UNEVEN = 1.3
+"""Times the mean of all."""
+PRESSED_FOR_S = 10.0
+GROWS_PER_S = 1.0
+GROWN = 100
+"""Messages; a shorter backlog is not one."""
+RESTS_S = 30.0
+"""After a first move; twice as long after each further one."""
+MAX_RESTS_S = 3600.0
+FORGIVEN_S = 600.0
+"""After its rest, from when on a move counts as a first one again."""
+SETTLES_S = 10.0
+CALM_FOR_S = 60.0
+_IN_FLIGHT_S = 2.0
+_FEW = 10
+_K = TypeVar("_K")
+
+
+class Pressure:
+    """One per term of leadership; `now_s` is of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._pressed: dict[bytes, float] = {}
+        self._growing: dict[Unit, float] = {}
+        self._calm: dict[Unit, float] = {}
+        self._rests: dict[Unit, tuple[float, int]] = {}
+        """Until when, and after how many moves."""
+        self._settles: dict[bytes, float] = {}
+        self._known: set[bytes] = set()
+
+    def observe(
+        self, forwarders: Mapping[bytes, Busy], hints: Mapping[Unit, bytes], now_s: float
+    ) -> None:
+        """Once a round, before anything is asked."""
+        if forwarders.keys() != self._known:
+            self._known = set(forwarders)
+            self._settles = dict.fromkeys(forwarders, now_s + SETTLES_S)
+        self._rests = {
+            unit: rest for unit, rest in self._rests.items() if rest[0] + FORGIVEN_S > now_s
+        }
+        unsettled = {each for each, until_s in self._settles.items() if until_s > now_s}
+        settled = {each: busy for each, busy in forwarders.items() if each not in unsettled}
+        mean = sum(busy.load.cpu for busy in forwarders.values()) / max(1, len(forwarders))
+        full = {each for each, busy in settled.items() if busy.load.cpu >= FULL}
+        pressed = {each for each in full if forwarders[each].load.cpu >= UNEVEN * mean}
+        self._pressed = _since(self._pressed, pressed, now_s)
+        growing = {
+            part.unit
+            for each in full
+            for part in forwarders[each].load.subscriptions
+            if part.growth_per_s >= GROWS_PER_S and part.backlog >= GROWN
+        }
+        self._growing = _since(self._growing, growing, now_s)
+        backlogged = {
+            part.unit
+            for busy in forwarders.values()
+            for part in (*busy.load.partitions, *busy.load.subscriptions)
+            if _backlogged(part)
+        }
+        self._calm = _since(self._calm, hints.keys() - backlogged, now_s)
+
+    def pressed(self, now_s: float) -> list[bytes]:
+        """Forwarders that have been too full, next to the others, for long enough."""
+        return [each for each, since in self._pressed.items() if now_s - since >= PRESSED_FOR_S]
+
+    def growing(self, now_s: float) -> set[Unit]:
+        """Parts of subscriptions whose backlog has grown for long enough at a full forwarder."""
+        return {unit for unit, since in self._growing.items() if now_s - since >= PRESSED_FOR_S}
+
+    def calm(self, now_s: float) -> set[Unit]:
+        """Hinted units without a backlog for long enough, that were not moved lately."""
+        return {
+            unit
+            for unit, since in self._calm.items()
+            if now_s - since >= CALM_FOR_S and not self.rests(unit, now_s)
+        }
+
+    def rests(self, unit: Unit, now_s: float) -> bool:
+        """Whether it was moved so lately that it stays where it is."""
+        return self._rests.get(unit, (now_s, 0))[0] > now_s
+
+    def settled(self, forwarder: bytes, now_s: float) -> bool:
+        """Whether its load shows all that was moved."""
+        return self._settles.get(forwarder, 0.0) <= now_s
+
+    def moved(self, units: Iterable[Unit], forwarders: Iterable[bytes], now_s: float) -> None:
+        """They were, from and to these."""
+        for unit in units:
+            moves = self._rests.get(unit, (0.0, 0))[1]
+            rest_s = min(MAX_RESTS_S, RESTS_S * 2.0**moves)
+            self._rests[unit] = (now_s + rest_s, moves + 1)
+            self._calm.pop(unit, None)
+        for forwarder in forwarders:
+            self._settles[forwarder] = now_s + SETTLES_S
+
+
+def _since(before: Mapping[_K, float], now: Iterable[_K], now_s: float) -> dict[_K, float]:
+    return {each: before.get(each, now_s) for each in now}
+
+
+def _backlogged(part: UnitLoad) -> bool:
+    """More than what is on its way to be acked."""
+    return part.backlog > max(_FEW, _IN_FLIGHT_S * part.per_second)

@@ -1,0 +1,45 @@
+"""Calls of a group's leader, past the guard if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from store_nodes.client import calls
+from store_nodes.client.connections import Connections
+from store_nodes.client.guard import is_answer
+from store_nodes.errors import Unavailable
+from store_nodes.wire import Buffer
+
+
+class GuardedCalls(Connections):
+    """What commands and reads ask leaders by."""
+
+    def admits(self, group: int) -> bool:
+        """Whether what only its leader can do is worth waiting for."""
+        return self._guard is None or self._guard.admits(group)
+
+    async def _ask_leader(
+        self,
+        group: int,
+        make_head: calls.MakeHead,
+        body: Sequence[Buffer] = (),
+        *,
+        timeout_s: float,
+    ) -> calls.Answer:
+        """As `calls.ask_leader`; Unavailable at once where the guard does not admit it."""
+        guard = self._guard
+        if guard is None:
+            return await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)
+        if not self.admits(group):
+            raise Unavailable(f"group {group} has not answered for a while")
+        call = guard.began(group)
+        answered: bool | None = None
+        try:
+            answer = await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)
+            answered = True
+        except Exception as error:
+            answered = is_answer(error)
+            raise
+        finally:
+            guard.left(group, call, answered=answered)
+        return answer

@@ -1,0 +1,33 @@
+"""What a handler serves a request from: all of a subscription, or the part of it that is here."""
+
+from __future__ import annotations
+
+from edge.asgi import Scope, path_param, tenant_of
+from edge.problem import Problem
+from metadata.types import Subscription
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.links.ports import FORWARDED
+
+PART = "packetboat.part"
+"""Scope key of what a front asks of its own process: as FORWARDED, the part that is here."""
+
+
+def refuse_push(subscription: Subscription) -> None:
+    """409 where nobody pulls: the endpoint has the messages brought."""
+    if subscription.push is not None:
+        raise Problem(
+            409,
+            "push-subscription",
+            "A push subscription",
+            f"The subscription {subscription.name!r} brings its messages to an endpoint, so nobody "
+            "pulls them. A PATCH with type pull changes that; its backlog stays.",
+        )
+
+
+async def hub_of(forwarder: SubscribeForwarder, scope: Scope) -> Hub:
+    """The subscription of the path. Raises Problem: 404, 503, or 421 where the request asks for all
+    of it and some is elsewhere, or nothing is here."""
+    topic = scope["path_params"].get("topic")
+    part = PART in scope or FORWARDED in scope
+    return await forwarder.hub(tenant_of(scope), path_param(scope, "name"), topic, part=part)

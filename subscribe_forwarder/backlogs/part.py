@@ -1,0 +1,82 @@
+"""What one forwarder knows of a subscription's backlog, as it tells others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """One partition of the subscription, all its priorities together."""
+
+    partition: int
+    messages: int
+    """Not settled, those included that are leased or were never handed out."""
+    leased: int
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """Of one subscription, what the forwarder owns; no shares: nothing."""
+
+    subscription_uid: bytes
+    number: int
+    """Of two parts by one forwarder the one with the higher number is newer."""
+    shares: tuple[Share, ...] = ()
+    waiting: int = 0
+    """Pulls that wait in line there, those that other forwarders registered included."""
+    streams: int = 0
+    delivered_per_s: float = 0.0
+    paused: str | None = None
+
+    @property
+    def messages(self) -> int:
+        return sum(share.messages for share in self.shares)
+
+    @property
+    def leased(self) -> int:
+        return sum(share.leased for share in self.shares)
+
+    def says_the_same(self, other: Part) -> bool:
+        """Whatever their numbers."""
+        return msgspec.structs.replace(other, number=self.number) == self
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription of which somebody wants to hear."""
+
+    tenant_id: bytes
+    topic_uid: bytes
+    subscription_uid: bytes
+    partitions: int
+    """How many the topic has, as far as the asker knows."""
+
+
+class Filter(msgspec.Struct, frozen=True, array_like=True):
+    """Changes what a peer is told: from now on also `add`, and no more `drop`."""
+
+    add: tuple[Wanted, ...] = ()
+    drop: tuple[bytes, ...] = ()
+
+
+_encode = msgspec.msgpack.encode
+_parts = msgspec.msgpack.Decoder(list[Part])
+_filter = msgspec.msgpack.Decoder(Filter)
+
+
+def encode_parts(parts: Sequence[Part]) -> bytes:
+    return _encode(parts)
+
+
+def decode_parts(body: bytes) -> list[Part]:
+    """Raises msgspec.DecodeError."""
+    return _parts.decode(body)
+
+
+def encode_filter(filter_: Filter) -> bytes:
+    return _encode(filter_)
+
+
+def decode_filter(body: bytes) -> Filter:
+    """Raises msgspec.DecodeError."""
+    return _filter.decode(body)

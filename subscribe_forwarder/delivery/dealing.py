@@ -1,0 +1,65 @@
+"""Which readers are open to a consumer that takes from some partitions only.
+
+Those of a partition that is dealt to it are open once nobody else has anything of it leased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from subscribe_forwarder.delivery.line import Want
+from subscribe_forwarder.delivery.reader import Reader, Taken
+from subscribe_forwarder.state.affinity import Affinity
+from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.state.ledger import Now
+
+
+class Dealing:
+    """Of one subscription."""
+
+    def __init__(
+        self, may_hand_out: Callable[[Reader], bool], progressed: Callable[[Reader], None]
+    ) -> None:
+        self.affinity = Affinity()
+        self._may_hand_out = may_hand_out
+        self._progressed = progressed
+
+    def open_to(
+        self, want: Want, readers: Mapping[Lane, Reader], partitions: int, now: Now
+    ) -> Mapping[Lane, Reader]:
+        """Of the readers, where the topic has so many partitions."""
+        places = want.places
+        if places is None:
+            return readers
+        if not places.affinity:
+            named = places.partitions or ()
+            return {place: one for place, one in readers.items() if place.partition in named}
+        affinity = self.affinity
+        affinity.partitions = partitions
+        dealt: dict[int, dict[Lane, Reader]] = {}
+        for place, reader in readers.items():
+            if affinity.owner(place.partition) == want.consumer:
+                dealt.setdefault(place.partition, {})[place] = reader
+        found: dict[Lane, Reader] = {}
+        for partition, some in dealt.items():
+            leased = self._any_leased(some.values(), now)
+            if affinity.may_take(want.consumer, partition, leased=leased):
+                found |= some
+        return found
+
+    def handed_out(self, want: Want, taken: Sequence[Taken]) -> None:
+        """Remembers who works what."""
+        if want.places is not None and want.places.affinity:
+            for part in taken:
+                self.affinity.took(want.consumer, part.reader.place.partition)
+
+    def _any_leased(self, readers: Iterable[Reader], now: Now) -> bool:
+        """Leases that are over count no more, also where nobody takes from the partition."""
+        leased = False
+        for reader in readers:
+            if reader.ledger.leased and self._may_hand_out(reader):
+                reader.end_leases(now)
+                if reader.cursor.dirty:
+                    self._progressed(reader)
+            leased |= reader.ledger.leased > 0
+        return leased

@@ -1,0 +1,328 @@
+"""The subscriptions in use here: a hub each, with a reader for each lane that is served here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from edge.problem import Problem, not_found, unavailable
+from metadata.errors import MetadataError
+from metadata.types import WHOLE, Subscription, SubscriptionState, Topic, Unit
+from subscribe_forwarder import selection
+from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.moves import Moves
+from subscribe_forwarder.delivery.ownership import Ownership
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.terms import Terms
+from subscribe_forwarder.fleet.misdirected import is_misdirected, misdirected
+from subscribe_forwarder.ports import Catalog, Cursors
+from subscribe_forwarder.reading.tails import Tails
+from subscribe_forwarder.settings import SubscribeSettings
+from subscribe_forwarder.state.lanes import Lane, Lanes
+from subscribe_forwarder.state.ledger import Policy
+
+MAX_LOADS = 4
+"""Of a cursor that is moved while it is loaded."""
+GROWTH_EVERY_S = 1.0
+"""Between two looks at the cursors of other forwarders that a barrier waits for."""
+
+
+class Hubs:
+    """One per process. `owners` and `look_for` are set before it is used."""
+
+    owners: Ownership
+    look_for: Callable[[Sequence[Unit]], Awaitable[None]]
+    """Units that nobody is known to own are to be claimed, here or elsewhere."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        cursors: Cursors,
+        tails: Tails,
+        flusher: AckFlusher,
+        moves: Moves,
+        settings: SubscribeSettings,
+        make: Callable[[Subscription], Hub],
+        require_lease: Callable[[], None],
+        alone: bool,
+    ) -> None:
+        """`make`: a hub without readers; `alone`: there are no links to others."""
+        self._catalog = catalog
+        self._cursors = cursors
+        self._tails = tails
+        self._flusher = flusher
+        self._moves = moves
+        self._settings = settings
+        self._make = make
+        self._require_lease = require_lease
+        self._alone = alone
+        self._hubs: dict[bytes, Hub] = {}
+        self._of_topic: dict[bytes, dict[bytes, Hub]] = {}
+        self._growing: set[bytes] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[Hub]:
+        return iter(list(self._hubs.values()))
+
+    def get(self, subscription_uid: bytes) -> Hub | None:
+        return self._hubs.get(subscription_uid)
+
+    def of_topic(self, topic_uid: bytes) -> list[Hub]:
+        return list(self._of_topic.get(topic_uid, {}).values())
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch_growth())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._hubs.clear()
+        self._of_topic.clear()
+
+    def forget(self, subscription_uid: bytes) -> Hub | None:
+        """It is gone, or used no more."""
+        hub = self._hubs.pop(subscription_uid, None)
+        if hub is not None:
+            beside = self._of_topic[hub.subscription.topic_uid]
+            del beside[subscription_uid]
+            if not beside:
+                del self._of_topic[hub.subscription.topic_uid]
+        return hub
+
+    async def hub(self, subscription: Subscription, *, part: bool) -> Hub:
+        """As it is served here: 503 as a Problem, or 421 where others serve it, or with `part`
+        false, some of it."""
+        hub = self._hubs.get(subscription.uid)
+        if hub is None or hub.incomplete or (hub.share < 1.0 and not part):
+            hub = await self.open(subscription, part=part)
+        elif hub.subscription is not subscription:
+            hub = await self.take_in(hub, subscription)
+        return hub
+
+    async def take_in(self, hub: Hub, subscription: Subscription) -> Hub:
+        """The subscription as it is now; an older view than the one known changes nothing."""
+        known = hub.subscription
+        if subscription.version < known.version:
+            return hub
+        if subscription.generation != known.generation:
+            await self.reload(subscription)
+            return self._hubs.get(subscription.uid, hub)
+        hub.follow(subscription, self.terms(hub, subscription, hub.terms.policy.history))
+        return hub
+
+    async def reload(self, subscription: Subscription) -> None:
+        """Forgets what is in memory of it and goes on from its committed rows: it was moved.
+
+        What is of its generation already stays, with all that was handed out of it since: several
+        tell of one move.
+        """
+        hub = self._hubs.get(subscription.uid)
+        self._moves.moved(subscription.uid, subscription.generation)
+        for owner in self.owners.of_topic(subscription.topic_uid):
+            for reader in owner.drop_readers(subscription.uid, keep=subscription.generation):
+                self.dropped(reader)
+        if hub is not None:
+            await self._open_if_here(subscription)
+            hub.dispatch()
+
+    def terms(self, hub: Hub | None, subscription: Subscription, history: bool) -> Terms:
+        """Its filter is made ready anew only where it changed."""
+        policy = Policy.of(
+            subscription, history=history, max_exceptions=self._settings.max_exceptions
+        )
+        known = None if hub is None else hub.subscription
+        if (
+            hub is not None
+            and known is not None
+            and (known.filter, known.skip_rules) == (subscription.filter, subscription.skip_rules)
+        ):
+            chosen = hub.terms.selection
+        else:
+            chosen = selection.of(subscription)
+        return Terms(policy, chosen, subscription.state is SubscriptionState.DRAINING)
+
+    def dropped(self, reader: Reader) -> None:
+        """Its unit or its cursor is not ours any more; the next use looks again."""
+        reader.frozen = True
+        self._flusher.forget(reader)
+        hub = self._hubs.get(reader.cursor.key.subscription_uid)
+        if hub is not None:
+            hub.incomplete = True
+            if hub.readers.get(reader.place) is reader:
+                del hub.readers[reader.place]
+
+    def lost(self, readers: Iterable[Reader]) -> None:
+        """They were dropped, and are served by somebody else now, or soon."""
+        if not self._alone:
+            for uid in {reader.cursor.key.subscription_uid for reader in readers}:
+                hub = self._hubs.get(uid)
+                if hub is not None:
+                    hub.lose()
+
+    def expect(self, unit: Unit) -> None:
+        """More is served here of all subscriptions of a partition, or of one, from now on: the next
+        use looks for it, also where nobody comes to `gained`."""
+        for hub in self._of_unit(unit):
+            hub.incomplete = True
+
+    async def gained(self, unit: Unit) -> None:
+        """The same, and whoever waits gets it at once."""
+        self.expect(unit)
+        for hub in self._of_unit(unit):
+            if hub.waiting:
+                with suppress(MetadataError, Problem):
+                    await self._open_if_here(hub.subscription)
+                hub.dispatch()
+
+    def _of_unit(self, unit: Unit) -> list[Hub]:
+        hubs, uid = self.of_topic(unit.topic_uid), unit.subscription_uid
+        return [hub for hub in hubs if uid in (WHOLE, hub.subscription.uid)]
+
+    def wake(self, subscription_uids: Iterable[bytes]) -> None:
+        """They may have something to hand out."""
+        for uid in subscription_uids:
+            hub = self._hubs.get(uid)
+            if hub is not None and hub.waiting:
+                hub.dispatch()
+
+    def on_ready(self, readers: Sequence[Tracked]) -> None:
+        """A flush let go of messages that waited for it."""
+        self.wake({reader.cursor.key.subscription_uid for reader in readers})
+
+    def follow_growth(self, hub: Hub, topic: Topic) -> None:
+        """The topic as it is now."""
+        hub.growth.follow(topic, hub.readers)
+        if hub.growth.waits_for(hub.readers):
+            self._growing.add(hub.subscription.uid)
+
+    # Opening.
+
+    async def open(self, subscription: Subscription, *, part: bool = True) -> Hub:
+        """With readers of all lanes that are served here, whatever it had before."""
+        topic = await self._catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
+        self._require_lease()
+        terms = self.terms(self._hubs.get(subscription.uid), subscription, topic.ack_history)
+        topic, readers = await self._readers(topic, subscription, terms)
+        here = {place.partition for place in readers}
+        if len(here) < topic.partition_count and (self._alone or not part or not here):
+            raise self._elsewhere()
+        hub = self._hubs.get(subscription.uid)
+        if hub is not None and hub.subscription.version > subscription.version:
+            subscription = hub.subscription  # it was followed meanwhile
+            terms = self.terms(hub, subscription, topic.ack_history)
+        if hub is None:
+            hub = self._hubs[subscription.uid] = self._make(subscription)
+            self._of_topic.setdefault(subscription.topic_uid, {})[subscription.uid] = hub
+        hub.readers = readers
+        hub.share = len(here) / topic.partition_count
+        if hub.collector.lanes is None and topic.priorities > 1:
+            hub.collector.lanes = Lanes()
+        hub.follow(subscription, terms)
+        self.follow_growth(hub, topic)
+        hub.incomplete = False
+        return hub
+
+    async def _open_if_here(self, subscription: Subscription) -> None:
+        """Of one that is in use; nothing of it may be here any more."""
+        try:
+            await self.open(subscription)
+        except Problem as problem:
+            if not is_misdirected(problem):
+                raise
+
+    async def _readers(
+        self, topic: Topic, subscription: Subscription, terms: Terms
+    ) -> tuple[Topic, dict[Lane, Reader]]:
+        readers: dict[Lane, Reader] = {}
+        looked_for: set[int] = set()
+        while True:
+            topic = self._tails.latest(topic)  # it may have grown meanwhile
+            unserved = [
+                number
+                for number in range(topic.partition_count)
+                if number not in looked_for and not self._served(topic, number, subscription.uid)
+            ]
+            if unserved:
+                looked_for.update(unserved)
+                await self.look_for([Unit(topic.tenant_id, topic.uid, n) for n in unserved])
+                continue
+            missing = [
+                Lane(one.number, one.lane)
+                for one in topic.partitions
+                if not self._is_current(readers.get(Lane(one.number, one.lane)))
+                and self._served(topic, one.number, subscription.uid)
+            ]
+            if not missing:
+                return topic, {p: one for p, one in readers.items() if self._is_current(one)}
+            for place in missing:
+                key = Unit(topic.tenant_id, topic.uid, place.partition)
+                reader = await self._reader(key, place.lane, subscription, terms)
+                if reader is not None:
+                    readers[place] = reader
+
+    async def _reader(
+        self, base: Unit, lane: int, subscription: Subscription, terms: Terms
+    ) -> Reader | None:
+        """None where it is not served here any more."""
+        wanted = base._replace(subscription_uid=subscription.uid)
+        for _ in range(MAX_LOADS):
+            owner = self.owners.serving(base, subscription.uid)
+            if owner is None:
+                return None
+            reader = owner.reader(subscription.uid, lane, terms)
+            if reader is not None:
+                return reader
+            rows = await self._cursors.load([wanted])
+            owner.add_rows(rows)
+            if not any(row.key.subscription_uid == subscription.uid for row in rows):
+                raise not_found("subscription", subscription.name)
+        raise unavailable("subscription", "It is being moved; ask again.")
+
+    def _served(self, topic: Topic, number: int, subscription_uid: bytes) -> bool:
+        base = Unit(topic.tenant_id, topic.uid, number)
+        return self.owners.serving(base, subscription_uid) is not None
+
+    def _is_current(self, reader: Reader | None) -> bool:
+        """Whether nothing has dropped it, nor its unit, since it was asked for."""
+        owner = None if reader is None else self.owners.get(reader.partition)
+        return reader is not None and owner is not None and owner.has(reader)
+
+    def _elsewhere(self) -> Problem:
+        if self._alone:
+            return unavailable(
+                "subscription", "Another forwarder owns a partition of this topic; ask again."
+            )
+        return misdirected()
+
+    # Growth.
+
+    async def _watch_growth(self) -> None:
+        """For the life of the process; only cancellation ends it."""
+        while True:
+            await asyncio.sleep(GROWTH_EVERY_S)
+            with suppress(MetadataError):
+                await self._look_at_growth()
+
+    async def _look_at_growth(self) -> None:
+        wanted: dict[bytes, list[Unit]] = {}
+        for uid in list(self._growing):
+            hub = self._hubs.get(uid)
+            numbers = set() if hub is None else hub.growth.waits_for(hub.readers)
+            if hub is None or not numbers:
+                self._growing.discard(uid)
+                continue
+            known = hub.subscription
+            unit = Unit(known.tenant_id, known.topic_uid, 0, uid)
+            wanted[uid] = [unit._replace(partition=number) for number in numbers]
+        if not wanted:
+            return
+        rows = await self._cursors.load([unit for units in wanted.values() for unit in units])
+        for uid in wanted:
+            hub = self._hubs.get(uid)
+            if hub is not None:
+                hub.growth.hear(row for row in rows if row.key.subscription_uid == uid)
+                hub.dispatch()

@@ -1,0 +1,26 @@
+"""What happens in a forwarder, for those who keep count of it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metadata.types import Unit
+
+
+def _unheard(_: Any) -> None:
+    """Nobody wants to know."""
+
+
+class News:
+    """One per process. Each is called on the loop, often, and must return at once."""
+
+    __slots__ = ("grew", "moved", "worked")
+
+    def __init__(self) -> None:
+        self.grew: Callable[[Unit], None] = _unheard
+        """More of a partition may be readable, or less kept."""
+        self.moved: Callable[[Unit], None] = _unheard
+        """A unit is owned here from now on, or no more."""
+        self.worked: Callable[[bytes], None] = _unheard
+        """Something of a subscription was handed out or settled, somebody came or went."""

@@ -1,0 +1,114 @@
+"""What is done with units as they come to this process, go on, and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from metadata.deliveries import OpenDelivery
+from metadata.errors import NotFound
+from metadata.types import Claim, CursorKey, Unit
+from subscribe_forwarder.delivery.flush import AckFlusher
+from subscribe_forwarder.delivery.handover import Handover
+from subscribe_forwarder.delivery.hubs import Hubs
+from subscribe_forwarder.delivery.moves import Moves
+from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.delivery.owner import Owner
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.ports import Catalog
+from subscribe_forwarder.reading.tails import Tails
+
+
+class OwnedPartitions:
+    """One per process: the `ownership.Partitions`."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        tails: Tails,
+        hubs: Hubs,
+        flusher: AckFlusher,
+        moves: Moves,
+        news: News,
+        ack_key: bytes,
+        on_doomed: Callable[[Reader, OpenDelivery], None],
+        on_outstanding: Callable[[Reader], None],
+        handover: Handover,
+    ) -> None:
+        self._catalog = catalog
+        self._tails = tails
+        self._hubs = hubs
+        self._flusher = flusher
+        self._moves = moves
+        self._news = news
+        self._ack_key = ack_key
+        self._on_doomed = on_doomed
+        self._on_outstanding = on_outstanding
+        self._handover = handover
+
+    async def open_partition(self, claim: Claim) -> Owner | None:
+        """With a tail for each of its lanes; None where its topic is gone."""
+        try:
+            topic = await self._catalog.topic_by_uid(claim.key.tenant_id, claim.key.topic_uid)
+        except NotFound:
+            return None
+        tails = {
+            lane: tail
+            for lane in range(topic.priorities)
+            if (tail := self._tails.open(claim.key, topic, lane)) is not None
+        }
+        if not tails:
+            return None
+        self._news.moved(claim.key)
+        self._hubs.expect(claim.key)
+        return Owner(
+            claim,
+            tails,
+            self._ack_key,
+            self._on_doomed,
+            self._moves,
+            self._handover.take,
+            self._on_outstanding,
+        )
+
+    async def close_partition(self, owner: Owner) -> None:
+        self._news.moved(owner.key)
+        for lane in owner.tails:
+            await self._tails.close(owner.key, lane)
+
+    def partition_adopted(self, owner: Owner) -> None:
+        """Goes on with what it held back."""
+        self._news.moved(owner.key)
+        for reader in owner.readers():
+            if reader.cursor.dirty:
+                self._flusher.note(reader)
+        self.wake(owner)
+
+    async def partition_gained(self, owner: Owner) -> None:
+        await self._hubs.gained(owner.key)
+
+    def handing_over(self, readers: Sequence[Reader], unread: Sequence[CursorKey] = ()) -> None:
+        self._handover.give(readers)
+        self._handover.pass_on(unread)
+
+    def dropped(self, reader: Reader) -> None:
+        self._hubs.dropped(reader)
+
+    def lost(self, readers: Sequence[Reader]) -> None:
+        self._hubs.lost(readers)
+
+    def on_tail(self, base: Unit, lane: int) -> None:
+        """More of a lane may be readable, or less kept."""
+        self._news.grew(base)
+        for owner in self._hubs.owners.of_partition(base):
+            self.wake(owner, lane)
+
+    def wake(self, owner: Owner, lane: int | None = None) -> None:
+        """Those of one lane, or all."""
+        for reader in list(owner.readers()):
+            if lane is not None and reader.cursor.key.lane != lane:
+                continue
+            if reader.cursor.floor < reader.tail.first and not owner.frozen:
+                reader.lift()
+                self._flusher.note(reader)
+            self._hubs.wake((reader.cursor.key.subscription_uid,))

@@ -1,0 +1,29 @@
+"""What is handed out, counted where it happens: the readers that are active, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from subscribe_forwarder.delivery.reader import Reader, Taken
+
+
+class Activity:
+    """One per process. A subscription that gets nothing leaves no trace here."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Reader, int] = {}
+        self._bytes = 0.0
+
+    def handed_out(self, taken: Sequence[Taken]) -> None:
+        """Called once per hand-out; sizes are the means of the batches that it begins in."""
+        counts = self._counts
+        for part in taken:
+            count = len(part.places)
+            counts[part.reader] = counts.get(part.reader, 0) + count
+            self._bytes += count * part.places[0][0].mean_bytes
+
+    def take(self) -> tuple[Mapping[Reader, int], float]:
+        """Messages by reader, and about how many bytes, since this was last asked."""
+        counts, self._counts = self._counts, {}
+        handed, self._bytes = self._bytes, 0.0
+        return counts, handed

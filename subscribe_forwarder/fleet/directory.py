@@ -1,0 +1,201 @@
+"""The directory: what is owned here, and what the peers have announced that they own.
+
+Pure but for its waits. Of two owners the one with the higher epoch is right, whatever came first.
+What a peer has announced dies with the link over which it did. Whether a subscription is split off
+a partition, the partition's owner says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from metadata.types import WHOLE, Epoch, Subscription, Unit
+from subscribe_forwarder.fleet.announcement import Announcement, Owned
+from subscribe_forwarder.fleet.ports import Place, Whereabouts
+
+MAX_FOUND = 100_000
+"""Answers kept; more are found anew."""
+
+
+class _Entry(NamedTuple):
+    owner: bytes
+    epoch: Epoch
+    split_off: frozenset[bytes]
+
+
+class _Found(NamedTuple):
+    partitions: tuple[int, ...]
+    where: Whereabouts
+
+
+class _Topic:
+    """What is known of one topic, and who waits for it to change."""
+
+    __slots__ = ("changed", "entries", "version")
+
+    def __init__(self) -> None:
+        self.entries: dict[Unit, _Entry] = {}
+        self.version = 0
+        self.changed: asyncio.Event | None = None
+
+
+class OwnerDirectory:
+    """One per process: the `ports.Directory`."""
+
+    def __init__(self) -> None:
+        self._me = b""
+        self._topics: dict[bytes, _Topic] = {}
+        self._found: dict[bytes, _Found] = {}
+        self._units: dict[bytes, set[Unit]] = {}
+
+    # What it is told.
+
+    def began(self, incarnation: bytes) -> None:
+        """We own what we do under another lease from now on."""
+        before, self._me = self._me, incarnation
+        for unit in list(self._units.get(before, ())):
+            topic = self._topics[unit.topic_uid]
+            self._put(unit, topic.entries[unit]._replace(owner=incarnation))
+
+    def own(self, owned: Owned) -> None:
+        """We own it, or it is another's no more than we say."""
+        self._put(owned.unit, _Entry(self._me, owned.epoch, owned.split_off))
+
+    def disown(self, unit: Unit) -> None:
+        """It is ours no more."""
+        self._drop(unit, self._me)
+
+    def hear(self, peer: bytes, told: Announcement) -> None:
+        """In the order in which the peer told it."""
+        if told.full:
+            named = {one.unit for one in told.owned}
+            for unit in self._units.get(peer, set()) - named:
+                self._drop(unit, peer)
+        for unit in told.released:
+            self._drop(unit, peer)
+        for one in told.owned:
+            known = self._entry(one.unit)
+            if known is None or known.epoch < one.epoch or known.owner == peer:
+                self._put(one.unit, _Entry(peer, one.epoch, one.split_off))
+
+    def lose(self, peer: bytes) -> None:
+        """Its link has ended."""
+        for unit in list(self._units.get(peer, ())):
+            self._drop(unit, peer)
+
+    # What it is asked.
+
+    def find(self, subscription: Subscription, partitions: Sequence[int]) -> Whereabouts:
+        topic = self._topics.get(subscription.topic_uid)
+        version = 0 if topic is None else topic.version
+        known = self._found.get(subscription.uid)
+        wanted = tuple(partitions)
+        if known is not None and known.where.version == version and known.partitions == wanted:
+            return known.where
+        where = self._find(topic, subscription, wanted, version)
+        if len(self._found) >= MAX_FOUND:
+            self._found.clear()
+        self._found[subscription.uid] = _Found(wanted, where)
+        return where
+
+    async def changed(self, subscription: Subscription, version: int) -> None:
+        topic = self._topics.setdefault(subscription.topic_uid, _Topic())
+        if topic.version != version:
+            return
+        if topic.changed is None:
+            topic.changed = asyncio.Event()
+        await topic.changed.wait()
+
+    def owners(self) -> Mapping[bytes, int]:
+        return {owner: len(units) for owner, units in self._units.items() if units}
+
+    def owner_of(self, unit: Unit) -> bytes | None:
+        """Who has announced it last."""
+        entry = self._entry(unit)
+        return None if entry is None else entry.owner
+
+    def mine(self) -> list[Owned]:
+        """All that we own, as it is announced."""
+        found = []
+        for unit in sorted(self._units.get(self._me, ())):
+            entry = self._topics[unit.topic_uid].entries[unit]
+            found.append(Owned(unit, entry.epoch, entry.split_off))
+        return found
+
+    def forget_topic(self, topic_uid: bytes) -> None:
+        """It is gone; whoever waits for it finds that out."""
+        topic = self._topics.get(topic_uid)
+        for unit, entry in list(topic.entries.items()) if topic is not None else ():
+            self._drop(unit, entry.owner)
+
+    # Within.
+
+    def _find(
+        self,
+        topic: _Topic | None,
+        subscription: Subscription,
+        partitions: Iterable[int],
+        version: int,
+    ) -> Whereabouts:
+        here: list[int] = []
+        nowhere: list[int] = []
+        elsewhere: dict[bytes, list[int]] = {}
+        for number in partitions:
+            unit = Unit(subscription.tenant_id, subscription.topic_uid, number)
+            entry = None if topic is None else _serving(topic, unit, subscription.uid)
+            if entry is None:
+                nowhere.append(number)
+            elif entry.owner == self._me:
+                here.append(number)
+            else:
+                elsewhere.setdefault(entry.owner, []).append(number)
+        places = tuple(Place(owner, tuple(those)) for owner, those in elsewhere.items())
+        return Whereabouts(tuple(here), places, tuple(nowhere), version)
+
+    def _entry(self, unit: Unit) -> _Entry | None:
+        topic = self._topics.get(unit.topic_uid)
+        return None if topic is None else topic.entries.get(unit)
+
+    def _put(self, unit: Unit, entry: _Entry) -> None:
+        topic = self._topics.setdefault(unit.topic_uid, _Topic())
+        known = topic.entries.get(unit)
+        if known == entry:
+            return
+        if known is not None:
+            self._let_go(unit, known.owner)
+        topic.entries[unit] = entry
+        self._units.setdefault(entry.owner, set()).add(unit)
+        self._changed(topic)
+
+    def _drop(self, unit: Unit, owner: bytes) -> None:
+        topic = self._topics.get(unit.topic_uid)
+        known = None if topic is None else topic.entries.get(unit)
+        if topic is None or known is None or known.owner != owner:
+            return
+        del topic.entries[unit]
+        self._let_go(unit, owner)
+        self._changed(topic)
+
+    def _let_go(self, unit: Unit, owner: bytes) -> None:
+        units = self._units[owner]
+        units.discard(unit)
+        if not units:
+            del self._units[owner]
+
+    def _changed(self, topic: _Topic) -> None:
+        topic.version += 1
+        if topic.changed is not None:
+            topic.changed.set()
+            topic.changed = None
+
+
+def _serving(topic: _Topic, unit: Unit, subscription_uid: bytes) -> _Entry | None:
+    """Whoever serves the subscription there: the partition's owner, unless that says that it is
+    split off or there is none known."""
+    whole = topic.entries.get(unit)
+    if whole is not None and subscription_uid not in whole.split_off:
+        return whole
+    assert unit.subscription_uid == WHOLE
+    return topic.entries.get(unit._replace(subscription_uid=subscription_uid))

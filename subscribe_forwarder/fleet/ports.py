@@ -1,0 +1,67 @@
+"""Who owns what, as those who route calls ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from metadata.types import Subscription, Unit
+from subscribe_forwarder.links.ports import Links
+
+
+class Place(NamedTuple):
+    """Some partitions of a subscription, at one forwarder."""
+
+    forwarder: bytes
+    """Its incarnation."""
+    partitions: tuple[int, ...]
+
+
+class Whereabouts(NamedTuple):
+    """Where the partitions of a subscription are served now."""
+
+    here: tuple[int, ...]
+    """Owned by this process."""
+    elsewhere: tuple[Place, ...]
+    nowhere: tuple[int, ...]
+    """Between two owners, or of one without a link to us: soon somewhere."""
+    version: int
+    """Of what is known; another one means that it may have changed."""
+
+    @property
+    def all_here(self) -> bool:
+        return not self.elsewhere and not self.nowhere
+
+
+class Directory(Protocol):
+    """What this process owns and what its peers have announced."""
+
+    def find(self, subscription: Subscription, partitions: Sequence[int]) -> Whereabouts: ...
+
+    async def changed(self, subscription: Subscription, version: int) -> None:
+        """Returns when the whereabouts may be others than at that version."""
+        ...
+
+    def owners(self) -> Mapping[bytes, int]:
+        """How many units each forwarder has announced, this one included."""
+        ...
+
+
+class Hints(Protocol):
+    """The part of `metadata.hints.HintRepository` that claims use."""
+
+    async def all(self) -> Mapping[Unit, bytes]:
+        """Where the scheduler wants units to be, by incarnation; raises MetadataError."""
+        ...
+
+
+class FleetLinks(Links, Protocol):
+    """Links that are told between whom they are to be."""
+
+    def identify(self, incarnation: bytes) -> None:
+        """We are another from now on: our lease is a new one."""
+        ...
+
+    def follow(self, live: Mapping[bytes, tuple[str, int]]) -> None:
+        """The other forwarders that live, and where their links are accepted."""
+        ...

@@ -1,0 +1,91 @@
+"""Which of the ids of a request are of which partition, and what one owner is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from edge import message_id
+from edge.message_id import BadMessageId, MessageId
+from metadata.types import Subscription, Topic
+from subscribe_forwarder.api.items import Ids
+from subscribe_forwarder.delivery import ack_id
+from subscribe_forwarder.delivery.ack_id import BadAckId
+from subscribe_forwarder.reading.staged import Nowhere, Where
+
+ANYWHERE = -1
+"""Stands for the partition of what names none: any owner says why."""
+_ID_FIELDS = ("ack_id", "message_id", "ack_ids", "message_ids")
+Locate = Callable[[Sequence[MessageId]], Awaitable[Sequence[Where | Nowhere]]]
+
+
+async def by_partition(
+    ids: Ids, subscription: Subscription, topic: Topic, locate: Locate
+) -> dict[int, list[int]]:
+    """The places of the ids in the request, by partition; nothing is verified here.
+
+    Asks `locate` for ids of the stage form only; raises what it raises.
+    """
+    if ids.field == "ack_id":
+        return _grouped(enumerate(_of_ack_id(text, subscription) for text in ids.texts))
+    partitions: dict[int, int] = {}
+    staged: dict[int, MessageId] = {}
+    for item, text in enumerate(ids.texts):
+        parsed = _message_id(text)
+        if parsed is None or parsed.topic_uid != topic.uid:
+            partitions[item] = ANYWHERE
+        elif parsed.form == message_id.FORM_STAGE:
+            staged[item] = parsed
+        else:
+            partitions[item] = parsed.partition
+    found = await locate(list(staged.values())) if staged else ()
+    for (item, parsed), where in zip(staged.items(), found, strict=True):
+        partitions[item] = where.partition if isinstance(where, Where) else parsed.partition
+    known = topic.partition_count
+    return _grouped((i, n if n < known else ANYWHERE) for i, n in sorted(partitions.items()))
+
+
+def part_body(body: bytes, ids: Ids, items: Sequence[int]) -> bytes:
+    """The request for those of its ids alone; `items` ascend."""
+    members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    kept = {name: value for name, value in members.items() if name not in _ID_FIELDS}
+    return msgspec.json.encode({**kept, ids.field + "s": [ids.texts[item] for item in items]})
+
+
+def merged(parts: Sequence[tuple[Sequence[int], Mapping[str, Any]]]) -> bytes:
+    """One answer of those to the parts: counts added, results by their places in the request; of
+    an ack that publishes there is one part, and its other members are the answer's."""
+    members: dict[str, Any] = {}
+    results: list[dict[str, Any]] = []
+    for items, answer in parts:
+        for name, value in answer.items():
+            if name == "results":
+                results += [{**one, "index": items[one["index"]]} for one in value]
+            else:
+                members[name] = members[name] + value if name in members else value
+    results.sort(key=lambda one: int(one["index"]))
+    return msgspec.json.encode({**members, "results": results})
+
+
+def _of_ack_id(text: str, subscription: Subscription) -> int:
+    try:
+        head = ack_id.parse_head(text)
+    except BadAckId:
+        return ANYWHERE
+    return head.partition if head.subscription_uid == subscription.uid else ANYWHERE
+
+
+def _message_id(text: str) -> MessageId | None:
+    try:
+        return message_id.parse(text)
+    except BadMessageId:
+        return None
+
+
+def _grouped(partitions: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    grouped: dict[int, list[int]] = {}
+    for item, partition in partitions:
+        grouped.setdefault(partition, []).append(item)
+    return grouped

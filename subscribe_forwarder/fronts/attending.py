@@ -1,0 +1,59 @@
+"""Consumers that want partitions of their own, made known to every owner.
+
+Each owner deals the partitions of the topic by the consumers that it sees, so all should see the
+same. A pull that is answered by one owner at once asks the others nothing, nor does a stream whose
+window has a turn elsewhere: so the others are told. Where that is lost, or late, a partition is
+dealt to somebody else for a while; its one owner still sees to it that one consumer works it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from subscribe_forwarder.api.pulls import ATTENDS_S
+from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.routing import HERE, Found, Routing
+
+SUBJECT = "attends"
+
+
+class Attends(msgspec.Struct, frozen=True, array_like=True):
+    """What is told."""
+
+    subscription_uid: bytes
+    consumer: str
+    stays_s: float
+
+
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(Attends).decode
+
+
+class Attending:
+    """One per process."""
+
+    def __init__(self, forwarder: SubscribeForwarder, routing: Routing) -> None:
+        self._forwarder = forwarder
+        self._routing = routing
+        if routing.links is not None:
+            routing.links.hears(SUBJECT, lambda _, body: self._take(_decode(body)))
+
+    def tell(
+        self, found: Found, consumer: str, places: Places | None, stays_s: float = ATTENDS_S
+    ) -> None:
+        """Whoever owns something of it, if it matters there; never waits."""
+        if places is None or not places.affinity:
+            return
+        attends = Attends(found.subscription.uid, consumer, max(stays_s, ATTENDS_S))
+        for owner in found.partitions:
+            if owner == HERE:
+                self._take(attends)
+            elif (peer := self._routing.peer(owner)) is not None:
+                peer.note(SUBJECT, _encode(attends))
+
+    def _take(self, attends: Attends) -> None:
+        """Where nobody has asked for any of it yet, nothing is dealt."""
+        hub = self._forwarder.open_hub(attends.subscription_uid)
+        if hub is not None:
+            hub.attend(attends.consumer, attends.stays_s)

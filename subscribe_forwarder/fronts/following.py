@@ -1,0 +1,75 @@
+"""Telling the other forwarders that a subscription was changed, before its caller is answered.
+
+An owner with a link to us has followed when `tell` returns, or the bound has passed. One that could
+not be reached follows by the change feed within two seconds; what it writes meanwhile for a
+generation before is refused, and so are the ack ids of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+
+from edge.problem import Problem
+from metadata.errors import MetadataError
+from metadata.types import Subscription
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.links.ports import Links, Peer, PeerGone
+
+SUBJECT = "subscription changed"
+BOUND_S = 1.0
+
+
+class Changed(msgspec.Struct, frozen=True, array_like=True):
+    """What is told."""
+
+    tenant_id: bytes
+    name: str
+    uid: bytes
+    moved: bool
+    """Its positions are others, not only its settings."""
+
+
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(Changed).decode
+
+
+class Following:
+    """One per process; `links` is None where it is alone."""
+
+    def __init__(self, forwarder: SubscribeForwarder, links: Links | None) -> None:
+        self._forwarder = forwarder
+        self._links = links
+        if links is not None:
+            links.answers(SUBJECT, self._heard)
+
+    async def tell(self, subscription: Subscription, *, moved: bool) -> None:
+        """Here and at every peer at once; raises nothing that stands in the way of one of them."""
+        told = Changed(subscription.tenant_id, subscription.name, subscription.uid, moved)
+        peers = [] if self._links is None else self._links.peers()
+        await asyncio.gather(
+            self._follow(subscription, moved=moved),
+            *(self._ask(peer, _encode(told)) for peer in peers),
+        )
+
+    async def _ask(self, peer: Peer, body: bytes) -> None:
+        with suppress(PeerGone, TimeoutError, Problem):
+            await peer.ask(SUBJECT, body, BOUND_S)
+
+    async def _heard(self, incarnation: bytes, body: bytes) -> bytes:
+        told = _decode(body)
+        with suppress(MetadataError):
+            catalog = self._forwarder.catalog
+            subscription = await catalog.subscription(told.tenant_id, told.name, refresh=True)
+            if subscription.uid == told.uid:
+                await self._follow(subscription, moved=told.moved)
+        return b""
+
+    async def _follow(self, subscription: Subscription, *, moved: bool) -> None:
+        with suppress(Problem, MetadataError):
+            if moved:
+                await self._forwarder.reload(subscription)
+            else:
+                await self._forwarder.follow(subscription)

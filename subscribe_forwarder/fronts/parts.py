@@ -1,0 +1,81 @@
+"""One request put to every owner of a subscription at once, and what each of them answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from edge.asgi import Handler, Scope
+from edge.problem import Problem
+from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
+from subscribe_forwarder.fronts.routing import HERE, Found, Routing, nowhere
+from subscribe_forwarder.links.ports import PeerGone
+
+PATIENCE_S = 1.0
+"""How long a partition may have no owner."""
+REST_S = 0.02
+Answer = dict[str, Any]
+
+
+class Parts:
+    """In front of `local`, which answers for what is owned here, in JSON."""
+
+    def __init__(self, operation: str, local: Handler, routing: Routing) -> None:
+        self.operation = operation
+        self.local = local
+        self.routing = routing
+
+    async def of_all(self, scope: Scope, body: bytes = b"") -> list[Answer]:
+        """The answers of those who own all of it between them. Raises the 503 where nobody does
+        within a second, and the Problem of any owner. An owner may be asked twice."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + PATIENCE_S
+        while True:
+            found = await self.routing.find(scope)
+            if found.whole:
+                answers = await self.ask(found, scope, body)
+                failures = [one for one in answers if isinstance(one, Exception)]
+                worse = [one for one in failures if not lost(one)]
+                if worse:
+                    raise worse[0]
+                if not failures:
+                    return [one for one in answers if not isinstance(one, Exception)]
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                raise nowhere()
+            await self.routing.changed_within(found, min(left_s, REST_S) if found.whole else left_s)
+
+    async def ask(
+        self, found: Found, scope: Scope, body: bytes = b""
+    ) -> Sequence[Answer | Exception]:
+        """In the order of `found.partitions`."""
+        asked = (self._one(owner, scope, body) for owner in found.partitions)
+        return await asyncio.gather(*asked)
+
+    async def _one(self, owner: bytes, scope: Scope, body: bytes) -> Answer | Exception:
+        captured = Captured()
+        try:
+            if owner == HERE:
+                await self.local(part_of(scope), receiving(body), captured.send)
+            else:
+                peer = self.routing.peer(owner)
+                if peer is None:
+                    return PeerGone("there is no link to the owner")
+                await peer.request(self.operation, part_of(scope), receiving(body), captured.send)
+        except Exception as error:
+            return error
+        answer: Answer = msgspec.json.decode(captured.body)
+        return answer
+
+
+def lost(error: Exception) -> bool:
+    """Nothing was answered, and another owner may do."""
+    return isinstance(error, PeerGone) or is_misdirected(error)
+
+
+def is_not_found(error: Exception) -> bool:
+    return isinstance(error, Problem) and error.status == 404

@@ -1,0 +1,300 @@
+"""A pull at a forwarder that does not own all of the subscription.
+
+What is here is asked first. Where that is nothing, one credit goes to every owner: the first that
+has messages spends it and answers, the others hand back what they leased, uncounted. While the pull
+waits, it follows partitions that change hands. Nothing is asked for again once the first byte of an
+answer has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from edge.asgi import ClientGone, Receive, Scope, Send, read_body
+from edge.problem import Problem, unavailable
+from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.hubs import refuse_push
+from subscribe_forwarder.api.places import query_of
+from subscribe_forwarder.api.pulls import BODY_READ, MAX_GET_BODY_BYTES, Pulls, disconnected, empty
+from subscribe_forwarder.api.requests import PullRequest
+from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.fronts.attending import Attending
+from subscribe_forwarder.fronts.race import Contender, Race
+from subscribe_forwarder.fronts.relay import Relay, part_of, receiving
+from subscribe_forwarder.fronts.routing import HERE, Found, Routing, nowhere
+from subscribe_forwarder.fronts.turns import Turns
+from subscribe_forwarder.links.ports import RACE, PeerGone
+
+OPERATION = "GET /subscriptions/{name}/messages"
+"""What owners are asked, whatever form the client's pull has."""
+HEAD_START_S = 0.02
+"""Of those elsewhere, when it is their turn."""
+REST_S = 0.05
+"""Before an owner that did not serve is asked again."""
+UNSERVED_REST_S = 0.25
+"""Before one that said it cannot serve now is."""
+UNAVAILABLE = unavailable("subscription", "").slug
+EARLY_S = 0.05
+"""An empty answer earlier than this before the end is of an owner that stops, not of one that
+waited."""
+PATIENCE_S = 0.25
+"""What a pull that waits for nothing waits for a partition that has just changed hands."""
+LOOK_S = 15.0
+"""Between two looks around where nothing happens: backlogs go on being told to whoever waits."""
+LATE_S = 5.0
+"""An owner that has not answered so long after the end of the wait is given up."""
+
+
+class PullFront:
+    """In front of `pulls`, which serves what is here."""
+
+    def __init__(self, pulls: Pulls, routing: Routing, attending: Attending | None = None) -> None:
+        self.pulls = pulls
+        self.routing = routing
+        self.attending = attending
+        self.turns = Turns(lambda: asyncio.get_running_loop().time())
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 with leased messages, or with none after the wait."""
+        request = requests.pull_of_query(scope)
+        await self._pull(scope, receive, send, request, body_read=False)
+
+    async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive, requests.MAX_BODY_BYTES)
+        request = requests.pull_of_body(scope, body)
+        await self._pull(scope, receive, send, request, body_read=True)
+
+    async def _pull(
+        self, scope: Scope, receive: Receive, send: Send, request: PullRequest, *, body_read: bool
+    ) -> None:
+        began_s = asyncio.get_running_loop().time()
+        if await self.routing.worth_a_try(scope):
+            try:
+                await self.pulls.serve(scope, receive, send, request, body_read=body_read)
+            except Problem as problem:
+                if not is_misdirected(problem):
+                    raise
+            else:
+                return
+            self.routing.not_here(scope)
+        if not (body_read or BODY_READ in scope):
+            await read_body(scope, receive, MAX_GET_BODY_BYTES)
+        await RoutedPull(self, scope, send, request, began_s).run(receive)
+
+
+class RoutedPull:
+    """One pull, from who has what to the answer."""
+
+    def __init__(
+        self, front: PullFront, scope: Scope, send: Send, request: PullRequest, began_s: float
+    ) -> None:
+        self._pulls, self._routing, self._turns = front.pulls, front.routing, front.turns
+        self._attending = front.attending
+        self._scope = scope
+        self._send = send
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._ends_s = began_s + request.wait_s
+        self._patient_until_s = max(self._ends_s, began_s + PATIENCE_S)
+        self._race = Race()
+        self._contenders: dict[bytes, Contender] = {}
+        self._answered: set[bytes] = set()
+        """Owners that have had their say: there was nothing in time, or there is a problem."""
+        self._rests_until_s: dict[bytes, float] = {}
+        self._problems: dict[bytes, Problem] = {}
+        """Why an owner cannot know whether it has something."""
+        self._begun = False
+        self._events: list[asyncio.Task[Any]] = []
+
+    async def run(self, receive: Receive) -> None:
+        """Raises ClientGone, and the Problem why there is no answer."""
+        gone = self._loop.create_task(disconnected(receive))
+        stopping = self._loop.create_task(self._routing.until_stopping())
+        self._events = [gone, stopping]
+        try:
+            while not await self._step(gone, stopping):
+                pass
+        finally:
+            self._race.over = True
+            for event in self._events:
+                event.cancel()
+            await asyncio.gather(*self._events, return_exceptions=True)
+            await self._cancel(list(self._contenders.values()))
+
+    async def _step(self, gone: asyncio.Task[None], stopping: asyncio.Task[None]) -> bool:
+        """A look at who has what, and a wait for what comes of it. True: it is answered."""
+        found = await self._routing.find(self._scope, self._request.places)
+        refuse_push(found.subscription)
+        self._attend(found)
+        if not self._begun and await self._first(found):
+            return True
+        await self._ask(found)
+        await self._routing.look_for(found)
+        await self._wait(found, gone, stopping)
+        if self._race.winner is not None:
+            return await self._finish(self._race.winner, gone)
+        if gone.done():
+            raise ClientGone
+        self._sort_out(found)
+        if not stopping.done() and not self._over(found):
+            return False
+        self._race.over = True
+        self._raise_problem(found)
+        await empty(self._send)
+        return True
+
+    def _attend(self, found: Found) -> None:
+        if self._attending is not None:
+            wait_s = max(0.0, self._ends_s - self._loop.time())
+            self._attending.tell(found, self._request.consumer, self._request.places, wait_s)
+
+    async def _first(self, found: Found) -> bool:
+        """Local first, but for the turns of those elsewhere."""
+        self._begun = True
+        if HERE not in found.partitions:
+            return False
+        if self._turns.elsewhere_first(found):
+            self._rests_until_s[HERE] = self._loop.time() + HEAD_START_S
+            return False
+        try:
+            return await self._pulls.now(part_of(self._scope), self._send, self._request)
+        except Problem as problem:
+            if not is_misdirected(problem):
+                raise
+            return False
+
+    async def _ask(self, found: Found) -> None:
+        """Every owner that was not asked yet, and nobody who is none any more."""
+        lost = [one for owner, one in self._contenders.items() if owner not in found.partitions]
+        if lost and self._race.winner is None:
+            for one in lost:
+                del self._contenders[one.owner]
+            await self._cancel(lost)
+        now_s = self._loop.time()
+        for owner in self._routing.in_order(found):
+            if owner in self._contenders or owner in self._answered:
+                continue
+            if self._rests_until_s.get(owner, 0.0) > now_s:
+                continue
+            if self._rests_until_s.pop(owner, None) and owner == HERE:
+                self._turns.nothing_elsewhere(found)
+            relay = Relay(self._send, self._routing.holds_lease)
+            self._contenders[owner] = Contender(owner, self._race, relay, self._asked)
+
+    async def _asked(self, contender: Contender) -> None:
+        wait_s = max(0.0, self._ends_s - self._loop.time())
+        if contender.owner == HERE:
+            request = msgspec.structs.replace(self._request, wait_s=wait_s)
+            scope = part_of(self._scope, {RACE: contender.race})
+            receive = receiving(b"")
+            await self._pulls.serve(scope, receive, contender.send, request, body_read=True)
+            return
+        peer = self._routing.peer(contender.owner)
+        if peer is None:
+            raise PeerGone
+        scope = part_of(self._scope, {"method": "GET"}, query=_query(self._request, wait_s))
+        await peer.request(OPERATION, scope, receiving(b""), contender.send, race=contender.race)
+
+    async def _wait(
+        self, found: Found, gone: asyncio.Task[None], stopping: asyncio.Task[None]
+    ) -> None:
+        running = [one.task for one in self._contenders.values()]
+        resting = [at for owner, at in self._rests_until_s.items() if owner in found.partitions]
+        now_s = self._loop.time()
+        due_s = [*resting, self._ends_s + LATE_S if running else self._ends_s, now_s + LOOK_S]
+        timeout_s = min([at - now_s for at in due_s if at > now_s], default=0.0)
+        changed = self._loop.create_task(self._routing.changed(found))
+        try:
+            await asyncio.wait(
+                [*running, gone, stopping, changed],
+                timeout=timeout_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            changed.cancel()
+            await asyncio.gather(changed, return_exceptions=True)
+
+    async def _finish(self, winner: Contender, gone: asyncio.Task[None]) -> bool:
+        """False: what won is lost again, and all are asked anew."""
+        del self._contenders[winner.owner]
+        losers, self._contenders = list(self._contenders.values()), {winner.owner: winner}
+        await self._cancel(losers)
+        await asyncio.wait([winner.task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not winner.task.done():
+            raise ClientGone
+        if winner.relay.refused:
+            raise unavailable("subscription", "This forwarder lost its lease; ask again.")
+        error = winner.failed
+        if winner.relay.begun or not (error is None or _may_be_elsewhere(error)):
+            if error is not None:
+                raise error
+            return True
+        self._race = Race()
+        self._contenders.clear()
+        self._rests_until_s[winner.owner] = self._loop.time() + REST_S
+        return False
+
+    def _sort_out(self, found: Found) -> None:
+        """What became of those that are done without having won."""
+        now_s = self._loop.time()
+        for owner, one in list(self._contenders.items()):
+            if not one.task.done():
+                continue
+            del self._contenders[owner]
+            error = one.failed
+            if error is None and self._ends_s - now_s <= EARLY_S:
+                self._answered.add(owner)
+            elif error is None or _may_be_elsewhere(error):
+                self._rests_until_s[owner] = now_s + REST_S
+            elif isinstance(error, Problem) and error.status == 503:
+                self._problems[owner] = error
+                if error.slug == UNAVAILABLE:
+                    self._rests_until_s[owner] = now_s + UNSERVED_REST_S
+                else:
+                    self._answered.add(owner)
+            else:
+                raise error
+
+    def _over(self, found: Found) -> bool:
+        """Whether nothing can come any more; raises the 503 for what nobody could be asked."""
+        now_s = self._loop.time()
+        if now_s >= self._ends_s + LATE_S:
+            raise nowhere()
+        if self._contenders:
+            return False
+        unasked = [owner for owner in found.partitions if owner not in self._answered]
+        if not unasked and found.whole:
+            return True
+        if now_s < (self._patient_until_s if unasked else self._ends_s):
+            return False
+        self._raise_problem(found)
+        raise nowhere()
+
+    def _raise_problem(self, found: Found) -> None:
+        """Of those who own something now."""
+        for owner in found.partitions:
+            if owner in self._problems:
+                raise self._problems[owner]
+
+    async def _cancel(self, contenders: list[Contender]) -> None:
+        await asyncio.gather(*(one.cancel() for one in contenders))
+
+
+def _may_be_elsewhere(error: Exception) -> bool:
+    """Nothing was answered, and another owner may do."""
+    return isinstance(error, PeerGone) or is_misdirected(error)
+
+
+def _query(request: PullRequest, wait_s: float) -> dict[str, object]:
+    query: dict[str, object] = {
+        "max_messages": request.max_messages,
+        "max_bytes": request.max_bytes,
+        "wait_seconds": f"{wait_s:.3f}",
+        "min_messages": request.min_messages,
+    }
+    if request.consumer:
+        query["consumer"] = request.consumer
+    return query | query_of(request.places)

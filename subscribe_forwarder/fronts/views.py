@@ -1,0 +1,193 @@
+"""What people see of a subscription whose partitions are owned by several forwarders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, read_body, respond
+from edge.problem import Problem
+from metadata.types import Subscription
+from subscribe_forwarder.api.parked import MAX_BODY_BYTES, MAX_SHOWN, ParkedKeys
+from subscribe_forwarder.api.views import NO_STORE, Views
+from subscribe_forwarder.delivery.flush import ack_unavailable
+from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.fronts.parts import PATIENCE_S, REST_S, Answer, Parts, is_not_found, lost
+from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
+from subscribe_forwarder.fronts.routing import HERE, Routing, nowhere
+from subscribe_forwarder.links.ports import PeerGone
+from subscribe_forwarder.push.status import merged
+
+BACKLOG = "GET /subscriptions/{name}/backlog"
+ACK_STATES = "GET /topics/{topic}/messages/{id}/ack"
+_encode = msgspec.json.encode
+
+
+class ViewFront:
+    """In front of a view of what is owned here, which `merge` makes one of several."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if await self._parts.routing.worth_a_try(scope):
+            try:
+                await self._parts.local(scope, receive, send)
+            except Problem as problem:
+                if not is_misdirected(problem):
+                    raise
+            else:
+                return
+            self._parts.routing.not_here(scope)
+        answers = await self._parts.of_all(scope)
+        await respond(send, 200, _encode(self.merge(answers)), headers=NO_STORE)
+
+    def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+
+class BacklogFront(ViewFront):
+    """Counts add up. Every owner knows of every consumer: the most that one of them has."""
+
+    def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+        added = ("messages", "leased", "waiting_redelivery", "forwarders")
+        most = ("waiting_pulls", "streams")
+        partitions = [one for answer in answers for one in answer["partitions"]]
+        return {
+            **{name: sum(answer[name] for answer in answers) for name in added},
+            **{name: max(answer[name] for answer in answers) for name in most},
+            "paused": next((one["paused"] for one in answers if one["paused"]), None),
+            "throttles": _together([one["throttles"] for one in answers]),
+            "push": merged([one["push"] for one in answers if one.get("push")]),
+            "partitions": sorted(partitions, key=_place),
+        }
+
+
+class ParkedFront(ViewFront):
+    """Keys that wait aside, whoever owns their partitions."""
+
+    def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+        keys = [one for answer in answers for one in answer["parked_keys"]]
+        return {"parked_keys": sorted(keys, key=_place)[:MAX_SHOWN]}
+
+
+class ParkedActionFront:
+    """Resuming or skipping a key, which is parked in a partition, seldom in several.
+
+    It is done once: an owner that has done it is not asked again.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive, MAX_BODY_BYTES)
+        if await self._parts.routing.worth_a_try(scope):
+            try:
+                await self._parts.local(scope, receiving(body), send)
+            except Problem as problem:
+                if not is_misdirected(problem):
+                    raise
+            else:
+                return
+            self._parts.routing.not_here(scope)
+        await respond(send, 200, _encode({"done": await self._done(scope, body)}), headers=NO_STORE)
+
+    async def _done(self, scope: Scope, body: bytes) -> int:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + PATIENCE_S
+        while True:
+            found = await self._parts.routing.find(scope)
+            answers = await self._parts.ask(found, scope, body) if found.whole else ()
+            done: int = sum(one["done"] for one in answers if not isinstance(one, Exception))
+            if done:
+                return done
+            failures = [one for one in answers if isinstance(one, Exception)]
+            if any(isinstance(one, PeerGone) for one in failures):
+                raise ack_unavailable("The owner of a partition is gone.", "request")
+            worse = [one for one in failures if not lost(one) and not is_not_found(one)]
+            if worse:
+                raise worse[0]
+            if found.whole and not any(lost(one) for one in failures):
+                if failures:
+                    raise failures[0]
+                return 0
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                raise nowhere()
+            await self._parts.routing.changed_within(found, min(left_s, REST_S))
+
+
+class AckStatesFront:
+    """The states of a message by subscription; who holds a lease on it, its owner says."""
+
+    def __init__(self, views: Views, routing: Routing) -> None:
+        self._views = views
+        self._routing = routing
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What cannot be asked is told from what is committed, as it always was."""
+        captured = Captured()
+        await self._views.ack_states(scope, receive, captured.send)
+        states = msgspec.json.decode(captured.body)["subscriptions"]
+        pending = {name for name, state in states.items() if state["state"] == "pending"}
+        by_owner = await self._owners(scope, pending) if pending else {}
+        told = await asyncio.gather(*(self._ask(owner, scope) for owner in by_owner))
+        for names, answer in zip(by_owner.values(), told, strict=True):
+            states |= {name: state for name, state in answer.items() if name in names}
+        await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)
+
+    async def _owners(self, scope: Scope, names: set[str]) -> dict[bytes, set[str]]:
+        """Of those owned elsewhere."""
+        topic, where = await self._views.find(scope)
+        by_owner: dict[bytes, set[str]] = {}
+        subscriptions: Sequence[Subscription]
+        subscriptions = await self._routing.catalog.subscriptions_of(topic.tenant_id, topic.uid)
+        for subscription in subscriptions:
+            if subscription.name not in names:
+                continue
+            for owner in self._routing.find_of(subscription, [where.partition]).partitions:
+                if owner != HERE:
+                    by_owner.setdefault(owner, set()).add(subscription.name)
+        return by_owner
+
+    async def _ask(self, owner: bytes, scope: Scope) -> Answer:
+        """Empty where the owner does not say."""
+        peer, captured = self._routing.peer(owner), Captured()
+        if peer is None:
+            return {}
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await peer.request(ACK_STATES, part_of(scope), receiving(b""), captured.send)
+        except (PeerGone, TimeoutError, Problem):
+            return {}
+        answer: Answer = msgspec.json.decode(captured.body)["subscriptions"]
+        return answer
+
+
+def parked_routes(parked: ParkedKeys, routing: Routing) -> list[Route]:
+    """Its routes, for keys that are parked at any owner."""
+    fronted = []
+    for route in parked.routes():
+        operation = f"{route.method} {route.path}"
+        routing.serve(operation, route.handler)
+        parts = Parts(operation, route.handler, routing)
+        get = route.method == "GET"
+        front = ParkedFront(parts).get if get else ParkedActionFront(parts).post
+        fronted.append(route._replace(handler=front))
+    return fronted
+
+
+def _together(throttles: Sequence[Sequence[Answer]]) -> list[Answer]:
+    """What several say alike is said once."""
+    found: dict[tuple[Any, ...], Answer] = {}
+    for one in (each for some in throttles for each in some):
+        found.setdefault((one["kind"], one["reason"], one["value"]), one)
+    return list(found.values())
+
+
+def _place(one: Mapping[str, Any]) -> tuple[int, int]:
+    return one["partition"], one.get("lane", 0)

@@ -1,0 +1,285 @@
+"""All links of this process: one to each live forwarder.
+
+Both sides of a pair dial, the larger incarnation a moment later. Where both succeed, the connection
+that the smaller one dialled survives; any other new connection takes the place of the old one, for
+whoever dials has none that works. A link ends when its peer is live no more, when nothing comes
+from it for `SILENCE_S`, and, all of them, when this process itself stood still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+import structlog
+
+from edge.asgi import Handler
+from edge.problem import Problem
+from subscribe_forwarder.links import metrics
+from subscribe_forwarder.links.connection import PING_EVERY_S, FrameConnection, Pulse
+from subscribe_forwarder.links.handshake import (
+    Address,
+    Backoff,
+    Identity,
+    Listening,
+    dial,
+    link_key,
+)
+from subscribe_forwarder.links.link import Link
+from subscribe_forwarder.links.ports import Peer
+from subscribe_forwarder.links.services import Services
+
+YIELD_S = 0.2
+"""The larger incarnation lets the smaller one dial first."""
+UNLISTED_S = 10.0
+"""A peer that never was among the live ones is new; after so long it is not."""
+SETTLED_S = 2.0
+"""A link that lived for so long is dialled again without a wait."""
+_log = structlog.get_logger("packetboat.links")
+
+
+def own_problem(error: Exception) -> Problem | None:
+    return error if isinstance(error, Problem) else None
+
+
+class LinkNetwork:
+    """Links (ports.py) over TCP. Inert until `start`, `identify` and `follow`."""
+
+    def __init__(
+        self,
+        secret: bytes,
+        *,
+        problem_of: Callable[[Exception], Problem | None] = own_problem,
+        lossy: Collection[str] = (),
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`secret`: shared by all forwarders; the key is derived from it. `problem_of`: what to
+        tell a peer of what a handler raised, None for a defect. `lossy`: subjects of notes that
+        may be dropped when a peer does not keep up; a link is ended rather than lose others."""
+        self._key = link_key(secret)
+        self._services = Services(problem_of, lossy)
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._incarnation: bytes | None = None
+        self._live: dict[bytes, Address] = {}
+        self._links: dict[bytes, Link] = {}
+        self._dialing: dict[bytes, asyncio.Task[None]] = {}
+        self._changed: list[Callable[[bytes, bool], None]] = []
+        self._connections: set[FrameConnection] = set()
+        self._pulse = Pulse()
+        self._server: asyncio.Server | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._closing = False
+
+    # Life.
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens; the port, which is chosen here where 0 is given. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._accept, host, port, ssl=self._server_tls, reuse_address=True
+        )
+        self._pulse.beat_s = time.monotonic()
+        self._ticking = loop.create_task(self._tick())
+        self.follow(self._live)
+        listening_port: int = self._server.sockets[0].getsockname()[1]
+        return listening_port
+
+    def identify(self, incarnation: bytes | None) -> None:
+        """This process is that forwarder from now on; None: none, for the time being.
+
+        Links under another name end: what was asked or told over them was of somebody else.
+        """
+        if incarnation == self._incarnation:
+            return
+        self._incarnation = incarnation
+        self._stop_dialing(self._dialing)
+        for link in list(self._links.values()):
+            link.close("another incarnation")
+        self.follow(self._live)
+
+    def follow(self, live: Mapping[bytes, Address]) -> None:
+        """The forwarders that live, as (host, port) by incarnation; this one may be among them."""
+        self._live = dict(live)
+        self._stop_dialing([one for one in self._dialing if one not in live])
+        now_s = time.monotonic()
+        for incarnation, link in list(self._links.items()):
+            if incarnation in live:
+                link.listed = True
+            elif link.listed or now_s - link.opened_s > UNLISTED_S:
+                link.close("not live")
+        if self._incarnation is None or self._ticking is None or self._closing:
+            return
+        for incarnation in self._live:
+            if incarnation != self._incarnation and incarnation not in self._dialing:
+                self._dialing[incarnation] = asyncio.get_running_loop().create_task(
+                    self._keep_dialing(incarnation, self._identity())
+                )
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        """No new links; what runs for peers may end within `grace_s`, then all links close."""
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        self._stop_dialing(self._dialing)
+        serving = [task for link in self._links.values() for task in link.serving]
+        if serving:
+            await asyncio.wait(serving, timeout=grace_s)
+        for connection in list(self._connections):
+            connection.close("stopping")
+        tasks = [task for task in serving if not task.done()]
+        if self._ticking is not None:
+            tasks.append(self._ticking)
+            self._ticking = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(one.wait_closed(1.0) for one in list(self._connections)))
+
+    # What Links offers.
+
+    def peer(self, incarnation: bytes) -> Peer | None:
+        return self._links.get(incarnation)
+
+    def peers(self) -> list[Peer]:
+        return list(self._links.values())
+
+    def serve(self, operation: str, handler: Handler) -> None:
+        assert operation not in self._services.handlers
+        self._services.handlers[operation] = handler
+
+    def answers(self, subject: str, answer: Callable[[bytes, bytes], Awaitable[bytes]]) -> None:
+        assert subject not in self._services.answers
+        self._services.answers[subject] = answer
+
+    def hears(self, subject: str, hear: Callable[[bytes, bytes], None]) -> None:
+        assert subject not in self._services.hearers
+        self._services.hearers[subject] = hear
+
+    def on_peer(self, changed: Callable[[bytes, bool], None]) -> None:
+        self._changed.append(changed)
+
+    def tell(self, subject: str, body: bytes) -> None:
+        for link in list(self._links.values()):
+            link.note(subject, body)
+
+    # Connections.
+
+    def _identity(self) -> Identity:
+        assert self._incarnation is not None
+        return Identity(self._key, self._incarnation)
+
+    def _accept(self) -> FrameConnection:
+        connection = self._connection()
+        if self._incarnation is None or self._closing:
+            connection.abort("no forwarder yet")
+        else:
+            identity = self._identity()
+            connection.handler = Listening(
+                connection,
+                identity,
+                lambda peer: self._refusal(identity, peer),
+                lambda opened, peer: self._open(opened, peer, identity, dialled=False),
+            )
+        return connection
+
+    def _connection(self) -> FrameConnection:
+        connection = FrameConnection(self._pulse, self._connections.discard)
+        self._connections.add(connection)
+        return connection
+
+    def _refusal(self, identity: Identity, peer: bytes) -> str | None:
+        """Why a peer that dialled is not let in."""
+        if identity.incarnation != self._incarnation or self._closing:
+            return "another incarnation"
+        old = self._links.get(peer)
+        if old is not None and old.dialled and peer > identity.incarnation:
+            return "there is a link"
+        return None
+
+    def _open(
+        self, connection: FrameConnection, peer: bytes, identity: Identity, *, dialled: bool
+    ) -> None:
+        link = Link(connection, peer, self._services, self._ended, dialled=dialled)
+        old = self._links.get(peer)
+        if identity.incarnation != self._incarnation or self._closing:
+            connection.handler = None
+            connection.close("another incarnation")
+            return
+        if old is not None:
+            if dialled and not old.dialled and peer < identity.incarnation:
+                connection.handler = None
+                connection.close("there is a link")
+                return
+            old.close("replaced")
+        connection.handler = link
+        link.listed = peer in self._live
+        self._links[peer] = link
+        metrics.open_links.inc()
+        _log.info("link open", peer=peer.hex(), dialled=dialled)
+        for changed in self._changed:
+            changed(peer, True)
+
+    def _ended(self, link: Link, reason: str) -> None:
+        if self._links.get(link.incarnation) is not link:
+            return
+        del self._links[link.incarnation]
+        metrics.open_links.dec()
+        metrics.ended.inc()
+        _log.info("link ended", peer=link.incarnation.hex(), reason=reason)
+        for changed in self._changed:
+            changed(link.incarnation, False)
+
+    # Dialling.
+
+    def _stop_dialing(self, incarnations: Collection[bytes]) -> None:
+        for incarnation in list(incarnations):
+            self._dialing.pop(incarnation).cancel()
+
+    async def _keep_dialing(self, peer: bytes, identity: Identity) -> None:
+        backoff = Backoff()
+        if peer < identity.incarnation:
+            await asyncio.sleep(YIELD_S)
+        while True:
+            if peer not in self._links:
+                await self._dial_once(peer, identity)
+            link = self._links.get(peer)
+            if link is not None:
+                await link.connection.wait_closed()
+                if time.monotonic() - link.opened_s > SETTLED_S:
+                    backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _dial_once(self, peer: bytes, identity: Identity) -> None:
+        try:
+            await dial(
+                self._live[peer],
+                identity,
+                peer,
+                lambda opened, one: self._open(opened, one, identity, dialled=True),
+                self._connection,
+                self._client_tls,
+            )
+        except (OSError, TimeoutError) as error:
+            _log.debug("peer not reached", peer=peer.hex(), reason=str(error))
+
+    async def _tick(self) -> None:
+        while True:
+            slept_s = time.monotonic()
+            await asyncio.sleep(PING_EVERY_S)
+            now_s = time.monotonic()
+            if self._pulse.paused(now_s):
+                for connection in list(self._connections):
+                    connection.abort("this process stood still")
+            self._pulse.beat_s = now_s
+            own_pause_s = max(0.0, now_s - slept_s - 2 * PING_EVERY_S)
+            asked = served = 0
+            for link in list(self._links.values()):
+                link.tick(now_s, own_pause_s)
+                ours, theirs = link.waiting
+                asked, served = asked + ours, served + theirs
+            metrics.running.labels("asked").set(asked)
+            metrics.running.labels("served").set(served)

@@ -1,0 +1,88 @@
+"""What links offer: the seam between those who speak over them and how bytes travel.
+
+A *link* is the internal connection between two subscribe forwarders; each pair has one. Over it go
+*requests* (an HTTP operation that runs at the forwarder that owns what it is about, its answer
+streamed back), *questions* (one small message, one answer) and *notes* (told, never answered).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from edge.asgi import Handler, Receive, Scope, Send
+
+RACE = "packetboat.race"
+"""Scope key of a request that other forwarders were asked too: an async callable, true for the one
+that may answer with messages. Whoever is told False answers nothing and keeps nothing."""
+
+FORWARDED = "packetboat.forwarded"
+"""Scope key: the request came over a link, and is to be served from what is owned here."""
+
+
+class PeerGone(ConnectionError):
+    """The link ended before the request, or question, was answered: nobody knows what was done."""
+
+
+class Peer(Protocol):
+    """Another forwarder, as long as its link is open."""
+
+    @property
+    def incarnation(self) -> bytes: ...
+
+    async def request(
+        self,
+        operation: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        race: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
+        """Runs the peer's local handler of `operation` (method, space, path template) on this
+        request and passes its answer to `send`, with back pressure.
+
+        The peer's last `send` returns once ours has; if ours raises ClientGone, or this call is
+        cancelled, so does the peer's: what was leased is released. Raises PeerGone, and the
+        Problem that the peer's handler raised before it answered. `race` is called when the peer
+        could answer with messages.
+        """
+        ...
+
+    async def ask(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+        """The answer of the peer's `answers(subject)`; PeerGone, TimeoutError, Problem."""
+        ...
+
+    def note(self, subject: str, body: bytes) -> bool:
+        """False: not sent, the link is closed or backed up."""
+        ...
+
+
+class Links(Protocol):
+    """One per process."""
+
+    def peer(self, incarnation: bytes) -> Peer | None:
+        """None while there is no open link to it."""
+        ...
+
+    def peers(self) -> list[Peer]: ...
+
+    def serve(self, operation: str, handler: Handler) -> None:
+        """What requests of peers run."""
+        ...
+
+    def answers(self, subject: str, answer: Callable[[bytes, bytes], Awaitable[bytes]]) -> None:
+        """Called with the peer's incarnation and the body; a Problem it raises is raised there."""
+        ...
+
+    def hears(self, subject: str, hear: Callable[[bytes, bytes], None]) -> None:
+        """Called with the incarnation of who told it, and the body."""
+        ...
+
+    def on_peer(self, changed: Callable[[bytes, bool], None]) -> None:
+        """Called with an incarnation when its link has opened (True) or ended."""
+        ...
+
+    def tell(self, subject: str, body: bytes) -> None:
+        """A note to every peer."""
+        ...

@@ -1,0 +1,205 @@
+"""What links say: the heads of their frames, and the bounds that both sides keep.
+
+    frame = u32 bytes of the head · u32 bytes of the body · u32 CRC32C of both · head · body
+            (little endian; the head is msgpack, an array that begins with its number)
+
+The dialer speaks first (handshake.py). After that both sides are equal: each numbers its own
+requests and questions, and what is about one carries that number. Frames arrive in the order in
+which they were sent, notes among them. A later version may append fields that have defaults.
+
+    asker                                   server
+    Request, Body …                 →
+                                    ←       Taken … (of a body in several frames)
+                                    ←       Offer (only where the request is a race)
+    Verdict                         →
+                                    ←       Answer, Chunk …   or Raised, or Ended
+    Written … (each, once it left)  →
+    Gone (the client went away)     →
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+OLDEST_PROTOCOL_VERSION = 1
+NONCE_BYTES = 32
+MAX_HANDSHAKE_BYTES = 1024
+"""Of head and body each, until the other side has proved itself."""
+MAX_HEAD_BYTES = 256 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
+"""Of one frame. Bodies of requests and of answers are cut into chunks and may be larger."""
+CHUNK_BYTES = 128 * 1024
+WINDOW_BYTES = 512 * 1024
+"""Of a body, in either direction: so much may be on its way unconfirmed."""
+MAX_REQUESTS = 50_000
+"""That one side asks of the other at once, questions included; beyond it: 503."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class _Head(msgspec.Struct, array_like=True, gc=False):
+    pass
+
+
+class Hello(_Head, tag=1):
+    version: int
+    oldest: int
+    incarnation: bytes
+    nonce: bytes
+
+
+class Challenge(_Head, tag=2):
+    version: int
+    incarnation: bytes
+    nonce: bytes
+    proof: bytes
+
+
+class Proof(_Head, tag=3):
+    proof: bytes
+
+
+class Welcome(_Head, tag=4):
+    pass
+
+
+class Goodbye(_Head, tag=5):
+    reason: str
+
+
+class Ping(_Head, tag=6):
+    number: int
+
+
+class Pong(_Head, tag=7):
+    number: int
+
+
+class Note(_Head, tag=8):
+    subject: str
+
+
+class Question(_Head, tag=9):
+    id: int
+    subject: str
+
+
+class Reply(_Head, tag=10):
+    id: int
+
+
+class Request(_Head, tag=11):
+    """The parts of an ASGI scope. `more`: Body frames follow; `race`: it must ask before it
+    answers with messages."""
+
+    id: int
+    operation: str
+    method: str
+    path: str
+    raw_path: bytes | None
+    query_string: bytes
+    headers: Headers
+    path_params: dict[str, str]
+    tenant: bytes | None
+    subject: str | None
+    client: tuple[str, int] | None
+    http_version: str
+    scheme: str
+    more: bool
+    race: bool
+
+
+class Body(_Head, tag=12):
+    id: int
+    more: bool
+
+
+class Taken(_Head, tag=13):
+    """So many bytes of the request's body have been read by the handler."""
+
+    id: int
+    bytes: int
+
+
+class Offer(_Head, tag=14):
+    id: int
+
+
+class Verdict(_Head, tag=15):
+    id: int
+    won: bool
+
+
+class Answer(_Head, tag=16):
+    """The start of the response, and its first chunk as the body of the frame."""
+
+    id: int
+    status: int
+    headers: Headers
+    more: bool
+
+
+class Chunk(_Head, tag=17):
+    id: int
+    more: bool
+
+
+class Written(_Head, tag=18):
+    """So many bytes more of the answer were taken by the client's connection; `whole`: all."""
+
+    id: int
+    bytes: int
+    whole: bool = False
+
+
+class Gone(_Head, tag=19):
+    id: int
+
+
+class Ended(_Head, tag=20):
+    """The handler returned and its answer is not whole. `begun`: a part of it was sent."""
+
+    id: int
+    begun: bool
+
+
+class Raised(_Head, tag=21):
+    """A Problem instead of an answer or a reply. `extra` is JSON, as it will be answered."""
+
+    id: int
+    status: int
+    slug: str
+    title: str
+    detail: str
+    errors: list[tuple[str, str]]
+    retry_after_s: float | None
+    headers: dict[str, str]
+    extra: bytes
+
+
+Head = (
+    Hello
+    | Challenge
+    | Proof
+    | Welcome
+    | Goodbye
+    | Ping
+    | Pong
+    | Note
+    | Question
+    | Reply
+    | Request
+    | Body
+    | Taken
+    | Offer
+    | Verdict
+    | Answer
+    | Chunk
+    | Written
+    | Gone
+    | Ended
+    | Raised
+)
+ToAsker = Reply | Taken | Offer | Answer | Chunk | Ended | Raised
+ToServer = Body | Verdict | Written | Gone

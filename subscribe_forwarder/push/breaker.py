@@ -1,0 +1,114 @@
+"""Whether an endpoint is worth a request: its circuit breaker.
+
+Pure; times are seconds of any one monotonic clock.
+
+    closed ──► open        `FAILURES` in a row, or `RATE` of the last `OF_LAST` requests failed
+    open ──► half open     when the pause is over: one request at a time may try
+    half open ──► open     a try failed; the pause grows by half, with jitter, up to `PAUSE_MOST_S`
+    half open ──► closed   `TRIES` went well in a row
+
+Unlike `edge.breaker`, which stands before our own Postgres and believes any answer, this one does
+not believe requests that began before it opened: an overloaded endpoint still finishes some.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from edge.breaker import State
+
+FAILURES = 5
+OF_LAST = 20
+RATE = 0.5
+TRIES = 2
+PAUSE_FIRST_S = 1.0
+PAUSE_TIMES = 1.5
+PAUSE_MOST_S = 60.0
+JITTER = 0.3
+
+
+class EndpointBreaker:
+    """Of one endpoint. Every `began` is followed by one `ended`."""
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.state = State.CLOSED
+        self.reason = ""
+        """Why it is open; empty where it is closed."""
+        self._rng = rng or random.Random()
+        self._failures = 0
+        self._went_well = 0
+        self._last: deque[bool] = deque(maxlen=OF_LAST)
+        self._pause_s = 0.0
+        self._try_s = 0.0
+        self._turned_s = float("-inf")
+        self._trying = 0
+
+    def room(self, now_s: float) -> int | None:
+        """How many requests may begin now; None: it does not matter."""
+        if self.state is State.CLOSED:
+            return None
+        if self.state is State.OPEN and now_s < self._try_s:
+            return 0
+        return int(not self._trying)
+
+    def due_s(self, now_s: float) -> float | None:
+        """When a try may begin without another that ends; None: only then, or any time."""
+        return max(now_s, self._try_s) if self.state is State.OPEN else None
+
+    def began(self, now_s: float) -> None:
+        if self.state is State.OPEN:
+            self.state = State.HALF_OPEN
+            self._turned_s = now_s
+            self._went_well = self._trying = 0
+        if self.state is State.HALF_OPEN:
+            self._trying += 1
+
+    def ended(self, began_s: float, *, well: bool | None, now_s: float) -> bool:
+        """Of a request that began then; `well`: None tells nothing. Whether it closed by that."""
+        if began_s < self._turned_s:
+            return False
+        if self.state is State.HALF_OPEN:
+            self._trying -= 1
+            return self._tried(well, now_s)
+        if self.state is State.CLOSED and well is not None:
+            self._note(well, now_s)
+        return False
+
+    def reset(self, now_s: float) -> None:
+        """It is to be tried as if nothing had been."""
+        self._close(now_s)
+
+    def _tried(self, well: bool | None, now_s: float) -> bool:
+        if well is False:
+            self._open(f"a try failed; {self.reason.removeprefix('a try failed; ')}", now_s)
+        elif well:
+            self._went_well += 1
+            if self._went_well >= TRIES:
+                self._close(now_s)
+                return True
+        return False
+
+    def _note(self, well: bool, now_s: float) -> None:
+        self._last.append(well)
+        self._failures = 0 if well else self._failures + 1
+        if well:
+            return
+        if self._failures >= FAILURES:
+            self._open(f"{self._failures} requests in a row failed", now_s)
+        elif len(self._last) == OF_LAST and self._last.count(False) >= RATE * OF_LAST:
+            self._open(f"{self._last.count(False)} of {OF_LAST} requests failed", now_s)
+
+    def _open(self, why: str, now_s: float) -> None:
+        self._pause_s = min(PAUSE_MOST_S, max(PAUSE_FIRST_S, PAUSE_TIMES * self._pause_s))
+        self._try_s = now_s + self._pause_s * (1 - JITTER * self._rng.random())
+        self.state, self.reason = State.OPEN, why
+        self._turned_s = now_s
+        self._trying = 0
+
+    def _close(self, now_s: float) -> None:
+        self.state, self.reason = State.CLOSED, ""
+        self._turned_s = now_s
+        self._failures = 0
+        self._pause_s = 0.0
+        self._last.clear()

@@ -1,0 +1,125 @@
+"""Messages as CloudEvents 1.0, bound to HTTP: binary (attributes in headers), structured (one JSON
+object) and batched (an array of them).
+
+    id       the message id         source            /topics/NAME
+    type     packetboat.message     subject           the ordering key, if there is one
+    time     when it was published  datacontenttype   its content type
+
+A publisher chooses type, source or subject by attributes `ce-type`, `ce-source`, `ce-subject`.
+Extensions: `partitionkey` and `traceparent` as CloudEvents' own extensions define them,
+`pbsubscription`, `pbattempt`, `pbpartition`, `pboffset`, and each attribute of the message whose
+name may be an extension's. Those whose name may not are in `pbattributes`, as a JSON object.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import b2a_base64
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from store_nodes.record_batch import Message
+from subscribe_forwarder.reading.render import is_json, is_text
+
+TYPE = "packetboat.message"
+BATCH_TYPE = "application/cloudevents-batch+json; charset=utf-8"
+STRUCTURED_TYPE = "application/cloudevents+json; charset=utf-8"
+OCTETS = "application/octet-stream"
+_CHOSEN = {"ce-type": "type", "ce-source": "source", "ce-subject": "subject"}
+_EXTENSION = re.compile(r"[a-z0-9]{1,20}")
+_TAKEN = frozenset(
+    {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema"}
+    | {"data", "partitionkey", "traceparent", "pbsubscription", "pbattempt", "pbpartition"}
+    | {"pboffset", "pbattributes"}
+)
+# Section 3.1.3.2 of the HTTP binding: what is not visible ASCII, and `"` and `%`, is encoded.
+_UNSAFE = re.compile(r"[^!#$&-~]")
+_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+_encode = msgspec.json.encode
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+def attributes_of(
+    message: Message,
+    *,
+    message_id: str,
+    time: str,
+    topic: str,
+    subscription: str,
+    partition: int,
+    offset: int,
+    attempt: int,
+) -> dict[str, str | int]:
+    """The context attributes of one delivery, but for datacontenttype. `time` is RFC 3339."""
+    event: dict[str, str | int] = {
+        "specversion": "1.0",
+        "id": message_id,
+        "source": f"/topics/{topic}",
+        "type": TYPE,
+        "time": time,
+    }
+    if message.key:
+        event["partitionkey"] = event["subject"] = message.key
+    if message.traceparent is not None:
+        event["traceparent"] = message.traceparent
+    event["pbsubscription"] = subscription
+    event["pbattempt"] = attempt
+    event["pbpartition"] = partition
+    event["pboffset"] = str(offset)  # an Integer of CloudEvents has 32 bits
+    if message.attributes:
+        _add(event, message.attributes)
+    return event
+
+
+def _add(event: dict[str, str | int], attributes: Mapping[str, str]) -> None:
+    others = {}
+    for name, value in attributes.items():
+        chosen = _CHOSEN.get(name)
+        if chosen is not None and value:
+            event[chosen] = value
+        elif name not in _TAKEN and _EXTENSION.fullmatch(name):
+            event[name] = value
+        else:
+            others[name] = value
+    if others:
+        event["pbattributes"] = _encode(others).decode()
+
+
+def binary_headers(event: Mapping[str, str | int]) -> list[tuple[str, str]]:
+    return [
+        (f"ce-{name}", header_value(value) if isinstance(value, str) else str(value))
+        for name, value in event.items()
+    ]
+
+
+def structured(event: Mapping[str, str | int], message: Message) -> bytes:
+    """One JSON object, with the message's body in `data` or `data_base64`."""
+    head = _encode(event)[:-1]
+    if message.content_type is not None:
+        head += b',"datacontenttype":' + _encode(message.content_type)
+    return head + _data(message.data, message.content_type) + b"}"
+
+
+def batched(events: Sequence[bytes]) -> bytes:
+    return b"[%b]" % b",".join(events)
+
+
+def header_value(text: str) -> str:
+    """Percent-encoded where a header may not have it as it is."""
+    return quote(text, safe=_SAFE) if _UNSAFE.search(text) else text
+
+
+def _data(data: bytes, content_type: str | None) -> bytes:
+    """JSON as it was published, once it is proved whole; text as a string; else base64."""
+    if content_type is not None:
+        try:
+            if is_json(content_type):
+                data.decode()  # the reader does not look into strings for bad UTF-8
+                return b',"data":' + bytes(_raw.decode(data))
+            if is_text(content_type):
+                return b',"data":' + _encode(data.decode())
+        except (ValueError, msgspec.DecodeError, RecursionError):
+            pass
+    return b',"data_base64":"%b"' % b2a_base64(data, newline=False)

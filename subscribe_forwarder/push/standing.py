@@ -1,0 +1,34 @@
+"""Whether an endpoint gets messages now, and what to do about it when not. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from metadata.push_config import PushConfig
+from metadata.push_endpoints import EndpointState, PushEndpoint
+
+NOT_YET = "it was not asked yet"
+FIRST_RETRY_S = 1.0
+MOST_RETRY_S = 3_600.0
+
+
+class Standing(NamedTuple):
+    """Of one subscription's endpoint."""
+
+    state: EndpointState
+    reason: str | None = None
+
+
+def standing_of(config: PushConfig, row: PushEndpoint | None) -> Standing:
+    """A new url is unverified, whatever is known of the one before; disabled stays disabled."""
+    if row is not None and row.state == "disabled":
+        return Standing("disabled", row.reason)
+    if not config.verify or (row is not None and row.verified_url == config.url):
+        return Standing("enabled")
+    asked = row is not None and row.state == "unverified" and row.reason
+    return Standing("unverified", asked or NOT_YET)
+
+
+def retry_in_s(failed: int) -> float:
+    """Until an endpoint that did not answer the challenge is asked again by itself."""
+    return float(min(MOST_RETRY_S, FIRST_RETRY_S * 2 ** min(failed, 30)))

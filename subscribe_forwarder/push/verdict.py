@@ -1,0 +1,128 @@
+"""What an endpoint's answer means, for its message and for the endpoint. Pure."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple, Protocol
+
+from subscribe_forwarder.push.limiter import Load
+
+MAX_RETRY_AFTER_S = 3_600.0
+DEFAULT_THROTTLE_S = 60.0
+MAX_THROTTLE_S = 3_600.0
+MAX_RATE = 1e6
+
+
+class Outcome(enum.Enum):
+    """DELIVERED: 2xx. REFUSED: the message is at fault (4xx). BUSY: it takes no more now (429,
+    503). FAILED: the endpoint is (5xx, timeouts, connections, TLS, redirects, egress). GONE: 410.
+    """
+
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+    BUSY = "busy"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+class Throttle(NamedTuple):
+    """What an endpoint asked to be fed with, for so long."""
+
+    messages_per_second: float | None
+    concurrency: int | None
+    for_s: float
+
+
+class Verdict(NamedTuple):
+    """Of one request."""
+
+    outcome: Outcome
+    load: Load
+    well: bool | None
+    """Whether the endpoint works, for its breaker; None: that is not told. 429 is no outage."""
+    detail: str
+    """For people; empty where it was delivered."""
+    retry_after_s: float | None
+    throttle: Throttle | None
+
+
+class Answer(Protocol):
+    """The part of `sender.Answer` that is judged."""
+
+    @property
+    def status(self) -> int | None: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def failure(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+def judge(answer: Answer, wall_s: float) -> Verdict:
+    """A failure is one whatever the status was."""
+    status, headers = answer.status, answer.headers
+    if answer.failure or status is None:
+        load = Load.TOO_MUCH if answer.failure == "timeout" else Load.NOTHING
+        detail = ": ".join(part for part in (answer.failure, answer.detail) if part)
+        return Verdict(Outcome.FAILED, load, False, detail or "no answer", None, None)
+    throttle = throttle_of(headers)
+    if 200 <= status < 300:
+        return Verdict(Outcome.DELIVERED, Load.TAKEN, True, "", None, throttle)
+    detail = f"answered {status}"
+    after_s = retry_after(headers.get("retry-after"), wall_s)
+    if status in (429, 503):
+        well = None if status == 429 else False
+        return Verdict(Outcome.BUSY, Load.TOO_MUCH, well, detail, after_s, throttle)
+    if status == 410:
+        return Verdict(Outcome.GONE, Load.NOTHING, None, detail, None, None)
+    if 400 <= status < 500 and status != 408:
+        return Verdict(Outcome.REFUSED, Load.NOTHING, True, detail, None, throttle)
+    load = Load.TOO_MUCH if status in (408, 504) else Load.NOTHING
+    return Verdict(Outcome.FAILED, load, False, detail, after_s, throttle)
+
+
+def retry_after(text: str | None, wall_s: float) -> float | None:
+    """Seconds from now, of seconds or a date (RFC 9110 §10.2.3); None where it says nothing that
+    can be understood."""
+    if text is None:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return min(MAX_RETRY_AFTER_S, float(text[:12]))
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    left_s = (moment - datetime.fromtimestamp(wall_s, UTC)).total_seconds()
+    return min(MAX_RETRY_AFTER_S, max(0.0, left_s))
+
+
+def throttle_of(headers: Mapping[str, str]) -> Throttle | None:
+    """Of the `Packetboat-…` headers of an answer; what is no positive number is not heard."""
+    rate = _number(headers.get("packetboat-max-rate"))
+    concurrency = _number(headers.get("packetboat-max-concurrency"))
+    if rate is None and concurrency is None:
+        return None
+    for_s = _number(headers.get("packetboat-throttle-seconds"))
+    return Throttle(
+        None if rate is None else min(MAX_RATE, rate),
+        None if concurrency is None else max(1, int(min(MAX_RATE, concurrency))),
+        DEFAULT_THROTTLE_S if for_s is None else min(MAX_THROTTLE_S, for_s),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    if text is None or len(text) > 32:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number > 0 else None

@@ -1,0 +1,118 @@
+"""Consumers that want partitions of their own, and which of them each partition belongs to.
+
+Each partition belongs to one of the consumers that are there: the one that scores highest for it
+(rendezvous hashing), as long as none has more than its fair number. When one comes or goes the
+partitions are dealt anew, and few move. What a partition's former consumer has leased keeps the
+next one away from it: `may_take` is false until nothing of it is leased, so that at most one
+consumer works it at a time.
+
+This holds for each forwarder and what it owns: every owner deals by the consumers that it sees.
+Pure: times are seconds of the caller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from hashlib import blake2b
+
+MAX_DEALT = 256
+"""Consumers that partitions are dealt to, the first that came; others wait for one to go."""
+_MASK = (1 << 64) - 1
+
+
+class Affinity:
+    """Of one subscription, at one forwarder."""
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        """How many the topic has, owned here or not."""
+        self._until_s: dict[str, float] = {}
+        """Until when each consumer is there; in the order in which they came."""
+        self._scores: dict[str, list[int]] = {}
+        self._dealt: Mapping[int, str] | None = {}
+        """By partition; None: to be dealt anew."""
+        self._dealt_partitions = 0
+        self._workers: dict[int, str] = {}
+        """By partition, who was handed something of it last."""
+
+    def __len__(self) -> int:
+        return len(self._until_s)
+
+    def attend(self, consumer: str, until_s: float) -> bool:
+        """It is there until then, or longer if it said so before; whether it had not been."""
+        known_s = self._until_s.get(consumer)
+        self._until_s[consumer] = until_s if known_s is None else max(known_s, until_s)
+        if known_s is None:
+            self._dealt = None
+        return known_s is None
+
+    def depart(self, consumer: str) -> bool:
+        """It has gone; whether it had been there."""
+        if self._until_s.pop(consumer, None) is None:
+            return False
+        self._scores.pop(consumer, None)
+        self._dealt = None
+        return True
+
+    def expire(self, now_s: float) -> bool:
+        """Those that were not heard of are gone; whether there were any."""
+        if not self._until_s:
+            return False
+        gone = [consumer for consumer, until_s in self._until_s.items() if until_s <= now_s]
+        for consumer in gone:
+            self.depart(consumer)
+        return bool(gone)
+
+    def due_s(self) -> float | None:
+        """When `expire` may change something."""
+        return min(self._until_s.values(), default=None)
+
+    def owner(self, partition: int) -> str | None:
+        """Whose partition it is now; None while nobody is there."""
+        if self._dealt is None or self._dealt_partitions != self.partitions:
+            self._dealt_partitions = self.partitions
+            self._dealt = self._deal()
+        return self._dealt.get(partition)
+
+    def may_take(self, consumer: str, partition: int, *, leased: bool) -> bool:
+        """Whether it may be handed messages of it; `leased`: somebody has some."""
+        if self.owner(partition) != consumer:
+            return False
+        return not leased or self._workers.get(partition) == consumer
+
+    def took(self, consumer: str, partition: int) -> None:
+        """It has something of the partition leased from now on."""
+        self._workers[partition] = consumer
+
+    def _deal(self) -> Mapping[int, str]:
+        consumers = list(self._until_s)[:MAX_DEALT]
+        if not consumers:
+            return {}
+        scores = {consumer: self._scores_of(consumer) for consumer in consumers}
+        room = dict.fromkeys(consumers, math.ceil(self.partitions / len(consumers)))
+        dealt: dict[int, str] = {}
+        for partition in range(self.partitions):
+            best = max(room, key=lambda one: (scores[one][partition], one))
+            dealt[partition] = best
+            room[best] -= 1
+            if not room[best]:
+                del room[best]
+        return dealt
+
+    def _scores_of(self, consumer: str) -> list[int]:
+        scores = self._scores.get(consumer, [])
+        if len(scores) != self.partitions:
+            seed = int.from_bytes(blake2b(consumer.encode(), digest_size=8).digest(), "big")
+            scores = [_mixed(seed, partition) for partition in range(self.partitions)]
+            self._scores[consumer] = scores
+        return scores
+
+
+def _mixed(seed: int, partition: int) -> int:
+    """Like drawn at random for each pair: the finalizer of SplitMix64 (Steele, Lea and Flood, Fast
+    Splittable Pseudorandom Number Generators, 2014)."""
+    mixed = (seed + partition * 0x9E3779B97F4A7C15) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    return mixed ^ (mixed >> 31)

@@ -1,0 +1,22 @@
+"""What throttling tells Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge
+
+pace = Gauge(
+    "packetboat_throttle_pace_per_second_count",
+    "Messages that this process hands out each second at most; 0: as many as are asked for.",
+    multiprocess_mode="livesum",
+)
+changes = Counter(
+    "packetboat_throttle_changes_total",
+    "What changed how much is handed out: began, cut, ended (the pace of the machine), flow, "
+    "flow_ended (what consumers said).",
+    ["what"],
+)
+flows = Gauge(
+    "packetboat_throttle_flows_count",
+    "Subscriptions whose consumers said how much they take, as this process knows.",
+    multiprocess_mode="livemax",
+)

@@ -1,0 +1,54 @@
+"""Who works on rows of all tenants is declared: in metadata/database.py, with the reason."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from metadata import database
+from tests.tidy.test_source import ROOT, modules, name, tree
+
+RAW = {"statement", "transaction"}
+DECLARED = re.compile(r"^    (\w+): ([\w, ]+); \w.+$", re.MULTILINE)
+
+
+def declared() -> set[tuple[str, str]]:
+    return {
+        (f"metadata/{module}.py", method)
+        for module, methods in DECLARED.findall(database.__doc__ or "")
+        for method in methods.split(", ")
+    }
+
+
+def uses() -> set[tuple[str, str]]:
+    """(module, method) of each call on a database itself, not on `of` or `platform` of it."""
+    found = set()
+    for path in modules():
+        for function in ast.walk(tree(path)):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                found |= {(name(path), function.name) for _ in calls(function)}
+    # A function within another is walked with both: the outer one is the method.
+    return {(path, method) for path, method in found if path != name(ROOT / "metadata/database.py")}
+
+
+def calls(function: ast.AST) -> list[ast.Attribute]:
+    return [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and node.attr in RAW
+        and isinstance(node.value, ast.Name | ast.Attribute)
+        and (node.value.id if isinstance(node.value, ast.Name) else node.value.attr).endswith(
+            "database"
+        )
+    ]
+
+
+def test_raw_statements_are_declared_with_their_reason() -> None:
+    """Write `database.of(tenant_id).statement(…)`, or declare why all tenants are meant."""
+    assert uses() - declared() == set()
+
+
+def test_what_is_declared_is_there() -> None:
+    assert declared() - uses() == set()
+    assert len(declared()) > 40

@@ -1,0 +1,80 @@
+"""Signing keys without Postgres: the ring is in memory and the clock is set by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from auth.signing_keys import KeyPolicy, SigningKeys
+from edge.sealing import Sealer
+from metadata.errors import MetadataUnavailable
+from metadata.signing_keys import KeyRing, KeyTurn, SigningKey, SigningKeyRepository
+
+SEALER = Sealer.from_text("a:" + "5a" * 32)
+
+
+class Clock:
+    """Seconds of the epoch."""
+
+    def __init__(self, now_s: float = 1_760_000_000.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def date(self) -> datetime:
+        return datetime.fromtimestamp(self.now_s, UTC)
+
+
+class MemoryRing:
+    """As `SigningKeyRepository`, of the ring that all processes share."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.keys: dict[str, SigningKey] = {}
+        self.down = False
+        self.looks = 0
+
+    async def ring(self) -> KeyRing:
+        self.looks += 1
+        if self.down:
+            raise MetadataUnavailable("down")
+        now = self.clock.date()
+        live = [key for key in self.keys.values() if key.verifies_until > now]
+        return KeyRing(now, tuple(sorted(live, key=lambda key: key.signs_from)))
+
+    async def turn(self, plan: Callable[[KeyRing], KeyTurn]) -> KeyRing:
+        turn = plan(await self.ring())
+        for kid in turn.ended:
+            self.keys.pop(kid, None)
+        for changed in (turn.replaced, turn.added):
+            if changed is not None:
+                self.keys[changed.kid] = changed
+        for kid, sealed in turn.sealed.items():
+            self.keys[kid] = replace(self.keys[kid], private_sealed=sealed)
+        return await self.ring()
+
+
+def keys_of(
+    ring: MemoryRing, policy: KeyPolicy | None = None, sealer: Sealer | None = SEALER
+) -> SigningKeys:
+    """Of one process."""
+    repository = cast(SigningKeyRepository, cast(Any, ring))
+    return SigningKeys(repository, policy or KeyPolicy(), sealer, clock=ring.clock)
+
+
+_MADE: dict[KeyPolicy, SigningKey] = {}
+
+
+async def made_keys(clock: Clock, policy: KeyPolicy | None = None) -> SigningKeys:
+    """With a first key, which all that ask with one policy share: making one takes its time."""
+    ring = MemoryRing(clock)
+    keys = keys_of(ring, policy)
+    made = _MADE.get(keys.policy)
+    if made is not None:
+        ring.keys[made.kid] = made
+    await keys.rotate()
+    (_MADE[keys.policy],) = ring.keys.values()
+    return keys

@@ -1,0 +1,156 @@
+"""The witness: who moves it, how often, and what its movements tell the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from gateway.recovery import keeper as module
+from gateway.recovery.keeper import FAST_BYTES, FAST_S, SLOW_S, EraKeeper, witness
+from gateway.recovery.rebuild import Report
+from metadata.eras import Position, Sentinel
+from metadata.settings import DatabaseSettings
+from store_nodes.errors import Conflict, OutcomeUnknown, Unavailable
+
+
+def at(wal_bytes: int, era: int = 0) -> Position:
+    return Position("one", 1, wal_bytes, era, "one", 1)
+
+
+class Counters:
+    """Of group 0."""
+
+    groups = (0,)
+
+    def __init__(self) -> None:
+        self.values: dict[str, int] = {}
+        self.writes = 0
+
+    async def counter(self, group: int, name: str) -> int:
+        return self.values.get(name, 0)
+
+    async def compare_and_set(
+        self, group: int, name: str, expected: int, new: int, *, timeout_s: float = 5
+    ) -> int:
+        current = self.values.get(name, 0)
+        if current != expected:
+            raise Conflict(current)
+        self.values[name] = new
+        self.writes += 1
+        return new
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def keeper(store: Counters, seen: Position) -> tuple[EraKeeper, Sentinel]:
+    sentinel = Sentinel()
+    sentinel.confirm(seen)
+    return EraKeeper(DatabaseSettings(url="postgresql://nowhere"), store, sentinel), sentinel
+
+
+async def test_a_log_that_grows_fast_is_witnessed_each_second() -> None:
+    store = Counters()
+    one, sentinel = keeper(store, at(10 * FAST_BYTES))
+    assert await one._turn() == FAST_S
+    sentinel.confirm(at(10 * FAST_BYTES + 100))
+    assert await one._turn() == SLOW_S
+    assert store.values == {witness(0): 10 * FAST_BYTES + 100}
+
+
+async def test_nothing_is_written_where_nothing_changed() -> None:
+    store = Counters()
+    one, _ = keeper(store, at(100))
+    for _ in range(3):
+        assert await one._turn() == SLOW_S
+    assert store.writes == 1
+
+
+async def test_one_of_many_moves_it() -> None:
+    store = Counters()
+    one, of_one = keeper(store, at(100))
+    other, of_other = keeper(store, at(100))
+    assert await one._turn() == SLOW_S
+    assert await other._turn() >= SLOW_S
+    of_one.confirm(at(200))
+    of_other.confirm(at(200))
+    await one._turn()
+    assert await other._turn() >= SLOW_S, "it finds it moved, and waits longer"
+    assert (store.values[witness(0)], store.writes) == (200, 2)
+
+
+async def test_who_moved_it_without_being_told_goes_on_moving_it() -> None:
+    """It took itself for another, and the witness stood still for up to twice its time."""
+    store = Counters()
+    one, sentinel = keeper(store, at(100))
+    move = store.compare_and_set
+
+    async def lost(*args: Any) -> int:
+        await move(*args)
+        raise OutcomeUnknown("the leader was lost")
+
+    store.compare_and_set = lost  # type: ignore[method-assign, assignment]
+    with pytest.raises(OutcomeUnknown):
+        await one._turn()
+    store.compare_and_set = move  # type: ignore[method-assign]
+    sentinel.confirm(at(200))
+    assert await one._turn() < SLOW_S
+    assert await one._turn() == SLOW_S
+    assert store.values == {witness(0): 200}
+
+
+async def test_a_witness_that_is_gone_means_that_another_era_began() -> None:
+    store = Counters()
+    one, sentinel = keeper(store, at(100))
+    await one._turn()
+    store.values.clear()
+    sentinel.confirm(at(200))
+    await one._turn()
+    assert sentinel.doubted.is_set()
+
+
+async def test_leases_of_before_run_out_before_anybody_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that has not noticed yet may hand out until then, by its own clock."""
+    store, entered_s = Counters(), 0.0
+    one, _ = keeper(store, at(100))
+
+    async def rebuild(connection: object) -> Report:
+        return Report()
+
+    async def enter(connection: object, era: int, *_: object) -> Position:
+        nonlocal entered_s
+        entered_s = time.monotonic()
+        return at(100, era)
+
+    monkeypatch.setattr(module, "LEASE_S", 0.2)
+    monkeypatch.setattr(one, "_rebuild", rebuild)
+    monkeypatch.setattr(module.eras, "enter", enter)
+    noticed_s = time.monotonic()
+    assert (await one._repair(None, 0, "restored")).era == 1
+    assert entered_s >= noticed_s + 0.2
+    assert (store.values[module.ERA], store.values[module.USED]) == (1, 1)
+
+
+async def test_a_store_that_is_away_is_not_asked_without_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Counters()
+    one, sentinel = keeper(store, at(100))
+    turns = 0
+
+    async def fail() -> float:
+        nonlocal turns
+        turns += 1
+        raise Unavailable("no leader")
+
+    monkeypatch.setattr(one, "_turn", fail)
+    sentinel.doubted.set()
+    task = asyncio.create_task(one.run())
+    await asyncio.sleep(0.3)
+    task.cancel()
+    assert turns <= 3

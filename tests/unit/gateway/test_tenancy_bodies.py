@@ -1,0 +1,144 @@
+"""What the bodies and queries of tenancy take, and which field each refusal names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from edge.problem import Problem
+from gateway.decoding import Query, decode_json
+from gateway.tenancy.answers import time_of
+from gateway.tenancy.audit import filter_of
+from gateway.tenancy.client_bodies import ClientBody
+from gateway.tenancy.issuer_bodies import IssuerBody
+from gateway.tenancy.key_bodies import KeyBody
+from gateway.tenancy.policy_bodies import PolicyBody
+from gateway.tenancy.quota_bodies import QuotaBody, view
+from gateway.tenancy.tenant_bodies import TenantBody
+from metadata.quotas import QUOTA_NAMES, TenantQuota
+
+ISSUER = {"issuer": "https://id.example", "audience": "a"}
+POLICY = {"role": "viewer", "members": ["client:a"]}
+
+
+def refused(kind: Any, body: dict[str, Any], path_name: str | None = "x") -> list[str]:
+    def take() -> None:
+        read = decode_json(msgspec.json.encode(body), kind)
+        if kind is QuotaBody:
+            read.checked()
+        else:
+            read.spec(path_name)
+
+    with pytest.raises(Problem) as error:
+        take()
+    return [each.field for each in error.value.errors]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "fields"),
+    [
+        (ClientBody, {"labels": {"": "x"}}, ["labels"]),
+        (ClientBody, {"display_name": "a\nb"}, ["display_name"]),
+        (ClientBody, {"display_name": "x" * 256}, ["display_name"]),
+        (ClientBody, {"state": "asleep"}, ["state"]),
+        (ClientBody, {"secret": "mine"}, ["secret"]),
+        (ClientBody, {"name": "other"}, ["name"]),
+        (TenantBody, {"owner": {"name": "-"}}, ["owner.name"]),
+        (TenantBody, {"egress_allowed": ["10.0.0.0/8", "bad entry!"]}, ["egress_allowed[1]"]),
+        (TenantBody, {"egress_allowed": ["x" * 256]}, ["egress_allowed[0]"]),
+        (TenantBody, {"egress_allowed": ["10.0.0.1"] * 101}, ["egress_allowed"]),
+        (TenantBody, {"state": "deleting"}, ["state"]),
+        (KeyBody, {}, ["scopes"]),
+        (KeyBody, {"scopes": []}, ["scopes"]),
+        (KeyBody, {"scopes": ["read", "operate"]}, ["scopes[1]"]),
+        (KeyBody, {"scopes": ["read:planets/x"]}, ["scopes[0]"]),
+        (KeyBody, {"scopes": ["read"], "expires_at": "2026-01-01T00:00:00"}, ["expires_at"]),
+        (PolicyBody, {"role": "viewer", "members": []}, ["members"]),
+        (PolicyBody, POLICY | {"members": ["client:a", "b", "c"]}, ["members[1]", "members[2]"]),
+        (PolicyBody, POLICY | {"members": ["issuer:sso"]}, ["members[0]"]),
+        (PolicyBody, POLICY | {"members": ["key:ci"]}, ["members[0]"]),
+        (PolicyBody, POLICY | {"members": ["client:a\0"]}, ["members[0]"]),
+        (PolicyBody, POLICY | {"members": ["client:a"] * 501}, ["members"]),
+        (PolicyBody, POLICY | {"resources": ["topics"]}, ["resources[0]"]),
+        (PolicyBody, POLICY | {"resources": []}, ["resources"]),
+        (IssuerBody, ISSUER | {"issuer": "https://a@id.example"}, ["issuer"]),
+        (IssuerBody, ISSUER | {"issuer": "https://id.example?x"}, ["issuer"]),
+        (IssuerBody, ISSUER | {"issuer": "https://id.example:x"}, ["issuer"]),
+        (IssuerBody, ISSUER | {"issuer": "//id.example"}, ["issuer"]),
+        (IssuerBody, ISSUER | {"issuer": "https://" + "x" * 512}, ["issuer"]),
+        (IssuerBody, ISSUER | {"audience": ""}, ["audience"]),
+        (IssuerBody, ISSUER | {"algorithms": ["none"]}, ["algorithms[0]"]),
+        (IssuerBody, ISSUER | {"algorithms": []}, ["algorithms"]),
+        (IssuerBody, ISSUER | {"subject_claim": ""}, ["subject_claim"]),
+        (IssuerBody, ISSUER | {"required_claims": {"a b": "c"}}, ["required_claims"]),
+        (IssuerBody, ISSUER | {"required_claims": {"a": "c" * 256}}, ["required_claims.a"]),
+        (QuotaBody, {"limits": {"topics": -1}}, ["limits.topics"]),
+        (QuotaBody, {"limits": {"topics": 1.5}}, ["limits.topics"]),
+        (QuotaBody, {"limits": {"stars": 1}}, ["limits.stars"]),
+        (QuotaBody, {"weight": 0}, ["weight"]),
+    ],
+)
+def test_each_refusal_names_its_field(kind: Any, body: dict[str, Any], fields: list[str]) -> None:
+    assert refused(kind, body) == fields
+
+
+@pytest.mark.parametrize("kind", [ClientBody, TenantBody, KeyBody, PolicyBody, IssuerBody])
+def test_without_a_path_the_body_names_it(kind: Any) -> None:
+    body = {KeyBody: {"scopes": ["read"]}, PolicyBody: POLICY, IssuerBody: ISSUER}.get(kind, {})
+    assert refused(kind, body, None) == ["name"]
+    assert decode_json(msgspec.json.encode(body | {"name": "n"}), kind).spec().name == "n"
+
+
+def test_what_fits() -> None:
+    key = {
+        "scopes": ["read", "read", "publish:topics/a*"],
+        "expires_at": "2030-01-01T02:00:00+02:00",
+    }
+    spec = decode_json(msgspec.json.encode(key), KeyBody).spec("k")
+    assert spec.scopes == ("read", "publish:topics/a*")
+    assert spec.expires_at == datetime(2030, 1, 1, tzinfo=UTC)
+    members = ["client:*", "issuer:sso#ann@example.com"]
+    policy = POLICY | {"members": members, "resources": ["topics/*", "locks/a-*"]}
+    assert decode_json(msgspec.json.encode(policy), PolicyBody).spec("p").members == tuple(members)
+
+
+def test_limits_in_force() -> None:
+    defaults = {"topics": 10.0, "in_flight": 5.0}
+    quota = TenantQuota(b"", {"topics": 3, "in_flight": 0, "subscriptions": None})
+    shown: Any = view(quota, defaults)["limits"]
+    assert {name: limit for name, limit in shown.items() if limit is not None} == {"topics": 3}
+    assert set(shown) == set(QUOTA_NAMES)
+    assert view(TenantQuota(b""), defaults)["limits"]["in_flight"] == 5  # type: ignore[index]
+
+
+def query(text: str) -> Query:
+    return Query({"query_string": text.encode()})
+
+
+def test_times() -> None:
+    assert time_of(query("from=2026-01-01T00:00:00Z"), "from") == datetime(2026, 1, 1, tzinfo=UTC)
+    assert time_of(query(""), "from") is None
+    late = time_of(query("from=2026-01-01T00:00:00.5%2B02:00"), "from")
+    assert late == datetime(2025, 12, 31, 22, 0, 0, 500_000, tzinfo=UTC)
+    for text in (
+        "",
+        "yesterday",
+        "2026-01-01",
+        "2026-01-01T00:00:00",
+        "0001-01-01T00:00:00%2B09:00",
+    ):
+        with pytest.raises(Problem) as error:
+            time_of(query("from=" + text), "from")
+        assert error.value.status == 400
+
+
+def test_filters_of_the_audit() -> None:
+    wanted = filter_of(query("actor=client:a&order=oldest&resource=topics/x"))
+    assert (wanted.actor, wanted.oldest_first, wanted.resource) == ("client:a", True, "topics/x")
+    for text in ("order=best", "actor=" + "x" * 513, "resource=%00"):
+        with pytest.raises(Problem) as error:
+            filter_of(query(text))
+        assert error.value.errors[0].field == text.partition("=")[0]

@@ -1,0 +1,126 @@
+"""Forwarders over real links, with fake stores and metadata, and who owns what of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from metadata.types import Subscription, Unit
+from subscribe_forwarder.api.routes import routes
+from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.fleet import claims
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.routing import Routing
+from subscribe_forwarder.links.network import LinkNetwork
+from subscribe_forwarder.settings import SubscribeSettings
+from tests.unit.subscribe_forwarder.fleet_support import FakeHints, eventually
+from tests.unit.subscribe_forwarder.link_pair import SECRET
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    ACK_KEY,
+    NO_TASK_ACKS,
+    TENANT,
+    TOPIC_UID,
+    FakeMetadata,
+    FakeStore,
+    World,
+    subscription,
+    topic,
+)
+
+
+class LinkedFleet:
+    """Forwarders over real links, and who is to own what."""
+
+    def __init__(self, partitions: int, subscription_: Subscription) -> None:
+        self.metadata = FakeMetadata(topic(partitions), subscription_)
+        self.store = FakeStore()
+        self.hints = FakeHints()
+        self.members: list[World] = []
+        self.networks: list[LinkNetwork] = []
+        self.routings: list[Routing] = []
+        self.partitions = partitions
+
+    async def add(self, trace: HandOutTrace | None = None) -> World:
+        network = LinkNetwork(SECRET)
+        port = await network.start("127.0.0.1", 0)
+        forwarder = SubscribeForwarder(
+            store=self.store,
+            catalog=self.metadata,
+            feed=self.metadata,
+            cursors=self.metadata,
+            assignments=self.metadata,
+            leases=self.metadata,
+            forwarded=self.metadata,
+            ack_key=ACK_KEY,
+            settings=SubscribeSettings(drain_s=1.0),
+            address=f"127.0.0.1:{port}",
+            links=network,
+            hints=self.hints,
+            clock=self.metadata.clock,
+        )
+        world = World(self.store, self.metadata, forwarder)
+        routing = Routing.of(forwarder)
+        world._routes = routes(forwarder, world.fates, NO_TASK_ACKS, routing, trace)
+        self.routings.append(routing)
+        await forwarder.start()
+        self.members.append(world)
+        self.networks.append(network)
+        async with asyncio.timeout(10):
+            await world.ready()
+        return world
+
+    async def spread(self, *owners: int) -> None:
+        """Partition by partition: the place of its owner in `members`; everybody knows of it."""
+        for partition, owner in enumerate(owners):
+            unit = Unit(TENANT, TOPIC_UID, partition)
+            self.hints.wanted[unit] = self.members[owner].forwarder.incarnation
+        for incarnation in self.metadata.registered_s:
+            self.metadata.registered_s[incarnation] -= 60.0
+        await eventually(lambda: all(self._known(world, owners) for world in self.members), 15)
+
+    def _known(self, world: World, owners: tuple[int, ...]) -> bool:
+        known = self.metadata.subscriptions["reader"]
+        where = world.forwarder.directory.find(known, range(self.partitions))
+        me = self.members.index(world)
+        mine = tuple(p for p, owner in enumerate(owners) if owner == me)
+        return where.here == mine and not where.nowhere
+
+    async def close(self) -> None:
+        for world in self.members:
+            await world.forwarder.close()
+        for network in self.networks:
+            await network.close(0.1)
+
+
+@asynccontextmanager
+async def linked(
+    *owners: int,
+    trace: HandOutTrace | None = None,
+    **spec: Any,
+) -> AsyncIterator[LinkedFleet]:
+    """As many forwarders as `owners` name, an owner for each partition; the first has the trace.
+    Hints are read as soon as anything happens."""
+    fleet = LinkedFleet(len(owners), replace(subscription(), **spec))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "HINTS_EVERY_S", 0.0)
+        try:
+            for number in range(max(owners) + 1):
+                await fleet.add(None if number else trace)
+            await fleet.spread(*owners)
+            yield fleet
+        finally:
+            await fleet.close()
+
+
+async def everything(world: World, count: int) -> list[dict[str, Any]]:
+    """So many messages, pulled one by one with patience."""
+    got: list[dict[str, Any]] = []
+    async with asyncio.timeout(20):
+        while len(got) < count:
+            got += await world.pulled(3, wait_s=2)
+    return got

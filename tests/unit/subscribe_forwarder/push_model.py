@@ -1,0 +1,135 @@
+"""Modelled endpoints and a sender with an endless backlog, in simulated time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from metadata.ids import new_uid
+from subscribe_forwarder.push.endpoint import Endpoint, EndpointKey
+from subscribe_forwarder.push.sender import Answer
+from subscribe_forwarder.push.verdict import judge
+
+STEP_S = 0.005
+"""How long a sender that may not send waits at least, where nothing ends."""
+
+
+class Told(NamedTuple):
+    """What an endpoint does with a request: when it answers, and what."""
+
+    at_s: float
+    status: int | None
+    failure: str = ""
+
+
+class Model(Protocol):
+    def asked(self, now_s: float) -> Told: ...
+
+
+class Queueing:
+    """So many at once, each for `latency_s` (with jitter); the rest queue, without a bound."""
+
+    def __init__(self, capacity: int, latency_s: float, rng: random.Random) -> None:
+        self._free_at_s = [0.0] * capacity
+        self._latency_s = latency_s
+        self._rng = rng
+
+    def asked(self, now_s: float) -> Told:
+        begins_s = max(now_s, heapq.heappop(self._free_at_s))
+        ends_s = begins_s + self._latency_s * self._rng.lognormvariate(0, 0.3)
+        heapq.heappush(self._free_at_s, ends_s)
+        return Told(ends_s, 200)
+
+
+class Refusing:
+    """As Queueing, but what is too much is refused at once."""
+
+    def __init__(self, capacity: int, latency_s: float, status: int = 503) -> None:
+        self._capacity = capacity
+        self._latency_s = latency_s
+        self._status = status
+        self._busy: list[float] = []
+
+    def asked(self, now_s: float) -> Told:
+        while self._busy and self._busy[0] <= now_s:
+            heapq.heappop(self._busy)
+        if len(self._busy) >= self._capacity:
+            return Told(now_s + 0.001, self._status)
+        heapq.heappush(self._busy, now_s + self._latency_s)
+        return Told(now_s + self._latency_s, 200)
+
+
+class RateLimited:
+    """So many a second, and not more than that at once."""
+
+    def __init__(self, per_second: float, latency_s: float) -> None:
+        self._per_second = per_second
+        self._latency_s = latency_s
+        self._tokens = per_second
+        self._at_s = 0.0
+
+    def asked(self, now_s: float) -> Told:
+        grown = self._tokens + (now_s - self._at_s) * self._per_second
+        self._tokens, self._at_s = min(self._per_second, grown), now_s
+        if self._tokens < 1:
+            return Told(now_s + self._latency_s, 429)
+        self._tokens -= 1
+        return Told(now_s + self._latency_s, 200)
+
+
+class Outage:
+    """In front of another: from `from_s` to `to_s` nothing works."""
+
+    def __init__(self, model: Model, from_s: float, to_s: float, how: Told) -> None:
+        """`how`: relative to when it is asked."""
+        self._model = model
+        self._from_s, self._to_s = from_s, to_s
+        self._how = how
+
+    def asked(self, now_s: float) -> Told:
+        if self._from_s <= now_s < self._to_s:
+            return self._how._replace(at_s=now_s + self._how.at_s)
+        return self._model.asked(now_s)
+
+
+class Sent(NamedTuple):
+    began_s: float
+    ended_s: float
+    well: bool
+    in_flight: int
+    """When it began, itself included."""
+
+
+def run(
+    model: Model, until_s: float, seed: int = 1, endpoint: Endpoint | None = None
+) -> list[Sent]:
+    """All requests, by when they ended."""
+    return list(sending(model, until_s, endpoint or made(seed)))
+
+
+def made(seed: int = 1) -> Endpoint:
+    return Endpoint(EndpointKey(new_uid(), "https://there:443"), 0.0, random.Random(seed))
+
+
+def sending(model: Model, until_s: float, endpoint: Endpoint) -> Iterator[Sent]:
+    order = itertools.count()
+    out: list[tuple[float, int, float, Told, int]] = []
+    now_s = 0.0
+    while now_s < until_s:
+        while endpoint.room(now_s) > 0:
+            endpoint.begin(1, now_s)
+            told = model.asked(now_s)
+            at_once = endpoint.limiter.in_flight
+            heapq.heappush(out, (told.at_s, next(order), now_s, told, at_once))
+        due_s = endpoint.due_s(now_s)
+        ends_s = out[0][0] if out else None
+        if ends_s is None or (due_s is not None and due_s < ends_s):
+            assert due_s is not None, "it would wait for ever"
+            now_s = max(due_s, now_s + STEP_S)
+            continue
+        now_s, _, began_s, told, at_once = heapq.heappop(out)
+        endpoint.ended(began_s, judge(Answer(told.status, {}, b"", 0.0, told.failure), 0.0), now_s)
+        yield Sent(began_s, now_s, told.status == 200, at_once)

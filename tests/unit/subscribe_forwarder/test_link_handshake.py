@@ -1,0 +1,222 @@
+"""Who may open a link, and who may not."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from subscribe_forwarder.links import handshake
+from subscribe_forwarder.links.frames import FrameReader, encode_frame
+from subscribe_forwarder.links.handshake import link_key
+from subscribe_forwarder.links.network import LinkNetwork
+from subscribe_forwarder.links.wire import Challenge, Goodbye, Head, Hello, Proof, Welcome
+from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
+from tests.unit.subscribe_forwarder.link_pair import (
+    SECRET,
+    End,
+    follow_each_other,
+    incarnation_of,
+    linked,
+    open_end,
+    until,
+)
+
+THEM = incarnation_of(7)
+
+
+class Stranger:
+    """Speaks frames by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._frames = FrameReader()
+
+    def say(self, head: Head) -> None:
+        self._writer.write(encode_frame(head))
+
+    def say_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def hear(self) -> Head | None:
+        """None: the connection was closed."""
+        async with asyncio.timeout(10):
+            while (frame := self._frames.next()) is None:
+                data = await self._reader.read(65536)
+                if not data:
+                    return None
+                self._frames.feed(data)
+        return frame[0]
+
+    async def refused(self) -> str:
+        """Why; the connection is closed then."""
+        head = await self.hear()
+        reason = head.reason if isinstance(head, Goodbye) else ""
+        assert head is None or isinstance(head, Goodbye)
+        if head is not None:
+            assert await self.hear() is None
+        return reason
+
+
+def proof(secret: bytes, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+    bare = msgspec.structs.replace(challenge, proof=b"")
+    text = side + msgspec.msgpack.encode((hello, bare))
+    return hmac.digest(hmac.digest(secret, b"links", "sha256"), text, "sha256")
+
+
+def hello(**changed: Any) -> Hello:
+    return msgspec.structs.replace(Hello(1, 1, THEM, os.urandom(32)), **changed)
+
+
+@asynccontextmanager
+async def listener() -> AsyncIterator[End]:
+    end = await open_end(1)
+    try:
+        yield end
+    finally:
+        await end.links.close(0.1)
+
+
+async def stranger(end: End) -> Stranger:
+    return Stranger(*await asyncio.open_connection("127.0.0.1", end.port))
+
+
+async def challenged(them: Stranger, said: Hello) -> Challenge:
+    them.say(said)
+    challenge = await them.hear()
+    assert isinstance(challenge, Challenge)
+    return challenge
+
+
+async def test_who_knows_the_secret_is_let_in_and_sees_that_the_listener_does() -> None:
+    async with listener() as end:
+        them, said = await stranger(end), hello()
+        challenge = await challenged(them, said)
+        assert challenge.incarnation == end.incarnation
+        assert challenge.proof == proof(SECRET, b"listener", said, challenge)
+        them.say(Proof(proof(SECRET, b"dialer", said, challenge)))
+        assert isinstance(await them.hear(), Welcome)
+        assert end.links.peer(THEM) is not None
+
+
+async def test_another_secret_is_refused_on_both_sides() -> None:
+    async with listener() as end:
+        them, said = await stranger(end), hello()
+        challenge = await challenged(them, said)
+        them.say(Proof(proof(b"another secret", b"dialer", said, challenge)))
+        assert await them.refused() == "the secrets differ"
+        other = await open_end(2, LinkNetwork(b"another secret"))
+        follow_each_other([end, other])
+        await asyncio.sleep(0.4)
+        assert end.links.peers() == other.links.peers() == []
+        await other.links.close(0.1)
+
+
+async def test_a_proof_fits_one_handshake_only() -> None:
+    async with listener() as end:
+        them, said = await stranger(end), hello()
+        challenge = await challenged(them, said)
+        good = proof(SECRET, b"dialer", said, challenge)
+        again = await stranger(end)
+        second = await challenged(again, said)
+        assert second.nonce != challenge.nonce
+        again.say(Proof(good))
+        assert await again.refused() == "the secrets differ"
+        reflected = await stranger(end)
+        third = await challenged(reflected, said)
+        reflected.say(Proof(third.proof))
+        assert await reflected.refused() == "the secrets differ"
+        assert end.links.peers() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (hello(version=9, oldest=9), "protocol 9…9 is not spoken here, only 1…1"),
+        (hello(version=0, oldest=0), "protocol 0…0 is not spoken here, only 1…1"),
+        (hello(nonce=b"short"), "malformed hello"),
+        (hello(incarnation=b""), "malformed hello"),
+        (hello(incarnation=incarnation_of(1)), "this is yourself"),
+    ],
+)
+async def test_hellos_that_are_refused(said: Hello, why: str) -> None:
+    async with listener() as end:
+        them = await stranger(end)
+        them.say(said)
+        assert await them.refused() == why
+
+
+async def test_a_later_version_that_still_speaks_ours_is_let_in() -> None:
+    async with listener() as end:
+        them, said = await stranger(end), hello(version=5, oldest=1)
+        challenge = await challenged(them, said)
+        assert challenge.version == 1
+        them.say(Proof(proof(SECRET, b"dialer", said, challenge)))
+        assert isinstance(await them.hear(), Welcome)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+        struct.pack("<III", 2000, 0, 0),
+        encode_frame(Welcome()),
+        encode_frame(Proof(b"x")),
+        b"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff",
+    ],
+)
+async def test_what_is_no_handshake_is_cut(data: bytes) -> None:
+    async with listener() as end:
+        them = await stranger(end)
+        them.say_bytes(data)
+        assert await them.refused() in ("", "not a handshake")
+
+
+async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT_S", 0.05)
+    async with listener() as end:
+        them = await stranger(end)
+        assert await them.hear() is None
+
+
+async def test_another_forwarder_at_the_address_is_not_linked() -> None:
+    async with listener() as end:
+        other = await open_end(2)
+        other.links.follow({THEM: ("127.0.0.1", end.port)})
+        await asyncio.sleep(0.2)
+        assert other.links.peers() == end.links.peers() == []
+        await other.links.close(0.1)
+
+
+async def test_a_handshake_cut_at_any_frame_is_tried_again() -> None:
+    for frames in range(4):
+        async with listener() as end, frame_proxy(end.port) as proxy:
+            other = await open_end(2)
+            proxy.cut_before = frames
+            other.links.follow({end.incarnation: ("127.0.0.1", proxy.port)})
+            await until(lambda proxy=proxy, frames=frames: len(proxy.frames) >= frames)
+            await asyncio.sleep(0.05)
+            assert other.links.peers() == []
+            proxy.cut_before = None
+            await linked([end, other])
+            await other.links.close(0.1)
+
+
+async def test_the_key_of_links_is_derived_from_the_secret() -> None:
+    assert link_key(SECRET) == hmac.digest(SECRET, b"links", "sha256") != SECRET
+
+
+async def test_a_process_without_an_incarnation_lets_nobody_in() -> None:
+    links = LinkNetwork(SECRET)
+    port = await links.start("127.0.0.1", 0)
+    them = Stranger(*await asyncio.open_connection("127.0.0.1", port))
+    assert await them.hear() is None
+    await links.close(0.1)

@@ -1,0 +1,63 @@
+"""What a merged stream keeps to while parts of it grow, shrink, come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from subscribe_forwarder.fronts import streams
+from subscribe_forwarder.fronts.shares import NONE, Amount
+from subscribe_forwarder.fronts.streams import MergedStream
+from tests.unit.subscribe_forwarder.linked_fleet import linked
+from tests.unit.subscribe_forwarder.stream_support import stream
+
+
+async def test_no_part_grows_into_what_another_still_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "TICK_S", 0.02)
+    resize, checked = MergedStream._resize, set[int]()
+
+    async def watched(self: MergedStream, limits: dict[bytes, Amount]) -> None:
+        sizes = [p.reserved.most(limits.get(o, NONE)).messages for o, p in self._parts.items()]
+        assert sum(sizes) <= 12, sizes
+        checked.update(limit.messages for limit in limits.values())
+        await resize(self, limits)
+
+    monkeypatch.setattr(MergedStream, "_resize", watched)
+    async with linked(0, 1, 2) as fleet:
+        front = fleet.members[0]
+        async with stream(front, "max_outstanding_messages=12") as opened:
+            acked = goal = 0
+            for owners, busy in [((0, 1, 2), 1), ((0, 1, 2), 2), ((0, 1, 1), 0), ((0, 1, 2), 2)]:
+                await fleet.spread(*owners)
+                fleet.store.publish(*[b"x"] * 40, partition=busy)
+                goal += 40
+                async with asyncio.timeout(20):
+                    while acked < goal:
+                        await asyncio.sleep(0.01)
+                        if fresh := opened.messages[acked:]:
+                            acked += (await front.ack(*fresh)).json()["acked"]
+    assert len(checked) > 2, "parts were of different sizes"
+
+
+async def test_a_front_without_its_lease_passes_nothing_on() -> None:
+    async with linked(0, 1) as fleet:
+        await fleet.spread(1, 1)
+        async with stream(fleet.members[0]) as opened:
+            fleet.store.publish(b"a")
+            await opened.until(1)
+            fleet.routings[0].holds_lease = lambda: False
+            fleet.store.publish(b"b")
+            end = await opened.ended()
+            assert end["reason"] != "draining"
+            assert opened.data == ["a"]
+
+
+async def test_a_front_that_stops_ends_the_parts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HURRY_S", 60.0)
+    async with linked(0, 1) as fleet, stream(fleet.members[0]) as opened:
+        fleet.store.publish(b"a", partition=1)
+        await opened.until(1)
+        fleet.routings[0].drain()
+        end = await opened.ended()
+        assert end["reason"] == "draining"
