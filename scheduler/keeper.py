@@ -12,12 +12,11 @@ from collections import Counter
 
 import structlog
 
-from edge.quota import NO_LIMITS, STORED_BYTE_HOURS, Usage
 from metadata.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
 from scheduler import metrics
 from scheduler.limits import Full, Plan, tenant_full, topic_full
 from scheduler.ports import StoredLimits
-from scheduler.sizes import Sizes
+from scheduler.sizes import Sizes, by_tenant
 from scheduler.term import put_off
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
@@ -42,7 +41,6 @@ class Keeper:
         *,
         every_s: float,
         stored_limits: StoredLimits,
-        usage: Usage = NO_LIMITS,
     ) -> None:
         self._topics = topics
         self._retention = retention
@@ -50,8 +48,6 @@ class Keeper:
         self._sizes = sizes
         self._every_s = every_s
         self._stored_limits = stored_limits
-        self._usage = usage
-        self._counted_s: float | None = None
         self._topic_full: dict[TopicKey, Full] = {}
         self._tenant_full: set[bytes] = set()
         self._noted_s = 0.0
@@ -62,6 +58,7 @@ class Keeper:
             began_s = time.monotonic()
             await put_off("trim round", self.round())
             took_s = time.monotonic() - began_s
+            metrics.trim_seconds.observe(took_s)
             await asyncio.sleep(max(self._every_s, PAUSE_PER_ROUND * took_s))
 
     async def round(self) -> None:
@@ -74,21 +71,10 @@ class Keeper:
         if self._any_limit(topics):
             await self._sizes.measure()
         await self._judge(topics, plans, counts)
-        self._count_stored()
         if time.monotonic() - self._noted_s >= USAGE_EVERY_S:
             self._noted_s = time.monotonic()
             totals = self._sizes.totals(lanes)
             await self._retention.note_usage((*key, *total) for key, total in totals.items())
-
-    def _count_stored(self) -> None:
-        """What is stored, for the time since it was counted last."""
-        now_s = time.monotonic()
-        if self._counted_s is not None:
-            hours = (now_s - self._counted_s) / 3600
-            totals = self._sizes.totals(self._topics.lanes)
-            for tenant_id, stored in _by_tenant(totals).items():
-                self._usage.count(tenant_id, STORED_BYTE_HOURS, stored * hours)
-        self._counted_s = now_s
 
     def _any_limit(self, topics: dict[TopicKey, TopicLimits]) -> bool:
         """Some topic or tenant is near enough to a limit that what was just trimmed matters."""
@@ -102,7 +88,7 @@ class Keeper:
             return True
         return self._stored_limits.any and any(
             0 < self._stored_limits.of(tenant_id) <= stored
-            for tenant_id, stored in _by_tenant(totals).items()
+            for tenant_id, stored in by_tenant(totals).items()
         )
 
     async def _judge(
@@ -120,7 +106,7 @@ class Keeper:
             tenant_id: tenant_full(
                 self._stored_limits.of(tenant_id), stored, before=tenant_id in self._tenant_full
             )
-            for tenant_id, stored in _by_tenant(totals).items()
+            for tenant_id, stored in by_tenant(totals).items()
         }
         self._tenant_full = {tenant_id for tenant_id, full in over.items() if full is not None}
         flags: list[FullFlag] = []
@@ -152,10 +138,3 @@ class Keeper:
             self._topic_full.pop(key, None)
         else:
             self._topic_full[key] = full
-
-
-def _by_tenant(totals: dict[TopicKey, tuple[int, int]]) -> dict[bytes, int]:
-    by_tenant: dict[bytes, int] = {}
-    for (tenant_id, _), (stored, _) in totals.items():
-        by_tenant[tenant_id] = by_tenant.get(tenant_id, 0) + stored
-    return by_tenant

@@ -21,6 +21,11 @@ release_failed = Counter(
 pending = Gauge("packetboat_scheduler_pending_count", "Delayed messages kept in memory.")
 unwritten = Gauge("packetboat_scheduler_unwritten_count", "Due times that are not in Postgres yet.")
 trims = Counter("packetboat_scheduler_trims_total", "Partitions whose trimmed_to went up.")
+trim_seconds = Histogram(
+    "packetboat_scheduler_trim_seconds",
+    "A round of looking at all partitions and trimming them.",
+    buckets=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
 full_topics = Gauge("packetboat_scheduler_full_topics_count", "Topics that refuse publishes.")
 failures = Counter(
     "packetboat_scheduler_failures_total", "Work put off because something was away.", ["part"]

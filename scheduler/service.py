@@ -37,6 +37,7 @@ from scheduler.publications import PublicationSweep
 from scheduler.redriving import Redriving
 from scheduler.settings import SchedulerSettings
 from scheduler.sizes import Sizes
+from scheduler.stored_meter import StoredMeter
 from scheduler.term import Term
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
@@ -105,7 +106,10 @@ class Scheduler:
 
         try:
             await due.begin(self._topics.queues)
-            term.spawn(self._keeper().run())
+            sizes = Sizes(self._store, self._settings.release_timeout_s)
+            meter = StoredMeter(self._topics, sizes, self._usage, self._settings.measure_every_s)
+            term.spawn(self._keeper(sizes).run())
+            term.spawn(meter.run())
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))
             term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
@@ -140,9 +144,8 @@ class Scheduler:
             self._store, PublicationRepository(self._database), forwarding, timeout_s=timeout_s
         )
 
-    def _keeper(self) -> Keeper:
+    def _keeper(self, sizes: Sizes) -> Keeper:
         settings = self._settings
-        sizes = Sizes(self._store, settings.release_timeout_s)
         truncator = Truncator(
             self._store,
             self._retention,
@@ -159,5 +162,4 @@ class Scheduler:
             sizes,
             every_s=settings.trim_every_s,
             stored_limits=self._stored_limits,
-            usage=self._usage,
         )

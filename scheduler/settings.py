@@ -23,6 +23,8 @@ class SchedulerSettings:
     """The due index in Postgres follows the store this much later."""
     trim_every_s: float = 2.0
     """How often cursors, sizes and limits are looked at."""
+    measure_every_s: float = 5.0
+    """How often it is counted what tenants store."""
     age_every_s: float = 60.0
     """How often at most a partition is asked which of its messages are too old."""
     audit_retention_days: float = 400.0

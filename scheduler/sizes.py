@@ -62,3 +62,11 @@ class Sizes:
                     staged += info.staged
             totals[key.tenant_id, key.topic_uid] = (stored, staged)
         return totals
+
+
+def by_tenant(totals: Mapping[tuple[bytes, bytes], tuple[int, int]]) -> dict[bytes, int]:
+    """Stored bytes."""
+    stored_of: dict[bytes, int] = {}
+    for (tenant_id, _), (stored, _) in totals.items():
+        stored_of[tenant_id] = stored_of.get(tenant_id, 0) + stored
+    return stored_of

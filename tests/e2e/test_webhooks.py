@@ -116,16 +116,29 @@ def test_messages_are_pushed_listed_tested_and_replayed(
     assert (tried["outcome"], tried["status"]) == ("delivered", 200)
     assert tried["request_id"] in ids_of(endpoint, name)
 
-    wanted = {"message_ids": [published[0], published[7], "nothing"]}
-    done = site.call("POST", f"/subscriptions/{name}:replay", wanted, 202)
-    assert (done["replayed"], done["complete"]) == (2, True)
-    assert done["skipped"] == [{"message_id": "nothing", "reason": "not_found"}]
-    until(lambda: len(ids_of(endpoint, name)) == 23)
+    assert replay(site, name, [*published, "nothing"]) == [
+        {"message_id": "nothing", "reason": "not_found"}
+    ]
+    until(lambda: len(ids_of(endpoint, name)) == 41)
     span = {"from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00Z", "max_messages": 5}
-    until(lambda: site.backlog(name)["messages"] == 0)
     done = site.call("POST", f"/subscriptions/{name}:replay", span, 202)
     assert (done["replayed"], done["complete"]) == (5, False)
-    until(lambda: len(ids_of(endpoint, name)) == 28)
+    until(lambda: len(ids_of(endpoint, name)) == 46)
+
+
+def replay(site: Site, name: str, ids: list[str]) -> list[dict[str, str]]:
+    """Each once; those that are skipped for good. What was delivered is committed a moment later
+    than it is told, and only then settled."""
+    deadline_s = time.monotonic() + 60
+    skipped: list[dict[str, str]] = []
+    while ids:
+        assert time.monotonic() < deadline_s
+        done = site.call("POST", f"/subscriptions/{name}:replay", {"message_ids": ids}, 202)
+        assert (done["replayed"] + len(done["skipped"]), done["complete"]) == (len(ids), True)
+        early = [one for one in done["skipped"] if one["reason"] == "not_settled"]
+        skipped += [one for one in done["skipped"] if one not in early]
+        ids = [one["message_id"] for one in early]
+    return skipped
 
 
 BAD = ["/hang", "/drip", "/huge", "/redirect", "/early-close", "/garbage", "/status/418"]

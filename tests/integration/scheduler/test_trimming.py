@@ -23,9 +23,10 @@ from metadata.types import (
     TopicSpec,
 )
 from quotas.limits import TenantLimit
-from scheduler import keeper, truncator
+from scheduler import stored_meter, truncator
 from scheduler.keeper import Keeper
 from scheduler.sizes import Sizes
+from scheduler.stored_meter import StoredMeter
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
 from store_nodes.errors import Unavailable
@@ -69,8 +70,8 @@ class Site:
             sizes,
             every_s=1.0,
             stored_limits=self.stored_limits,
-            usage=self,
         )
+        self.meter = StoredMeter(self.topics, sizes, self, every_s=1.0)
 
     def count(self, tenant_id: bytes, metric: str, value: float) -> None:
         """`edge.quota.Usage`."""
@@ -341,19 +342,20 @@ async def test_what_is_stored_is_counted_for_as_long_as_it_is(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [0.0]
-    monkeypatch.setattr(keeper.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(stored_meter.time, "monotonic", lambda: now_s[0])
     topic = await site.topic()
     await site.world.subscription(topic)
     await site.publish(topic, 20)
     metric = (site.world.tenant_id, STORED_BYTE_HOURS)
-    await site.round()
+    await site.topics.read()
+    await site.meter.count()
     assert site.usage[metric] == 0
     now_s[0] = 1800.0
-    await site.round()
+    await site.meter.count()
     stored = 2 * site.usage[metric]
     assert stored >= 20
     now_s[0] += 3600.0
-    await site.round()
+    await site.meter.count()
     assert site.usage[metric] == pytest.approx(1.5 * stored)
 
 
