@@ -2,8 +2,10 @@
 
 Unlimited while all is well. When work begins to queue, the pace is a little less than what went
 until then; while it goes on queueing, less again, once in `CUT_S`, as the last cut needs so long
-to show; while nothing queues, more, a quarter each second. When for `CALM_S` so little was wanted
-that the pace held nothing back, it is unlimited again. Pure: the caller counts and tells.
+to show; while nothing queues, more, and the faster the longer nothing does. When for `CALM_S` so
+little was wanted that the pace held nothing back, it is unlimited again. It never goes below a part
+of the most that went lately: what is lower than that is not for the work that goes, but for what
+it costs to refuse the rest. Pure: the caller counts and tells.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from __future__ import annotations
 CUT_S = 0.5
 CALM_S = 1.0
 LEAST_PER_S = 20.0
-LEAST_PART = 1 / 3
-"""Of what went before: what is lower than that is not for the work that goes, but for what it costs
-to refuse the rest."""
+LEAST_PART = 1 / 2
+"""Of the most that went lately."""
+LATELY_S = 300.0
+"""What went so long ago counts for a third of what it was: a machine can become slower."""
 _GROWTH_PER_S = 0.25
+_STEADY_S = 3.0
+"""So long after a cut it grows faster: what there is to find is far."""
 _FIRST_CUT = 0.1
 _CUT = 0.2
 _SLACK = 0.85
@@ -24,12 +29,12 @@ _SMOOTHED_S = 0.5
 class Pace:
     """`tick` it some times a second."""
 
-    __slots__ = ("_began_per_s", "_calm_s", "_since_cut_s", "_went_per_s", "per_second")
+    __slots__ = ("_calm_s", "_most_per_s", "_since_cut_s", "_went_per_s", "per_second")
 
     def __init__(self) -> None:
         self.per_second: float | None = None
         """None: unlimited."""
-        self._went_per_s = self._began_per_s = 0.0
+        self._went_per_s = self._most_per_s = 0.0
         self._since_cut_s = 0.0
         self._calm_s = 0.0
 
@@ -37,10 +42,10 @@ class Pace:
         """In the last `took_s` so much went, of so much that was wanted; `overloaded`: 0 to 1."""
         went_per_s = went / took_s
         self._went_per_s += min(1.0, took_s / _SMOOTHED_S) * (went_per_s - self._went_per_s)
+        self._most_per_s = max(self._went_per_s, self._most_per_s * (1.0 - took_s / LATELY_S))
         self._since_cut_s += took_s
         if self.per_second is None:
             if overloaded > 0:
-                self._began_per_s = self._went_per_s
                 self._cut(self._went_per_s, _FIRST_CUT)
             return
         if overloaded > 0:
@@ -50,11 +55,11 @@ class Pace:
             return
         held = wanted > _SLACK * self.per_second * took_s
         self._calm_s = 0.0 if held else self._calm_s + took_s
-        self.per_second *= 1.0 + _GROWTH_PER_S * took_s
+        self.per_second *= 1.0 + _GROWTH_PER_S * max(1.0, self._since_cut_s / _STEADY_S) * took_s
         if self._calm_s >= CALM_S:
             self.per_second = None
 
     def _cut(self, from_per_s: float, by: float) -> None:
-        least = max(LEAST_PER_S, LEAST_PART * self._began_per_s)
+        least = max(LEAST_PER_S, LEAST_PART * self._most_per_s)
         self.per_second = max(least, from_per_s * (1.0 - by))
         self._since_cut_s = self._calm_s = 0.0

@@ -47,18 +47,21 @@ from gateway.middleware.request_id import request_id
 from gateway.router import Endpoint, Router
 
 CLIENT_GONE = 499
+PROXY_HEADERS = frozenset((b"forwarded", b"via", b"x-forwarded-for"))
 MAX_KNOWN_HEADS = 512
 MAX_KNOWN_BYTES = 1024
 _log = structlog.get_logger("packetboat.gateway")
 
 
 class TurnedAway(NamedTuple):
-    """What is answered, under which request id; how long the body was, and whether it is all."""
+    """What is answered, under which request id; how long the body was; whether the connection is to
+    be closed, or whether it is the asker's own, so that nothing more need be read from it yet."""
 
     refusal: Refusal
     request_id: bytes
     length: int
     close: bool
+    own: bool
 
 
 class _Asked(NamedTuple):
@@ -70,6 +73,8 @@ class _Asked(NamedTuple):
     length: int
     request_id: bytes | None
     close: bool
+    own: bool
+    """No proxy has sent it: what comes next on its connection is the same asker's."""
 
 
 class Dispatcher:
@@ -203,7 +208,8 @@ class Dispatcher:
         if refusal is None:
             return None
         self._turned_away[asked.endpoint] += 1
-        return TurnedAway(refusal, request_id(asked.request_id), asked.length, asked.close)
+        offered = request_id(asked.request_id)
+        return TurnedAway(refusal, offered, asked.length, asked.close, asked.own)
 
     def _look(self, gate: Gate, raw: bytes) -> _Asked | None:
         head = parse_head(raw)
@@ -219,7 +225,8 @@ class Dispatcher:
             return None
         kind = gate.kind(match[0], fields.get(PRIORITY))
         offered = fields.get(REQUEST_ID_HEADER)
-        return _Asked(match[0], kind, token, head.content_length, offered, head.close)
+        own = fields.keys().isdisjoint(PROXY_HEADERS)
+        return _Asked(match[0], kind, token, head.content_length, offered, head.close, own)
 
     async def _verify(self, token: bytes) -> Principal:
         """Of a token that is not known: that is work, which nobody pays for by name."""

@@ -11,7 +11,9 @@ KiB and 256 fields, bodies read ahead by 256 KiB, reading paused while a pipelin
 Swept away: connections that send nothing at first, or nothing for long, and unfinished heads.
 
 Who is to be refused because there is too much is refused here (`turn_away`), without a task or a
-request being made of it.
+request being made of it. From a connection of its own (no proxy's) nothing more is read until the
+least time of a Retry-After is over: who heeds that notices nothing, and who does not waits in its
+own socket, where it costs nothing, so that a flood is as slow as it has connections.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import asyncio
 import socket
 import time
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Callable, MutableMapping
 from email.utils import formatdate
 from http import HTTPStatus
@@ -43,6 +46,9 @@ READ_AHEAD_BYTES = 256 * 1024
 HEAD_SECONDS = 10.0
 FIRST_SECONDS = 20.0
 """For the first byte of a connection."""
+HOLD_SECONDS = 1.0
+"""The least that a Retry-After says."""
+HOLD_STEP_SECONDS = 0.05
 MAX_CONNECTIONS = 20_000
 MAX_CONNECTIONS_OF_ADDRESS = 10_000
 SWEEP_SECONDS = 1.0
@@ -73,6 +79,10 @@ CLOSED = Counter(
     "Connections ended by the server, by why: many (refused), silent (nothing sent), slow (a head "
     "that was not whole in time), head (a head that was too large).",
     ["why"],
+)
+HELD = Counter(
+    "packetboat_gateway_connections_held_total",
+    "Refusals after which nothing was read from the connection for a second.",
 )
 _log = structlog.get_logger("packetboat.http")
 
@@ -110,6 +120,9 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._date = (0, b"")
+        self._held: deque[tuple[float, Connection]] = deque()
+        """The longest held first."""
+        self._releasing: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         self._listener = await self.loop.create_server(
@@ -120,6 +133,8 @@ class HttpServer:
     async def close(self, grace_s: float) -> None:
         """No new connections; idle ones end now, the others with their response or `grace_s`."""
         self.closing = True
+        if self._releasing is not None:
+            self._releasing.cancel()
         if self._listener is not None:
             self._listener.close()
         await self._context.terminated.set()
@@ -149,6 +164,20 @@ class HttpServer:
             del self._open[address]
         self._open_count -= 1
         CONNECTIONS.dec()
+
+    def hold(self, connection: Connection) -> None:
+        """It is told to go on, by `release`, when it has been held for long enough."""
+        self._held.append((self.loop.time() + HOLD_SECONDS, connection))
+        if self._releasing is None and not self.closing:
+            self._releasing = self.loop.call_later(HOLD_SECONDS, self._release)
+
+    def _release(self) -> None:
+        """Some at a time: those who were held together need not come back together."""
+        now_s = self.loop.time()
+        while self._held and self._held[0][0] <= now_s:
+            self._held.popleft()[1].release()
+        more = bool(self._held) and not self.closing
+        self._releasing = self.loop.call_later(HOLD_STEP_SECONDS, self._release) if more else None
 
     def own(self, task: asyncio.Task[None]) -> None:
         self.tasks.add(task)
@@ -198,7 +227,7 @@ class Connection(asyncio.Protocol):
         self._since_s = server.loop.time()
         self._silent = True
         self._address: str | None = None
-        self._paused = False
+        self._paused = self._held = False
         self._writable: asyncio.Future[None] | None = None
         self._client: tuple[str, int] | None = None
         self._local: tuple[str, int] | None = None
@@ -265,9 +294,17 @@ class Connection(asyncio.Protocol):
 
     def read_on(self) -> None:
         """Unless enough is here already: what has come is looked at first."""
-        if self._paused and len(self._buffer) <= READ_AHEAD_BYTES:
+        if self._paused and not self._held and len(self._buffer) <= READ_AHEAD_BYTES:
             self._paused = False
             self.transport.resume_reading()
+
+    def release(self) -> None:
+        """It was held, and need be no more."""
+        self._held = False
+        if self.transport.is_closing():
+            return
+        self.read_on()
+        self._next_request()
 
     def response_ended(self, close: bool) -> None:
         request, self._request = self._request, None
@@ -305,7 +342,9 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def _next_request(self) -> None:
-        if self._request is not None or self.transport.is_closing() or not self._buffer:
+        if self._request is not None or self._held or not self._buffer:
+            return
+        if self.transport.is_closing():
             return
         if self._writable is not None:
             self._pause()
@@ -352,6 +391,12 @@ class Connection(asyncio.Protocol):
         self._since_s = self._server.loop.time()
         if close:
             self.transport.close()
+            return
+        if turned_away.own:
+            self._held = True
+            self._pause()
+            self._server.hold(self)
+            HELD.inc()
             return
         self.read_on()
         if self._buffer:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from edge.pace import LEAST_PART, LEAST_PER_S, Pace
+from edge.pace import LATELY_S, LEAST_PART, LEAST_PER_S, Pace
 
 TICK_S = 0.1
 
@@ -38,18 +40,37 @@ def test_it_falls_while_work_queues_and_no_oftener_than_a_cut_shows(pace: Pace) 
     assert first * 0.8**5 < pace.per_second < first * 0.8**2
 
 
-def test_a_part_of_what_went_before_always_goes(pace: Pace) -> None:
-    run(pace, 60, 1000, 1.0)
-    assert pace.per_second == pytest.approx(LEAST_PART * 1000, rel=0.02)
+def test_a_part_of_the_most_that_went_lately_always_goes(pace: Pace) -> None:
+    run(pace, 30, 1000, 1.0)
+    assert pace.per_second == pytest.approx(LEAST_PART * 1000 * math.exp(-30 / LATELY_S), rel=0.05)
     few = Pace()
     run(few, 60, 10, 1.0)
     assert few.per_second == LEAST_PER_S
 
 
-def test_it_grows_while_nothing_queues_and_stays_a_limit_while_it_limits(pace: Pace) -> None:
+def test_work_that_queues_from_the_first_moment_of_a_flood_does_not_set_the_pace(
+    pace: Pace,
+) -> None:
+    """All of it comes at once, after a calm minute: what went until then says nothing."""
+    run(pace, 60, 20, 0.0)
+    run(pace, 1, 5000, 1.0)
+    assert pace.per_second is not None
+    assert pace.per_second > 400
+
+
+def test_it_grows_the_faster_the_longer_nothing_queues(pace: Pace) -> None:
     run(pace, TICK_S, 1000, 1.0)
-    run(pace, 1, 5000, 0.0)
-    assert pace.per_second == pytest.approx(900 * 1.28, rel=0.05)
+    slow = float(pace.per_second or 0)
+    run(pace, 1, 50_000, 0.0)
+    assert slow * 1.2 < float(pace.per_second or 0) < slow * 1.35
+    run(pace, 9, 50_000, 0.0)
+    assert float(pace.per_second or 0) > slow * 30
+
+
+def test_it_stays_a_limit_while_it_limits(pace: Pace) -> None:
+    run(pace, TICK_S, 1000, 1.0)
+    run(pace, 3, 5000, 0.0)
+    assert pace.per_second is not None
 
 
 def test_a_second_of_less_than_it_allows_ends_it(pace: Pace) -> None:

@@ -303,8 +303,11 @@ async def test_a_request_is_turned_away_by_its_bytes_alone() -> None:
     for _ in range(2):
         away = app.turned_away(raw, 5)
         assert away is not None
-        assert (away.length, away.close) == (2, False)
+        assert (away.length, away.close, away.own) == (2, False, True)
         assert b"overloaded" in away.refusal.body
+    proxied = app.turned_away(raw + b"\r\nX-Forwarded-For: 192.0.2.1", 5)
+    assert proxied is not None
+    assert not proxied.own
     assert app.turned_away(raw.replace(b"POST", b"BREW"), 2) is None
     assert app.turned_away(raw.replace(b"/echo", b"/other"), 2) is None
 

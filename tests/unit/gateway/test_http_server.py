@@ -8,6 +8,8 @@ import pytest
 
 from edge.asgi import ClientGone, Receive, Scope, Send, respond
 from gateway import http_server
+from gateway.admission.gate import Refusal
+from gateway.dispatch import TurnedAway
 from gateway.http_request import parse_head
 from gateway.http_server import HttpServer
 from gateway.server import hypercorn_config
@@ -383,3 +385,71 @@ async def test_who_reads_no_answers_is_not_read_either(server: tuple[HttpServer,
     while answered < sent // len(one) - 1:  # one may be seen in two halves
         answered += (await loop.run_in_executor(None, peer.recv, 1 << 20)).count(b"HTTP/1.1 200")
     peer.close()
+
+
+REFUSAL = Refusal(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n", b"no")
+
+
+def turning_away(served: HttpServer, own: bool) -> list[bytes]:
+    """From now on all are, whose heads are told."""
+    seen: list[bytes] = []
+
+    def turn_away(raw: bytes, _: int) -> TurnedAway:
+        seen.append(raw)
+        return TurnedAway(REFUSAL, b"1", 0, False, own)
+
+    served.turn_away = turn_away
+    return seen
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_who_does_not_heed_a_retry_after_is_not_read_until_then(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    monkeypatch.setattr(http_server, "HOLD_SECONDS", 0.4)
+    served, port = server
+    seen = turning_away(served, own)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    request = b"GET /a HTTP/1.1\r\n" + HOST + b"\r\n"
+    began_s = asyncio.get_running_loop().time()
+    writer.write(2 * request)
+    await reader.readuntil(b"no")
+    writer.write(request)
+    await asyncio.sleep(0.2)
+    assert len(seen) == (1 if own else 3)
+    await asyncio.wait_for(reader.readuntil(b"no"), 5)
+    await asyncio.wait_for(reader.readuntil(b"no"), 5)
+    assert (asyncio.get_running_loop().time() - began_s > 0.8) == own
+    writer.close()
+
+
+async def test_who_waits_as_told_is_served_at_once(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HOLD_SECONDS", 0.2)
+    served, port = server
+    turning_away(served, True)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    request = b"GET /a HTTP/1.1\r\n" + HOST + b"\r\n"
+    writer.write(request)
+    await reader.readuntil(b"no")
+    served.turn_away = lambda _, __: None
+    await asyncio.sleep(0.3)
+    writer.write(request)
+    assert await asyncio.wait_for(reader.readuntil(b"|"), 0.1)
+    writer.close()
+
+
+async def test_a_held_connection_that_ends_leaves_nothing(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HOLD_SECONDS", 0.1)
+    served, port = server
+    turning_away(served, True)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /a HTTP/1.1\r\n" + HOST + b"\r\n")
+    await reader.readuntil(b"no")
+    writer.close()
+    async with asyncio.timeout(5):
+        while served.connections or served._held:
+            await asyncio.sleep(0.02)
