@@ -15,7 +15,7 @@ import structlog
 import uvloop
 from hypercorn.config import Config
 
-from gateway import logs
+from gateway import descriptors, logs
 from gateway.app import create_app
 from gateway.dispatch import Dispatcher
 from gateway.http_server import HttpServer
@@ -32,6 +32,7 @@ _log = structlog.get_logger("packetboat.server")
 def run(settings: ServerSettings, listener: socket.socket | None = None) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code."""
     logs.configure(settings.log_level, role=settings.role.value)
+    descriptors.raise_limit(settings.max_connections + descriptors.BESIDE_CONNECTIONS)
     listener = listener or listen(settings.host, settings.port)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listener))

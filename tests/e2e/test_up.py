@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import requests
 
+from gateway import descriptors
+from gateway.settings import ServerSettings
 from tests.e2e.installation import Installation
 
 
@@ -120,6 +123,28 @@ def test_a_dead_child_is_started_again(fresh: Installation) -> None:
     finally:
         installation.stop()
     assert wait_until_gone(installation) == {}
+
+
+def test_processes_may_open_as_many_descriptors_as_their_hard_limit(fresh: Installation) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))  # what `up` inherits
+    try:
+        fresh.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    serving = [
+        pid
+        for pid, line in fresh.processes().items()
+        if re.search(r"gateway (store-node|serve)", line)
+    ]
+    assert len(serving) == 4
+    for pid in serving:
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    log = (fresh.directory / "logs" / "server.log").read_text()
+    needed = ServerSettings().max_connections + descriptors.BESIDE_CONNECTIONS
+    too_few = hard != resource.RLIM_INFINITY and hard < needed
+    assert ("too few open files" in log) is too_few
+    fresh.stop()
 
 
 def test_a_second_up_on_the_same_directory_is_refused(running: Installation) -> None:
