@@ -1,12 +1,12 @@
-"""What tenants used, hour by hour, to be read."""
+"""What tenants used, hour by hour: read, and deleted by age."""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata.database import Database
@@ -15,6 +15,7 @@ from metadata.models import UsageHourRow
 from metadata.types import Page
 
 _VERSION = b"3"
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,22 @@ class UsageHours:
             return Page(kept, _token(kept[-1]))
 
         return await self._database.of(tenant_id).read(work)
+
+    async def prune(self, older_than_s: float, limit: int) -> int:
+        """How many went of the hours of all tenants that ended so long ago, at most `limit`."""
+        key = tuple_(UsageHourRow.tenant_id, UsageHourRow.hour, UsageHourRow.metric)
+        old = (
+            select(UsageHourRow.tenant_id, UsageHourRow.hour, UsageHourRow.metric)
+            .where(UsageHourRow.hour < func.now() - _HOUR - timedelta(seconds=older_than_s))
+            .order_by(UsageHourRow.hour)
+            .limit(limit)
+        )
+        statement = delete(UsageHourRow).where(key.in_(old)).returning(UsageHourRow.hour)
+
+        async def work(session: AsyncSession) -> int:
+            return len((await session.execute(statement)).all())
+
+        return await self._database.platform.write(work)
 
 
 def _token(last: UsageHour) -> str:

@@ -22,6 +22,7 @@ from metadata.redrives import RedriveRepository
 from metadata.retention import RetentionRepository
 from metadata.schedules import ScheduleRepository
 from metadata.topics import TopicRepository
+from metadata.usage_hours import UsageHours
 from outbox import Outbox
 from scheduler.audit import AuditKeeper
 from scheduler.balancing.balancer import Balancer
@@ -41,6 +42,7 @@ from scheduler.stored_meter import StoredMeter
 from scheduler.term import Term
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
+from scheduler.usage import UsageKeeper
 
 
 class Scheduler:
@@ -114,6 +116,7 @@ class Scheduler:
             term.spawn(self._cron.run(lock))
             term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
             term.spawn(AuditKeeper(AuditLog(self._database), self._settings).run())
+            term.spawn(UsageKeeper(UsageHours(self._database), self._settings).run())
             term.spawn(self._publications().run())
             await self._topics.follow(due.owned)
         finally:

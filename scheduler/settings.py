@@ -29,6 +29,8 @@ class SchedulerSettings:
     """How often at most a partition is asked which of its messages are too old."""
     audit_retention_days: float = 400.0
     """Rows of the audit that are older are deleted."""
+    usage_retention_days: float = 400.0
+    """Hours of usage that are older are deleted."""
     release_timeout_s: float = 5.0
     """For one call of the store; what it was for is tried again after it."""
 

@@ -66,6 +66,7 @@ class UsageHourRow(Base):
     """usage_hours: what a tenant used in one hour, by metric."""
 
     __tablename__ = "usage_hours"
+    __table_args__ = (Index("usage_hours_age", "hour"),)
 
     tenant_id: Mapped[KeyId]
     hour: Mapped[datetime] = mapped_column(DateTime(timezone=True), primary_key=True)

@@ -105,6 +105,21 @@ async def test_a_report_is_added_once(database: Database) -> None:
     assert [each.value for each in (await hours.page(other)).items] == [1.0]
 
 
+async def test_hours_go_by_age(database: Database) -> None:
+    reports, hours = UsageReports(database), UsageHours(database)
+    tenants = [await tenant(database) for _ in range(2)]
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    ages_h = [0, 23, 26, 27, 28]
+    for sequence, age_h in enumerate(ages_h):
+        counted = [Counted(one, "acks", 1.0) for one in tenants]
+        await reports.add(b"p" * 16, sequence, now - timedelta(hours=age_h), counted)
+    assert [await hours.prune(86_400, 4) for _ in range(3)] == [4, 2, 0]
+    for one in tenants:
+        kept = [each.hour for each in (await hours.page(one)).items]
+        assert kept == [now - timedelta(hours=23), now]
+    assert await hours.prune(0.001, 100) == 2, "the hour that runs is never old"
+
+
 async def test_reports_of_many_processes_add_up(database: Database) -> None:
     reports, hours = UsageReports(database), UsageHours(database)
     tenants = [await tenant(database) for _ in range(5)]
