@@ -116,7 +116,9 @@ class Endpoint:
 
     def begin(self, messages: int, now_s: float) -> None:
         """A request with so many messages leaves."""
+        was = self.breaker.state
         self.breaker.began(now_s)
+        self._count_turn(was)
         self.limiter.began()
         if self._bucket is not None:
             self._bucket.take(messages, now_s)
@@ -140,13 +142,14 @@ class Endpoint:
             self._pause_until_s = max(self._pause_until_s, now_s + verdict.retry_after_s)
         if verdict.throttle is not None:
             self._throttle(verdict.throttle, now_s)
-        if self.breaker.state is not was:
-            metrics.decisions.labels(f"breaker_{self.breaker.state.name.lower()}").inc()
+        self._count_turn(was)
 
     def reset(self, now_s: float) -> None:
         """Somebody says that it works again."""
         self._pause_until_s = now_s
+        was = self.breaker.state
         self.breaker.reset(now_s)
+        self._count_turn(was)
         self.limiter.restart(now_s)
 
     def status(self, now_s: float) -> dict[str, Any]:
@@ -181,6 +184,10 @@ class Endpoint:
             why = self.breaker.reason or "it fails"
             found.append(Restraint("endpoint_breaker", why, 0.0, None))
         return found
+
+    def _count_turn(self, was: State) -> None:
+        if self.breaker.state is not was:
+            metrics.decisions.labels(f"breaker_{self.breaker.state.name.lower()}").inc()
 
     def _throttle(self, asked: Throttle, now_s: float) -> None:
         metrics.decisions.labels("throttle").inc()
