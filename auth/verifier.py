@@ -37,6 +37,8 @@ _OF_TENANT = (
     ChangeKind.ISSUER,
 )
 V = TypeVar("V")
+Concerned = Callable[[Principal], bool]
+"""Whether what was known of a token of that principal is dropped."""
 
 
 class TokenVerifier(Protocol):
@@ -73,6 +75,11 @@ class CachingVerifier:
         self._good: dict[bytes, _Good] = {}
         self._bad: dict[bytes, _Bad] = {}
         self._changed = 0
+        self._dropped: list[Callable[[Concerned], None]] = []
+
+    def tell_dropped(self, listener: Callable[[Concerned], None]) -> None:
+        """It is called whenever the change feed has told of something, with what is dropped."""
+        self._dropped.append(listener)
 
     def cached(self, token: bytes) -> Principal | None:
         """The principal when it is known now, without awaiting anything: the hot path."""
@@ -129,10 +136,12 @@ class CachingVerifier:
 
         self._drop(concerned)
 
-    def _drop(self, concerned: Callable[[Principal], bool]) -> None:
+    def _drop(self, concerned: Concerned) -> None:
         self._changed += 1
         self._bad.clear()
         self._good = {k: good for k, good in self._good.items() if not concerned(good.principal)}
+        for listener in self._dropped:
+            listener(concerned)
 
     def _until_s(self, principal: Principal) -> float:
         lasts_s = CACHE_SECONDS

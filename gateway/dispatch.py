@@ -33,6 +33,7 @@ from edge.asgi import (
 )
 from edge.problem import Problem
 from edge.quota import NO_LIMITS, REQUESTS, REQUESTS_SERVED, Quotas, Usage, rate_limited
+from gateway.access_watch import AccessWatch
 from gateway.admission.admission import ANONYMOUS, overloaded
 from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, body_bytes
 from gateway.admission.kinds import Kind
@@ -106,6 +107,8 @@ class Dispatcher:
         self._quotas = quotas
         self._usage = usage
         self._reading: set[Exchange] = set()
+        self._watch = AccessWatch(verifier)
+        self._watch.guard(router.endpoints)
         self._idle = asyncio.Event()
         self.in_flight = 0
 
@@ -277,7 +280,13 @@ class Dispatcher:
             await _send_problem(exchange, problem)
 
     async def sweep(self) -> None:
-        """Runs for the life of the application: ends requests whose body has stalled."""
+        """Runs for the life of the application: ends requests whose body has stalled, and those
+        that wait for what their caller may not have any more."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sweep_bodies())
+            tasks.create_task(self._watch.run())
+
+    async def _sweep_bodies(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self._body_timeout_s / 4))
             for endpoint, count in self._turned_away.items():

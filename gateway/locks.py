@@ -19,6 +19,7 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
+from edge.departure import disconnected, ended_by
 from edge.problem import Problem, invalid
 from gateway.decoding import read_json
 from gateway.lock_bodies import (
@@ -88,15 +89,16 @@ class LockRoutes:
     async def _acquire(
         self, claim: Claim, wait_s: float, receive: Receive, *, repeatable: bool
     ) -> Lock | Held:
-        """ClientGone when nobody is there any more to be told."""
+        """ClientGone when nobody is there any more to be told; the Problem when the caller may not
+        wait any longer."""
         acquiring = asyncio.ensure_future(self._line.acquire(claim, wait_s, repeatable=repeatable))
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait((acquiring, gone), return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
-                raise ClientGone
+                raise ended_by(gone)
             return acquiring.result()
-        except (ClientGone, asyncio.CancelledError):
+        except (ClientGone, Problem, asyncio.CancelledError):
             if acquiring.done() and not acquiring.cancelled() and not acquiring.exception():
                 self._undo(acquiring.result())
             raise
@@ -199,11 +201,6 @@ def _held(name: str, held: Held) -> Problem:
         retry_after_s=held.free_in_s,
         extra={"holder": held.holder, "expires_in_seconds": round(held.free_in_s, 3)},
     )
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _json(value: object) -> bytes:

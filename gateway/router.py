@@ -60,6 +60,11 @@ class Endpoint:
             raise ValueError(f"{where} needs a resource: {route.resource!r} is none")
         return kind, named_by
 
+    @property
+    def leaves_names(self) -> bool:
+        """Which names the caller may see, its handler looks up."""
+        return self._named_by == SOME
+
     def check(self, caller: Caller, params: dict[str, str]) -> None:
         """Raises the 403 Problem, unless the caller has the permission on what the path names."""
         named_by = self._named_by

@@ -9,14 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from edge.asgi import (
-    ClientGone,
-    Receive,
-    Scope,
-    Send,
-    read_body,
-    respond,
-)
+from edge.asgi import Receive, Scope, Send, read_body, respond
+from edge.departure import disconnected, ended_by
 from metadata import types
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
@@ -159,8 +153,8 @@ async def wait(
 ) -> Delivery | None:
     """Leased messages, after `pull_now` gave none; None when there were none in time.
 
-    A wait ends when `gone` is done, with ClientGone. That and cancelling it leave nothing leased.
-    503 when messages may be there but out of reach; the Problem with which the line ended.
+    A wait ends when `gone` is done, with what `gone` says. That and cancelling it leave nothing
+    leased. 503 when messages may be there but out of reach; the Problem with which the line ended.
     """
     hub.join(waiter)
     waits: list[asyncio.Future[Any]] = [waiter.future]
@@ -172,7 +166,7 @@ async def wait(
         if not waiter.future.done():
             await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         if gone is not None and gone.done():
-            raise ClientGone
+            raise ended_by(gone)
     except BaseException:
         if not _left(hub, waiter).exception():
             waiter.future.result().withdraw()
@@ -201,9 +195,3 @@ def _want_of(request: PullRequest, hub: Hub) -> Want:
     if places is not None and places.affinity:
         hub.attend(request.consumer, max(request.wait_s, ATTENDS_S))
     return Want(request.max_messages, request.max_bytes, request.consumer, places=places)
-
-
-async def disconnected(receive: Receive) -> None:
-    """Returns when the client has gone; the request was read before."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

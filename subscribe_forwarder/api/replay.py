@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import msgspec
 
 from edge.asgi import (
-    ClientGone,
     Receive,
     Route,
     Scope,
@@ -25,6 +24,7 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
+from edge.departure import disconnected, ended_by
 from edge.problem import Problem
 from metadata.types import Topic
 from subscribe_forwarder.api.replay_query import (
@@ -237,23 +237,18 @@ class _Stream:
 
 
 async def _until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Ends the work when its client has gone, with ClientGone."""
+    """Ends the work when its client has gone, with ClientGone, or is to go, with the Problem."""
     loop = asyncio.get_running_loop()
-    working, gone = loop.create_task(work), loop.create_task(_gone(receive))
+    working, gone = loop.create_task(work), loop.create_task(disconnected(receive))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ClientGone
+            raise ended_by(gone)
     finally:
         for task in (working, gone):
             task.cancel()
         await asyncio.gather(working, gone, return_exceptions=True)
     working.result()
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _form(scope: Scope) -> bytes | None:

@@ -15,11 +15,12 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from edge.asgi import ClientGone, Receive, Scope, Send
+from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
 from metadata.errors import MetadataError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.hubs import hub_of, refuse_push
-from subscribe_forwarder.api.pulls import ATTENDS_S, disconnected
+from subscribe_forwarder.api.pulls import ATTENDS_S
 from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream_lines import LineFormat
 from subscribe_forwarder.api.trace import HandOutTrace
@@ -237,7 +238,7 @@ class Stream:
         self._hub.streams.add(self)
         self._in_line = True
         gone = self._loop.create_task(disconnected(receive))
-        gone.add_done_callback(lambda _: self._wake())
+        gone.add_done_callback(lambda _: self._departed())
         ticker = self._loop.create_task(self._tick())
         try:
             if not self._response.begun:
@@ -245,7 +246,8 @@ class Stream:
             self._hub.dispatch()
             while self._end is None or self._got is not None:
                 if gone.done():
-                    raise ClientGone
+                    self._end = ended_by(gone)
+                    break  # what it has got is for others
                 await self._step()
             if isinstance(self._end, Problem) and is_misdirected(self._end):
                 raise self._end
@@ -255,6 +257,11 @@ class Stream:
             for task in (gone, ticker):
                 task.cancel()
             await asyncio.gather(gone, ticker, return_exceptions=True)
+
+    def _departed(self) -> None:
+        """Its client is gone, or is to go: a write that does not leave is not waited for."""
+        self._response.hurry()
+        self._wake()
 
     async def _step(self) -> None:
         """One write, or one wait."""

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edge.asgi import ClientGone, Receive, Send
+from edge.asgi import Receive, Send
+from edge.departure import disconnected, ended_by
 from edge.problem import Problem, not_found
 from metadata.errors import MetadataError
-from subscribe_forwarder.api.pulls import disconnected
 from subscribe_forwarder.api.stream import (
     DRAINING,
     MAX_SECONDS,
@@ -90,7 +90,7 @@ class BacklogStream:
     async def run(self, receive: Receive, send: Send) -> None:
         """Raises ClientGone."""
         gone = self._loop.create_task(disconnected(receive))
-        gone.add_done_callback(lambda _: self._watch.woken.set())
+        gone.add_done_callback(lambda _: self._departed())
         self._follow(self._selected)
         try:
             await self._response.begin(send, self._state())
@@ -99,12 +99,18 @@ class BacklogStream:
                 self._pace.changed(uid)
             while self._end is None:
                 if gone.done():
-                    raise ClientGone
+                    self._end = ended_by(gone)
+                    break
                 await self._step()
             await self._response.finish(self._end)
         finally:
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
+
+    def _departed(self) -> None:
+        """Its client is gone, or is to go: a write that does not leave is not waited for."""
+        self._response.hurry()
+        self._watch.woken.set()
 
     async def _first(self, gone: asyncio.Future[None]) -> None:
         """Waits until everything is known, within bounds."""

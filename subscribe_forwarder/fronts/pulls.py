@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from edge.asgi import ClientGone, Receive, Scope, Send, read_body
+from edge.asgi import Receive, Scope, Send, read_body
+from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.hubs import refuse_push
 from subscribe_forwarder.api.places import query_of
-from subscribe_forwarder.api.pulls import BODY_READ, MAX_GET_BODY_BYTES, Pulls, disconnected, empty
+from subscribe_forwarder.api.pulls import BODY_READ, MAX_GET_BODY_BYTES, Pulls, empty
 from subscribe_forwarder.api.requests import PullRequest
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.fronts.attending import Attending
@@ -137,7 +138,7 @@ class RoutedPull:
         if self._race.winner is not None:
             return await self._finish(self._race.winner, gone)
         if gone.done():
-            raise ClientGone
+            raise ended_by(gone)
         self._sort_out(found)
         if not stopping.done() and not self._over(found):
             return False
@@ -224,7 +225,7 @@ class RoutedPull:
         await self._cancel(losers)
         await asyncio.wait([winner.task, gone], return_when=asyncio.FIRST_COMPLETED)
         if not winner.task.done():
-            raise ClientGone
+            raise ended_by(gone)
         if winner.relay.refused:
             raise unavailable("subscription", "This forwarder lost its lease; ask again.")
         error = winner.failed

@@ -12,12 +12,13 @@ import asyncio
 from typing import Any
 
 from edge.asgi import ClientGone, Receive, Scope, Send, header, read_body
+from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
 from metadata.errors import MetadataError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.hubs import refuse_push
-from subscribe_forwarder.api.pulls import MAX_GET_BODY_BYTES, disconnected
+from subscribe_forwarder.api.pulls import MAX_GET_BODY_BYTES
 from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream import (
     DRAINING,
@@ -121,6 +122,7 @@ class MergedStream:
         """Raises ClientGone, and before the response begins the Problem why there is none."""
         found = await self._first_found()
         gone = self._loop.create_task(disconnected(receive))
+        gone.add_done_callback(lambda _: self._response.hurry())
         stopping = self._loop.create_task(self._routing.until_stopping())
         try:
             if not self._response.begun:
@@ -129,11 +131,13 @@ class MergedStream:
                 await self._balance(found)
                 await self._wait(found, gone, stopping)
                 if gone.done():
-                    raise ClientGone
+                    self._end = ended_by(gone)
+                    await self._drop_parts()  # nothing more is for this client
+                    break
                 found = await self._look_around(found, stopping)
             await self._finish()
         finally:
-            await asyncio.gather(*(part.cancel() for part in self._parts.values()))
+            await self._drop_parts()
             for task in (gone, stopping):
                 task.cancel()
             await asyncio.gather(gone, stopping, return_exceptions=True)
@@ -271,6 +275,10 @@ class MergedStream:
             self._end = self._end or error
         elif error is not None and not isinstance(error, Problem | PeerGone | MetadataError):
             raise error
+
+    async def _drop_parts(self) -> None:
+        await asyncio.gather(*(part.cancel() for part in self._parts.values()))
+        self._parts.clear()
 
     async def _finish(self) -> None:
         """What owners have written still comes before the last line."""

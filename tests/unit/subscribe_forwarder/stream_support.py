@@ -14,6 +14,7 @@ from edge.problem import Problem
 from tests.unit.subscribe_forwarder.subscribe_support import Consumer
 
 PATH = "/subscriptions/{name}/messages:stream"
+REFUSAL = Problem(401, "unauthenticated", "Authentication required")
 
 
 class OpenStream:
@@ -43,6 +44,8 @@ class OpenStream:
         self.whole = False
         self.problem: Problem | None = None
         self.client_gone = asyncio.Event()
+        self.refusal: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
+        """Why its caller may not go on, as the gateway tells it."""
         self.readable = asyncio.Event()
         self.readable.set()
         self._asked = False
@@ -60,7 +63,13 @@ class OpenStream:
         if not self._asked:
             self._asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
-        await self.client_gone.wait()
+        gone = asyncio.create_task(self.client_gone.wait())
+        try:
+            await asyncio.wait((gone, self.refusal), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if self.refusal.done():
+            raise self.refusal.result()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Mapping[str, Any]) -> None:

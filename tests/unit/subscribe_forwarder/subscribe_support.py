@@ -564,9 +564,11 @@ class Consumer:
         tenant: bytes | None = None,
         send_fails: bool = False,
         gone_after_s: float | None = None,
+        refusal: Problem | None = None,
         **params: str,
     ) -> Answer:
-        """What the gateway would do with a request; Problems become answers."""
+        """What the gateway would do with a request; Problems become answers. With `refusal`, it is
+        not that the client goes: its caller may not go on."""
         handler = self.handler(method, path)
         raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
         sent_body = False
@@ -578,6 +580,8 @@ class Consumer:
                 sent_body = True
                 return {"type": "http.request", "body": raw, "more_body": False}
             await asyncio.sleep(3600 if gone_after_s is None else gone_after_s)
+            if refusal is not None:
+                raise refusal
             return {"type": "http.disconnect"}
 
         async def send(message: Mapping[str, Any]) -> None:

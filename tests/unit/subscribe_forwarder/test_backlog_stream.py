@@ -21,7 +21,7 @@ from subscribe_forwarder.backlogs.backlogs import Backlogs
 from subscribe_forwarder.backlogs.local import OwnHoldings
 from subscribe_forwarder.backlogs.routes import BacklogRoutes
 from subscribe_forwarder.backlogs.selection import MAX_FOLLOWED, Selector
-from tests.unit.subscribe_forwarder.stream_support import OpenStream
+from tests.unit.subscribe_forwarder.stream_support import REFUSAL, OpenStream
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TOPIC_UID,
     FakeMetadata,
@@ -189,6 +189,14 @@ async def test_a_line_says_something_new() -> None:
             s.w.forwarder.news.worked(subscription().uid)
             await asyncio.sleep(0.05)
         assert len(lines.of("reader")) == 1
+
+
+async def test_a_caller_that_may_not_go_on_gets_the_reason() -> None:
+    async with served() as s, s.stream("subscription=reader") as lines:
+        await lines.sees(lambda: bool(lines.of("reader")))
+        lines.refusal.set_result(REFUSAL)
+        end = await lines.ended()
+        assert (end["reason"], end["problem"]["status"]) == ("problem", 401)
 
 
 async def test_only_from_so_many_messages_on_and_once_when_they_are_gone() -> None:

@@ -10,7 +10,7 @@ from subscribe_forwarder.fronts import streams
 from subscribe_forwarder.fronts.shares import NONE, Amount
 from subscribe_forwarder.fronts.streams import MergedStream
 from tests.unit.subscribe_forwarder.linked_fleet import linked
-from tests.unit.subscribe_forwarder.stream_support import stream
+from tests.unit.subscribe_forwarder.stream_support import REFUSAL, stream
 
 
 async def test_no_part_grows_into_what_another_still_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,3 +61,16 @@ async def test_a_front_that_stops_ends_the_parts_elsewhere(monkeypatch: pytest.M
         fleet.routings[0].drain()
         end = await opened.ended()
         assert end["reason"] == "draining"
+
+
+async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() -> None:
+    async with linked(0, 1) as fleet, stream(fleet.members[0]) as opened:
+        fleet.store.publish(b"a", partition=1)
+        await opened.until(1)
+        opened.refusal.set_result(REFUSAL)
+        end = await opened.ended()
+        assert (end["reason"], end["problem"]["status"]) == ("problem", 401)
+        fleet.store.publish(b"b", partition=1)
+        (message,) = await fleet.members[0].pulled(wait_s=5)
+        assert (message["data"], message["attempt"]) == ("b", 1)
+        assert opened.data == ["a"]

@@ -9,6 +9,7 @@ import time
 import pytest
 from crc32c import crc32c
 
+from edge.problem import Problem
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -125,6 +126,16 @@ async def test_a_client_that_leaves_in_the_same_moment_leaves_nothing_leased() -
         if pull.result().status == 499:
             (message,) = await w.pulled()
             assert message["attempt"] == 1
+
+
+async def test_a_caller_that_may_not_go_on_is_told_and_leaves_nothing_leased() -> None:
+    async with world() as w:
+        refusal = Problem(401, "unauthenticated", "Authentication required")
+        answer = await w.pull(wait_s=20, gone_after_s=0.02, refusal=refusal)
+        assert answer.status == 401
+        w.store.publish(b"x")
+        (message,) = await w.pulled()
+        assert message["attempt"] == 1
 
 
 async def test_a_cancelled_wait_leaves_nothing_leased() -> None:

@@ -12,7 +12,7 @@ import pytest
 from metadata.types import ChangeKind, SubscriptionState
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api import stream as stream_module
-from tests.unit.subscribe_forwarder.stream_support import stream
+from tests.unit.subscribe_forwarder.stream_support import REFUSAL, stream
 from tests.unit.subscribe_forwarder.subscribe_support import SUBSCRIPTION_UID, World, world
 
 SSE = {b"accept": b"text/event-stream"}
@@ -167,6 +167,33 @@ async def test_what_could_not_be_written_is_ready_again() -> None:
         await s.task
         (message,) = await w.pulled()
         assert message["attempt"] == 1
+
+
+async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() -> None:
+    async with world() as w, stream(w) as s:
+        w.store.publish(b"a")
+        await s.until(1)
+        s.refusal.set_result(REFUSAL)
+        w.store.publish(b"b")
+        end = await s.ended()
+        assert (end["reason"], end["problem"]["status"]) == ("problem", 401)
+        assert s.data == ["a"]
+        (message,) = await w.pulled()
+        assert (message["data"], message["attempt"]) == ("b", 1)
+
+
+async def test_a_caller_that_may_not_go_on_and_does_not_read_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_module, "HURRY_S", 0.02)
+    async with world() as w, stream(w) as s:
+        s.readable.clear()
+        w.store.publish(b"a")
+        await settled(w)
+        s.refusal.set_result(REFUSAL)
+        async with asyncio.timeout(5):
+            await s.task
+        assert not s.whole
 
 
 async def test_a_client_that_does_not_read_costs_one_write(ticking: None) -> None:
