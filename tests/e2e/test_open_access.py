@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -105,8 +106,8 @@ class Place:
         )
         return Api(self.url, answer.json()["access_token"])
 
-    def key(self, name: str) -> Api:
-        body = {"name": name, "scopes": ["consume", "read", "lock"]}
+    def key(self, name: str, **more: str) -> Api:
+        body = {"name": name, "scopes": ["consume", "read", "lock"], **more}
         return Api(self.url, self.owner.ok("POST", "/keys", json=body)["key"])
 
     def suspend(self) -> None:
@@ -179,6 +180,15 @@ def test_revoked_tokens_end_what_waits_with_the_answer_of_a_request(place: Place
     for wait in waits:
         wait.join(SOON_S)
     assert [answer.status_code for answer in answers] == [401, 401]
+
+
+def test_a_key_that_expires_ends_its_stream(place: Place) -> None:
+    expires_at = datetime.now(UTC) + timedelta(seconds=3)
+    key = place.key("short", expires_at=expires_at.isoformat())
+    ends = Open(key, stream_of("a"))
+    assert datetime.now(UTC) < expires_at
+    assert ends.ended_with() == ("problem", 401)
+    assert datetime.now(UTC) >= expires_at
 
 
 def test_a_policy_that_no_longer_permits_it_ends_a_stream(place: Place) -> None:

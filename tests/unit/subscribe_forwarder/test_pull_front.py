@@ -138,7 +138,13 @@ class Fleet:
     async def _look_for(self, subscription: Subscription, partitions: Iterable[int]) -> None:
         self.looked_for += partitions
 
-    async def pull(self, wait_s: float = 0.0, gone: asyncio.Event | None = None) -> bytes:
+    async def pull(
+        self,
+        wait_s: float = 0.0,
+        gone: asyncio.Event | None = None,
+        refusal: Problem | None = None,
+    ) -> bytes:
+        """`refusal`: it is not that the client goes, but that its caller may not go on."""
         body = b""
 
         async def receive() -> Any:
@@ -146,6 +152,8 @@ class Fleet:
                 asked.append(True)
                 return {"type": "http.request", "body": b"", "more_body": False}
             await (gone or asyncio.Event()).wait()
+            if refusal is not None:
+                raise refusal
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
@@ -363,6 +371,19 @@ async def test_a_client_that_goes_takes_its_credit_along() -> None:
     await asyncio.sleep(0.02)
     assert fleet.owners[A].stock == [b"x"]
     assert not fleet.links[A].running
+
+
+async def test_a_caller_that_may_not_go_on_is_told_and_takes_nothing() -> None:
+    fleet, told = Fleet(A, A), asyncio.Event()
+    refusal = Problem(401, "unauthenticated", "Authentication required")
+    pull = asyncio.create_task(fleet.pull(5.0, told, refusal))
+    await asyncio.sleep(0.02)
+    told.set()
+    with pytest.raises(Problem, match="unauthenticated"):
+        await pull
+    fleet.owners[A].put(b"x")
+    await asyncio.sleep(0.02)
+    assert fleet.owners[A].stock == [b"x"]
 
 
 async def test_an_owner_that_cannot_serve_says_why() -> None:

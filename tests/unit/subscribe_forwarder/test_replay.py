@@ -57,6 +57,7 @@ class Site:
         what: str = "messages",
         accept: bytes = b"application/json",
         gone_after_s: float = 3600.0,
+        refusal: Problem | None = None,
         **params: str,
     ) -> Answer:
         answer, asked = Answer(0, {}, b""), False
@@ -68,6 +69,8 @@ class Site:
                 asked = True
                 return {"type": "http.request", "body": b"", "more_body": False}
             await asyncio.sleep(gone_after_s)
+            if refusal is not None:
+                raise refusal
             return {"type": "http.disconnect"}
 
         async def send(message: Mapping[str, Any]) -> None:
@@ -216,6 +219,13 @@ async def test_a_wait_goes_on_over_a_move(site: Site) -> None:
 async def test_who_goes_away_leaves_its_place(site: Site) -> None:
     with pytest.raises(ClientGone):
         await site.ask("wait_seconds=60", gone_after_s=0.02)
+    assert site.routes._places()._running == 0
+
+
+async def test_a_caller_that_may_not_go_on_is_told(site: Site) -> None:
+    refusal = Problem(401, "unauthenticated", "Authentication required")
+    answer = await site.ask("wait_seconds=60", gone_after_s=0.02, refusal=refusal)
+    assert answer.status == 401
     assert site.routes._places()._running == 0
 
 
