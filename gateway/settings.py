@@ -127,6 +127,8 @@ class ServerSettings:
     """0 logs failed requests only, 1 every request, n each n-th."""
     body_timeout_s: float = 30.0
     """The longest pause between two parts of a request body."""
+    topic_repair_after_s: float = 60.0
+    """What a dead process left of making or deleting a topic is gone on with so much later."""
     drain_s: float = 10.0
     """From SIGTERM to exit at the latest."""
 
@@ -178,6 +180,8 @@ class ServerSettings:
                 raise SettingsError(f"{PREFIX}MAX_{name.upper()} must be at least 1")
         if self.max_request_bytes < 16 * 1024 * 1024:
             raise SettingsError(f"{PREFIX}MAX_REQUEST_BYTES must be at least 16777216")
+        if not 5 <= self.topic_repair_after_s <= 86_400:
+            raise SettingsError(f"{PREFIX}TOPIC_REPAIR_AFTER_S must be from 5 to 86400")
         if not 0.005 <= self.max_loop_lag_s <= 10:
             raise SettingsError(f"{PREFIX}MAX_LOOP_LAG_S must be from 0.005 to 10")
 

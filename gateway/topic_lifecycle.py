@@ -31,8 +31,9 @@ from store_nodes.client import QueueOffsets
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 from store_nodes.queue_id import QueueId
 
-REPAIR_EVERY_S = 15.0
 REPAIR_AFTER_S = 60.0
+LOOKS = 4
+"""How often what is unfinished is looked for in that time."""
 QUEUES_AT_ONCE = 256
 T = TypeVar("T")
 _log = structlog.get_logger("packetboat.topics")
@@ -47,7 +48,8 @@ class LifecycleStore(QueueStore, Protocol):
 
 
 class TopicLifecycle:
-    """Partitions go to groups of `choice`."""
+    """Partitions go to groups of `choice`. What nobody has touched for `repair_after_s` is nobody's
+    any more; a creation that takes longer is undone, and its caller told so."""
 
     def __init__(
         self,
@@ -55,11 +57,14 @@ class TopicLifecycle:
         placements: PlacementRepository,
         store: LifecycleStore,
         choice: GroupChoice,
+        *,
+        repair_after_s: float = REPAIR_AFTER_S,
     ) -> None:
         self._topics = topics
         self._placements = placements
         self._store = store
         self._choice = choice
+        self._repair_after_s = repair_after_s
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, partitions: int) -> Topic:
         """The active topic; 409 when the name is taken; a repeat finishes what was left off.
@@ -91,14 +96,14 @@ class TopicLifecycle:
     async def repair(self) -> None:
         """Runs for the life of the process; a topic whose creation was given up is removed."""
         while True:
-            await asyncio.sleep(REPAIR_EVERY_S)
+            await asyncio.sleep(self._repair_after_s / LOOKS)
             try:
                 await self._repair_once()
             except* (StoreError, MetadataError) as errors:
                 _log.info("repair of topics put off", errors=str(errors.exceptions))
 
     async def _repair_once(self) -> None:
-        for topic in await self._topics.unfinished(older_than_s=REPAIR_AFTER_S):
+        for topic in await self._topics.unfinished(older_than_s=self._repair_after_s):
             if topic.state is TopicState.CREATING:
                 if await self._was_used(topic):
                     await self._topics.activate(topic.tenant_id, topic.uid)

@@ -46,7 +46,13 @@ def open_control(shared: Shared) -> None:
     parts, stack = shared.parts, shared.stack
     assert shared.sealer is not None, "settings of this role have seal keys"
     choice, placements = GroupChoice(shared.store), PlacementRepository(shared.database)
-    lifecycle = TopicLifecycle(shared.topics, placements, shared.store, choice)
+    lifecycle = TopicLifecycle(
+        shared.topics,
+        placements,
+        shared.store,
+        choice,
+        repair_after_s=shared.settings.topic_repair_after_s,
+    )
     own(stack, lifecycle.repair())
     open_tenancy(shared, lifecycle)
     mover = Mover(placements, shared.store, choice, shared.feed.version)

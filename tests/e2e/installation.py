@@ -20,6 +20,8 @@ class Installation:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.settings: dict[str, str] = {}
+        """What is not as by default, of the next start."""
         self.process: subprocess.Popen[str] | None = None
         self.output = ""
         self.url = ""
@@ -30,6 +32,7 @@ class Installation:
         if not (self.directory / "state.json").exists():
             command += ["--port", "0"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
+        environment |= self.settings
         log = self.directory.with_suffix(".out")
         with log.open("w") as out:
             self.process = subprocess.Popen(

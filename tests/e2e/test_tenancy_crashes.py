@@ -91,6 +91,7 @@ def test_no_change_is_without_its_audit(fresh: Installation) -> None:
 
 
 def test_a_tenant_that_was_being_deleted_goes_on_after_a_crash(fresh: Installation) -> None:
+    fresh.settings["PACKETBOAT_TOPIC_REPAIR_AFTER_S"] = "5"
     fresh.start()
     http, url = fresh.session(), fresh.url
     owner = http.post(f"{url}/tenants", json={"name": "acme", "owner": {}}, timeout=30).json()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import cast
 
 import pytest
@@ -66,6 +68,27 @@ async def test_a_deletion_left_half_way_is_finished(
             await site.topics.get_by_uid(site.tenant_id, topic.uid)
         assert (await site.topic()).uid == again.uid, "the namesake is untouched"
         assert len(await queues_of(site, again.uid)) == 1
+
+
+async def test_what_was_left_is_looked_for_until_it_is_old_enough(
+    nodes: ChaosCluster, database: Database
+) -> None:
+    after_s = 1.0
+    async with Site.open(nodes, database, 2) as site:
+        topic = await site.topic()
+        assert await until_dead(dying(site, 1, after=True).delete(site.tenant_id, "orders", None))
+        began_s = time.monotonic()
+        lifecycle = TopicLifecycle(
+            site.topics, site.placements, site.store, site.choice, repair_after_s=after_s
+        )
+        repairing = asyncio.create_task(lifecycle.repair())
+        try:
+            async with asyncio.timeout(30):
+                while await queues_of(site, topic.uid):
+                    await asyncio.sleep(0.02)
+        finally:
+            repairing.cancel()
+        assert time.monotonic() - began_s > after_s / 2, "who deletes it may be at it still"
 
 
 @pytest.mark.parametrize("step", [1, 2])
