@@ -238,7 +238,7 @@ class Stream:
         self._hub.streams.add(self)
         self._in_line = True
         gone = self._loop.create_task(disconnected(receive))
-        gone.add_done_callback(lambda _: self._departed())
+        gone.add_done_callback(self._departed)
         ticker = self._loop.create_task(self._tick())
         try:
             if not self._response.begun:
@@ -258,9 +258,11 @@ class Stream:
                 task.cancel()
             await asyncio.gather(gone, ticker, return_exceptions=True)
 
-    def _departed(self) -> None:
-        """Its client is gone, or is to go: a write that does not leave is not waited for."""
-        self._response.hurry()
+    def _departed(self, gone: asyncio.Future[None]) -> None:
+        """Its client is gone, or is to go: a write that does not leave is not waited for. Where
+        another goes on with the response, nobody has gone."""
+        if not gone.cancelled():
+            self._response.hurry()
         self._wake()
 
     async def _step(self) -> None:

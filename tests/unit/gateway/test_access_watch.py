@@ -19,6 +19,7 @@ from gateway import access_watch
 from gateway.access_watch import AccessWatch
 from gateway.app import create_app
 from gateway.middleware.auth import PRINCIPAL
+from gateway.middleware.errors import unauthenticated
 from gateway.readiness import Readiness
 from gateway.router import Endpoint
 from metadata.types import Change, ChangeKind
@@ -251,13 +252,24 @@ async def test_names_that_a_handler_chose_are_not_shown_by_other_grants(site: Si
     assert refusal_of(waits) == (503, "auth-unavailable")
 
 
-async def test_a_cancelled_request_is_cancelled(site: Site) -> None:
-    waits = await site.open()
+async def test_who_is_refused_and_then_cancelled_by_others_is_cancelled(site: Site) -> None:
+    waits = await site.open(route=Route("GET", PULL, site.deaf, "consume", "subscription:name"))
     site.tokens.answers[b"one"] = TokenRefused()
-    await site.tokens.cache.on_changes(changed())
-    looking = asyncio.create_task(site.watch.look())
+    await site.tell(changed())
     waits.cancel()
-    await asyncio.gather(waits, looking, return_exceptions=True)
+    await asyncio.gather(waits, return_exceptions=True)
+    assert waits.cancelled()
+
+
+async def test_who_is_refused_in_the_moment_of_a_cancel_is_cancelled(site: Site) -> None:
+    async def waits_itself(scope: Scope, receive: Receive, send: Send) -> None:
+        await disconnected(receive)
+
+    waits = await site.open(route=Route("GET", PULL, waits_itself, "consume", "subscription:name"))
+    (request,) = site.watch._open
+    request.refuse(unauthenticated())
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
     assert waits.cancelled()
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from subscribe_forwarder.api import stream as stream_module
 from subscribe_forwarder.fronts import streams
 from subscribe_forwarder.fronts.shares import NONE, Amount
 from subscribe_forwarder.fronts.streams import MergedStream
@@ -74,3 +75,24 @@ async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() ->
         (message,) = await fleet.members[0].pulled(wait_s=5)
         assert (message["data"], message["attempt"]) == ("b", 1)
         assert opened.data == ["a"]
+
+
+async def test_a_stream_that_another_goes_on_with_is_in_no_hurry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_module, "HURRY_S", 0.02)
+    async with linked(0, 1) as fleet:
+        await fleet.spread(0, 0)
+        async with stream(fleet.members[0]) as opened:
+            fleet.store.publish(b"a", partition=1)
+            await opened.until(1)
+            await fleet.spread(0, 1)
+            fleet.store.publish(b"b", partition=1)
+            await opened.until(2)
+            opened.readable.clear()
+            fleet.store.publish(b"c", partition=1)
+            await asyncio.sleep(0.2)
+            assert not opened.task.done()
+            opened.readable.set()
+            fleet.store.publish(b"d", partition=1)
+            await opened.until(4)
