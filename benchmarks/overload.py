@@ -50,6 +50,7 @@ MOST_BESIDE = 2.0
 LEAST_CHEAPER = 3.0
 NICE = 10
 FLOOD_CONNECTIONS = 4_000
+BALANCED_CONNECTIONS = 1_000
 CAPACITY_CONNECTIONS = 128
 CALM_PER_S = 50
 BODY = "x" * 256
@@ -186,7 +187,7 @@ def balanced(options: argparse.Namespace) -> Iterator[Row]:
                 url,
                 system.token,
                 per_second=times * can,
-                connections=FLOOD_CONNECTIONS,
+                connections=BALANCED_CONNECTIONS,
                 seconds=options.seconds,
             ).result()
             share = result["accepted_per_s"] / can

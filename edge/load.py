@@ -3,8 +3,7 @@
 Two things are measured: how late the event loop calls a timer, which is how long whatever has
 arrived waits before it is looked at; and the processor, of this process and of the machine. Load
 that all is on time under is a machine well used; so it is the *standing* lag that says "too much",
-the least of half a second: one long callback, or a moment without the processor, is no queue. Where
-the processor is used up too, half of that lag is enough: it won't get better by itself.
+the least of half a second: one long callback, or a moment without the processor, is no queue.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from prometheus_client import Gauge
 EVERY_S = 0.1
 STANDING_S = 0.5
 TARGET_LAG_S = 0.1
-BUSY_CPU = 0.95
 _SMOOTHING = 0.2
 
 _LAG = Gauge(
@@ -136,10 +134,8 @@ class MachineLoad:
         full = len(self._lags) == self._lags.maxlen
         self.standing_lag_s = min(self._lags) if full else 0.0
         self._read_cpu(took_s)
-        target_s = self._target_lag_s
-        if self.cpu >= BUSY_CPU:
-            target_s /= 2
-        self.overloaded = min(1.0, max(0.0, self.standing_lag_s / target_s - 1.0))
+        late = self.standing_lag_s / self._target_lag_s - 1.0
+        self.overloaded = min(1.0, max(0.0, late))
         _LAG.set(self.loop_lag_s)
         _OVERLOADED.set(self.overloaded)
         for sampled in self._listeners:

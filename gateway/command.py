@@ -79,7 +79,7 @@ def serve(
 @app.command("store-node")
 def store_node() -> None:
     """Run one store node, configured by PACKETBOAT_STORE_* (see docs/settings.md)."""
-    from gateway import descriptors, logs
+    from gateway import descriptors, heap, logs
     from gateway.settings import log_level
     from store_nodes import main as node
     from store_nodes.settings import from_environment
@@ -90,6 +90,7 @@ def store_node() -> None:
     except ValueError as error:
         raise _refused(error) from None
     descriptors.raise_limit(descriptors.STORE_NODE)
+    heap.settle()
     raise typer.Exit(node.main(settings))
 
 

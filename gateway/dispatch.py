@@ -60,6 +60,7 @@ class TurnedAway(NamedTuple):
 
     refusal: Refusal
     request_id: bytes
+    tenant_id: bytes
     length: int
     close: bool
     own: bool
@@ -212,7 +213,8 @@ class Dispatcher:
             return None
         self._turned_away[asked.endpoint] += 1
         offered = request_id(asked.request_id)
-        return TurnedAway(refusal, offered, asked.length, asked.close, asked.own)
+        tenant_id = principal.tenant_id
+        return TurnedAway(refusal, offered, tenant_id, asked.length, asked.close, asked.own)
 
     def _look(self, gate: Gate, raw: bytes) -> _Asked | None:
         head = parse_head(raw)

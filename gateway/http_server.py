@@ -11,18 +11,20 @@ KiB and 256 fields, bodies read ahead by 256 KiB, reading paused while a pipelin
 Swept away: connections that send nothing at first, or nothing for long, and unfinished heads.
 
 Who is to be refused because there is too much is refused here (`turn_away`), without a task or a
-request being made of it. From a connection of its own (no proxy's) nothing more is read until the
-least time of a Retry-After is over: who heeds that notices nothing, and who does not waits in its
-own socket, where it costs nothing, so that a flood is as slow as it has connections.
+request being made of it. From a connection of its own (no proxy's) nothing more is read for most
+of the time that its Retry-After says: who heeds that notices nothing, and who does not waits in its
+own socket, where it costs nothing, so that a flood is as slow as it has connections. What has come
+at once is looked at by turns (request_turns.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import time
 from collections import Counter as Tally
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, MutableMapping
 from email.utils import formatdate
 from http import HTTPStatus
@@ -36,18 +38,19 @@ from hypercorn.config import Config
 from hypercorn.utils import wrap_app
 from prometheus_client import Counter, Gauge
 
-from edge.asgi import PROBLEM_JSON, ClientGone, Handler
+from edge.asgi import PROBLEM_JSON, TENANT, ClientGone, Handler
 from edge.problem import Problem
 from gateway.dispatch import TurnedAway
 from gateway.http_request import MAX_FIELDS, Head, parse_head
+from gateway.request_turns import RequestTurns
 
 MAX_HEAD_BYTES = 64 * 1024
 READ_AHEAD_BYTES = 256 * 1024
 HEAD_SECONDS = 10.0
 FIRST_SECONDS = 20.0
 """For the first byte of a connection."""
-HOLD_SECONDS = 1.0
-"""The least that a Retry-After says."""
+HELD_AT_LEAST = 0.5
+"""Of the time that a Retry-After says; by chance, so that those who came together don't again."""
 HOLD_STEP_SECONDS = 0.05
 MAX_CONNECTIONS = 20_000
 MAX_CONNECTIONS_OF_ADDRESS = 10_000
@@ -82,7 +85,7 @@ CLOSED = Counter(
 )
 HELD = Counter(
     "packetboat_gateway_connections_held_total",
-    "Refusals after which nothing was read from the connection for a second.",
+    "Refusals after which nothing was read from the connection for a while.",
 )
 _log = structlog.get_logger("packetboat.http")
 
@@ -119,9 +122,11 @@ class HttpServer:
         self._wrapped = wrap_app(cast(Any, app), config.wsgi_max_body_size, "asgi")
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self.turns = RequestTurns(self.loop)
         self._date = (0, b"")
-        self._held: deque[tuple[float, Connection]] = deque()
-        """The longest held first."""
+        self._held: defaultdict[int, list[Connection]] = defaultdict(list)
+        """By the step of time at which they are released."""
+        self._released_step = 0
         self._releasing: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
@@ -165,17 +170,19 @@ class HttpServer:
         self._open_count -= 1
         CONNECTIONS.dec()
 
-    def hold(self, connection: Connection) -> None:
+    def hold(self, connection: Connection, most_s: float) -> None:
         """It is told to go on, by `release`, when it has been held for long enough."""
-        self._held.append((self.loop.time() + HOLD_SECONDS, connection))
+        hold_s = most_s * random.uniform(HELD_AT_LEAST, 1.0)
+        step = int((self.loop.time() + hold_s) / HOLD_STEP_SECONDS)
+        self._held[max(step, self._released_step + 1)].append(connection)
         if self._releasing is None and not self.closing:
-            self._releasing = self.loop.call_later(HOLD_SECONDS, self._release)
+            self._releasing = self.loop.call_later(HOLD_STEP_SECONDS, self._release)
 
     def _release(self) -> None:
-        """Some at a time: those who were held together need not come back together."""
-        now_s = self.loop.time()
-        while self._held and self._held[0][0] <= now_s:
-            self._held.popleft()[1].release()
+        self._released_step = int(self.loop.time() / HOLD_STEP_SECONDS)
+        for step in [step for step in self._held if step <= self._released_step]:
+            for connection in self._held.pop(step):
+                connection.release()
         more = bool(self._held) and not self.closing
         self._releasing = self.loop.call_later(HOLD_STEP_SECONDS, self._release) if more else None
 
@@ -227,7 +234,9 @@ class Connection(asyncio.Protocol):
         self._since_s = server.loop.time()
         self._silent = True
         self._address: str | None = None
-        self._paused = self._held = False
+        self._paused = self._held = self._in_line = False
+        self.tenant_id = b""
+        """Whose request was the last here."""
         self._writable: asyncio.Future[None] | None = None
         self._client: tuple[str, int] | None = None
         self._local: tuple[str, int] | None = None
@@ -264,7 +273,11 @@ class Connection(asyncio.Protocol):
                 self._since_s = self._server.loop.time()
                 self._silent = False
             self._buffer += data
-            self._next_request()
+            if not self._in_line:
+                if self._server.turns.admits(self, self.tenant_id):
+                    self._next_request()
+                else:
+                    self._in_line = True
             if len(self._buffer) > READ_AHEAD_BYTES:
                 self._pause()
             return
@@ -297,6 +310,10 @@ class Connection(asyncio.Protocol):
         if self._paused and not self._held and len(self._buffer) <= READ_AHEAD_BYTES:
             self._paused = False
             self.transport.resume_reading()
+
+    def take_turn(self) -> None:
+        self._in_line = False
+        self._next_request()
 
     def release(self) -> None:
         """It was held, and need be no more."""
@@ -381,7 +398,7 @@ class Connection(asyncio.Protocol):
 
     def _turn_away(self, turned_away: TurnedAway) -> None:
         """The whole response; what follows in the buffer has its turn after others."""
-        refusal = turned_away.refusal
+        self.tenant_id, refusal = turned_away.tenant_id, turned_away.refusal
         close = turned_away.close or self._server.closing
         last = b"connection: close\r\n\r\n" if close else b"\r\n"
         head = b"%bx-request-id: %b\r\n%b%b" % (
@@ -395,7 +412,7 @@ class Connection(asyncio.Protocol):
         if turned_away.own:
             self._held = True
             self._pause()
-            self._server.hold(self)
+            self._server.hold(self, turned_away.refusal.retry_after_s)
             HELD.inc()
             return
         self.read_on()
@@ -470,6 +487,7 @@ class Request:
     async def run(self, scope: dict[str, Any]) -> None:
         try:
             await self._server.app(scope, self.receive, self.send)
+            self._connection.tenant_id = scope.get(TENANT, b"")
         except Exception:
             if not self._gone:
                 _log.exception("the application failed")

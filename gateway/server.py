@@ -15,7 +15,7 @@ import structlog
 import uvloop
 from hypercorn.config import Config
 
-from gateway import descriptors, logs
+from gateway import descriptors, heap, logs
 from gateway.app import create_app
 from gateway.dispatch import Dispatcher
 from gateway.http_server import HttpServer
@@ -82,6 +82,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
                     max_connections_of_address=settings.max_connections_of_address,
                 )
                 await server.start(listener)
+                heap.settle()
                 await stop.wait()
                 await _drain(parts, app, settings.drain_s)
                 await server.close(GRACE_S)

@@ -1,9 +1,13 @@
 """Admission: whether a request is served or refused at once. Pure but for its metrics.
 
 Two things refuse. *Bounds*, on requests that run, that wait, and on the bytes of their bodies:
-memory stays flat whatever comes. And the *pace* (edge/pace.py), which holds while the loop is late,
-or publishes queue behind it (sojourn.py): of what it lets through, SETTLING requests may take four
-fifths, NORMAL ones nearly all of what is left, DEFERRABLE ones the rest, at least a twentieth.
+memory stays flat whatever comes; and, while publishes queue behind the loop, on how many of them
+are under way (crowd.py). And the *pace* (edge/pace.py), which holds while the loop is late: of what
+it lets through, SETTLING requests may take four fifths, NORMAL ones nearly all of what is left,
+DEFERRABLE ones the rest, at least a twentieth.
+
+A loop that is late because somebody else has the processor is none that refusing helps: it counts
+where this process works hard, or many requests are under way.
 
 Between tenants both are fair by weight. Under the pace a tenant that asks for no more than its part
 is not held to anything, and what it leaves is for the others; one that asks for more has a rate.
@@ -24,9 +28,10 @@ import structlog
 from edge.pace import Pace
 from edge.problem import Problem
 from gateway.admission import metrics
+from gateway.admission.crowd import Crowd
 from gateway.admission.kinds import Kind, Urgency
 from gateway.admission.sharing import water_level
-from gateway.admission.sojourn import Sojourn
+from gateway.admission.sojourn import CROWD, Sojourn
 
 ANONYMOUS = b""
 """Stands for the tenant of those whose token has not been checked yet."""
@@ -38,6 +43,8 @@ ALONE = 0.9
 """Of a bound: as much as one tenant has when nobody else is there."""
 SETTLING_PART = 0.8
 DEFERRABLE_PART = 0.05
+BUSY_CPU = 0.7
+"""Of a core."""
 BURST_S = 0.2
 DEMAND_S = 0.3
 FORGET_S = 5.0
@@ -71,12 +78,14 @@ class Limits(NamedTuple):
 
 
 class _Tenant:
-    __slots__ = ("asked", "bytes", "demand", "quiet_s", "rate", "running", "tokens", "waiting",
-                 "weight")  # fmt: skip
+    __slots__ = ("asked", "bytes", "demand", "publishing", "quiet_s", "rate", "running", "tokens",
+                 "waiting", "weight")  # fmt: skip
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
         self.running = self.waiting = self.bytes = 0
+        self.publishing = 0
+        """Of those that run."""
         self.asked = [0.0, 0.0, 0.0]
         """Units since the last tick, by urgency."""
         self.demand = [0.0, 0.0, 0.0]
@@ -97,10 +106,13 @@ class Admission:
         self._weight_of = weight_of
         self._pace = Pace()
         self._sojourn = Sojourn()
+        self._crowd = Crowd()
+        self._crowded = False
+        """A publish was refused for it since the last tick."""
         self._tenants: dict[bytes, _Tenant] = {}
         self._present_weight = 0.0
         """Of the tenants that have something here."""
-        self.running = self.waiting = self.bytes = 0
+        self.running = self.waiting = self.bytes = self.publishing = 0
         self._went = [0.0, 0.0, 0.0]
         self._admitted = [0, 0, 0]
         self._refused: Counter[tuple[Urgency, str]] = Counter()
@@ -110,12 +122,12 @@ class Admission:
     @property
     def pacing(self) -> bool:
         """Not all that comes is served."""
-        return self._pace.per_second is not None
+        return self._pace.per_second is not None or self._crowd.limit is not None
 
     @property
     def pressed(self) -> bool:
         """`refuses` is worth asking."""
-        return self._pace.per_second is not None or self.running >= CROWDED * self._limits.requests
+        return self.pacing or self.running >= CROWDED * self._limits.requests
 
     def enter(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
         """None: it is served, and `leave` follows. Else the 503 to answer."""
@@ -138,6 +150,9 @@ class Admission:
         else:
             tenant.running += 1
             self.running += 1
+            if kind.timed:
+                tenant.publishing += 1
+                self.publishing += 1
         tenant.bytes += body_bytes
         self.bytes += body_bytes
         return None
@@ -155,6 +170,9 @@ class Admission:
         else:
             tenant.running -= 1
             self.running -= 1
+            if kind.timed:
+                tenant.publishing -= 1
+                self.publishing -= 1
         tenant.bytes -= body_bytes
         self.bytes -= body_bytes
         if not tenant.running and not tenant.waiting:
@@ -170,8 +188,9 @@ class Admission:
         tenant.asked[kind.urgency] += 1.0 + body_bytes / UNIT_BYTES
         return self._refuse(kind.urgency, reason)
 
-    def tick(self, took_s: float, overloaded: float) -> None:
-        """So long after the last; `overloaded`: 0, all is on time, to 1."""
+    def tick(self, took_s: float, late: float, cpu: float = 1.0) -> None:
+        """So long after the last; `late`: from 0, the loop is on time, to 1; `cpu`: of a core, what
+        this process uses."""
         wanted = went = 0.0
         share = min(1.0, took_s / DEMAND_S)
         for tenant in self._tenants.values():
@@ -183,9 +202,10 @@ class Admission:
         went = sum(self._went)
         self._went = [0.0, 0.0, 0.0]
         before = self._pace.per_second
-        queued = self._sojourn.tick(took_s, self.running)
-        overloaded = max(overloaded, queued)
-        self._pace.tick(went=went, wanted=wanted, took_s=took_s, overloaded=overloaded)
+        self._tick_crowd(took_s)
+        if cpu < BUSY_CPU and self.running < CROWD:
+            late = 0.0
+        self._pace.tick(went=went, wanted=wanted, took_s=took_s, overloaded=late)
         self._note_change(before)
         if self._pace.per_second is not None:
             self._deal(self._pace.per_second, took_s)
@@ -215,6 +235,20 @@ class Admission:
         self._next = (self._next + 1) % len(OVERLOADED)
         return OVERLOADED[self._next]
 
+    def _tick_crowd(self, took_s: float) -> None:
+        before = self._crowd.limit
+        queued = self._sojourn.tick(took_s, self.publishing)
+        self._crowd.tick(running=self.publishing, queued=queued, held=self._crowded, took_s=took_s)
+        self._crowded = False
+        now = self._crowd.limit
+        if before is None and now is not None:
+            metrics.changes.labels("crowded").inc()
+            _log.warning("publishes queue", at_once=now)
+        elif before is not None and now is None:
+            metrics.changes.labels("uncrowded").inc()
+            _log.info("publishes queue no more")
+        metrics.crowd.set(now or 0)
+
     def _reason(self, tenant: _Tenant, kind: Kind, body_bytes: int) -> str | None:
         """Why it is to be refused, if it is."""
         urgency = kind.urgency
@@ -225,10 +259,26 @@ class Admission:
             reason = self._bound(self.waiting, tenant.waiting, 1, limits.waiting, tenant, urgency)
         else:
             reason = self._bound(self.running, tenant.running, 1, limits.requests, tenant, urgency)
+        crowd = self._crowd.limit
+        timed = kind.timed and crowd is not None
+        if reason is None and timed and self._crowds(tenant, urgency, crowd):
+            self._crowded = True
+            return "crowd"
         if reason is None and body_bytes:
             bound = limits.body_bytes
             reason = self._bound(self.bytes, tenant.bytes, body_bytes, bound, tenant, urgency)
         return reason
+
+    def _crowds(self, tenant: _Tenant, urgency: Urgency, limit: int) -> bool:
+        """One more publish of it is one too many: who is within its part never is."""
+        if tenant.publishing + 1 <= limit * tenant.weight / self._present(tenant):
+            return False
+        return self.publishing >= limit * (1.0 if urgency < Urgency.DEFERRABLE else CROWDED)
+
+    def _present(self, tenant: _Tenant) -> float:
+        """The weight of all tenants that have something here, and this one's."""
+        there = tenant.running or tenant.waiting
+        return self._present_weight + (0.0 if there else tenant.weight)
 
     def _bound(
         self, held: int, own: int, more: int, limit: int, tenant: _Tenant, urgency: Urgency
@@ -238,9 +288,7 @@ class Admission:
             return None
         if after > limit or urgency is Urgency.DEFERRABLE:
             return "full"
-        present = self._present_weight
-        if not tenant.running and not tenant.waiting:
-            present += tenant.weight
+        present = self._present(tenant)
         if own + more <= ALONE * limit * tenant.weight / present:
             return None
         alone = present <= tenant.weight * (1 + _NEGLIGIBLE)

@@ -30,12 +30,14 @@ class Refusal(NamedTuple):
 
     head: bytes
     body: bytes
+    retry_after_s: float
 
 
 def _rendered(problem: Problem) -> Refusal:
     body = problem.to_json()
-    head = _HEAD % (PROBLEM_JSON, len(body))
-    return Refusal(head + b"retry-after: %d\r\n" % (problem.retry_after_s or 1), body)
+    retry_after_s = problem.retry_after_s or 1
+    head = _HEAD % (PROBLEM_JSON, len(body)) + b"retry-after: %d\r\n" % retry_after_s
+    return Refusal(head, body, retry_after_s)
 
 
 _REFUSALS = {problem.retry_after_s: _rendered(problem) for problem in OVERLOADED}

@@ -10,17 +10,24 @@ admitted = Counter(
 refused = Counter(
     "packetboat_admission_refused_total",
     "Requests answered 503 before anything of them was done, by urgency and reason: delay (the "
-    "loop was late), share (its tenant had more than its part of what is full), full.",
+    "loop was late), crowd (publishes queued), share (its tenant had more than its part of what is "
+    "full), full.",
     ["urgency", "reason"],
 )
 changes = Counter(
     "packetboat_admission_changes_total",
-    "What the pace did: began (work queued), cut (it still did), ended (all that comes is served).",
+    "What the pace did: began (the loop was late), cut (it still was), ended (all that comes is "
+    "served); and that publishes queued (crowded) or did so no more (uncrowded).",
     ["what"],
 )
 pace = Gauge(
     "packetboat_admission_pace_per_second_count",
     "Units (requests and their bytes) let in each second; 0: as many as come.",
+    multiprocess_mode="livesum",
+)
+crowd = Gauge(
+    "packetboat_admission_publishes_at_once_count",
+    "Publishes that may be under way at once; 0: as many as come.",
     multiprocess_mode="livesum",
 )
 held = Gauge(

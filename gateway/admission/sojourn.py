@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections import deque
 
-TARGET_S = 0.1
+TARGET_S = 0.004
 TIMES = 4.0
-CROWD = 64
+CROWD = 16
 STANDING_TICKS = 5
 _FORGETS_S = 60.0
 """The least that is known grows by its own size in so long, until it is found again."""

@@ -16,7 +16,7 @@ def open_admission(shared: Shared) -> Admission:
     admission = Admission(limits, weights.of)
     shared.feed.add_listener(weights.on_changes)
     own(shared.stack, weights.run())
-    load.add_listener(lambda took_s: admission.tick(took_s, load.overloaded))
+    load.add_listener(lambda took_s: admission.tick(took_s, load.overloaded, load.process_cpu))
     load.start()
     shared.stack.callback(load.stop)
     return admission

@@ -387,7 +387,7 @@ async def test_who_reads_no_answers_is_not_read_either(server: tuple[HttpServer,
     peer.close()
 
 
-REFUSAL = Refusal(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n", b"no")
+REFUSAL = Refusal(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n", b"no", 0.4)
 
 
 def turning_away(served: HttpServer, own: bool) -> list[bytes]:
@@ -396,7 +396,7 @@ def turning_away(served: HttpServer, own: bool) -> list[bytes]:
 
     def turn_away(raw: bytes, _: int) -> TurnedAway:
         seen.append(raw)
-        return TurnedAway(REFUSAL, b"1", 0, False, own)
+        return TurnedAway(REFUSAL, b"1", b"t", 0, False, own)
 
     served.turn_away = turn_away
     return seen
@@ -404,9 +404,8 @@ def turning_away(served: HttpServer, own: bool) -> list[bytes]:
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_who_does_not_heed_a_retry_after_is_not_read_until_then(
-    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch, own: bool
+    server: tuple[HttpServer, int], own: bool
 ) -> None:
-    monkeypatch.setattr(http_server, "HOLD_SECONDS", 0.4)
     served, port = server
     seen = turning_away(served, own)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -415,18 +414,17 @@ async def test_who_does_not_heed_a_retry_after_is_not_read_until_then(
     writer.write(2 * request)
     await reader.readuntil(b"no")
     writer.write(request)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.1)
     assert len(seen) == (1 if own else 3)
     await asyncio.wait_for(reader.readuntil(b"no"), 5)
     await asyncio.wait_for(reader.readuntil(b"no"), 5)
-    assert (asyncio.get_running_loop().time() - began_s > 0.8) == own
+    assert (asyncio.get_running_loop().time() - began_s > 0.4) == own
     writer.close()
 
 
 async def test_who_waits_as_told_is_served_at_once(
-    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+    server: tuple[HttpServer, int],
 ) -> None:
-    monkeypatch.setattr(http_server, "HOLD_SECONDS", 0.2)
     served, port = server
     turning_away(served, True)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -434,16 +432,15 @@ async def test_who_waits_as_told_is_served_at_once(
     writer.write(request)
     await reader.readuntil(b"no")
     served.turn_away = lambda _, __: None
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.5)
     writer.write(request)
     assert await asyncio.wait_for(reader.readuntil(b"|"), 0.1)
     writer.close()
 
 
 async def test_a_held_connection_that_ends_leaves_nothing(
-    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+    server: tuple[HttpServer, int],
 ) -> None:
-    monkeypatch.setattr(http_server, "HOLD_SECONDS", 0.1)
     served, port = server
     turning_away(served, True)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
