@@ -66,7 +66,8 @@ class HAProxy:
             text = replaced(rf"(  server {role}-\d+ \S+\n)+", "\n".join(lines) + "\n", text)
         text = replaced(r"bind :8080", f"bind 127.0.0.1:{self.port}", text)
         text = replaced(r"bind 127\.0\.0\.1:8405", f"bind 127.0.0.1:{self._metrics_port}", text)
-        text = replaced(r"  maxconn 20000\n", "  maxconn 8000\n", text)
+        # One thread: here it shares its processors with the servers.
+        text = replaced(r"  maxconn 20000\n", "  maxconn 8000\n  nbthread 1\n", text)
         text = replaced(r"log /dev/log local0", "log stdout format raw local0", text)
         text = replaced(r"  (user|group) haproxy\n  (user|group) haproxy\n", "", text)
         if self._round_robin:

@@ -17,6 +17,8 @@ Header = tuple[bytes, bytes]
 
 JSON = b"application/json"
 PROBLEM_JSON = b"application/problem+json"
+WAITED = "packetboat.waited"
+"""Seconds that a request lay here before it was looked at."""
 TENANT = "packetboat.tenant"
 """Scope key: the 16-byte tenant id, put there by the auth middleware from the verified token."""
 SUBJECT = "packetboat.subject"

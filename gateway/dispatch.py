@@ -24,6 +24,7 @@ from edge.asgi import (
     REQUEST_ID,
     SUBJECT,
     TENANT,
+    WAITED,
     ClientGone,
     Handler,
     Receive,
@@ -134,6 +135,7 @@ class Dispatcher:
             await respond_problem(send, too_many_fields(MAX_FIELDS))
             return
         exchange = Exchange(receive, send, request_id(offered), self._reading)
+        exchange.started_s -= scope.get(WAITED, 0.0)
         template = "other"
         gate, tenant_id, kind, size = self._gate, ANONYMOUS, None, 0
         self.in_flight += 1

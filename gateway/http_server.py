@@ -38,7 +38,7 @@ from hypercorn.config import Config
 from hypercorn.utils import wrap_app
 from prometheus_client import Counter, Gauge
 
-from edge.asgi import PROBLEM_JSON, TENANT, ClientGone, Handler
+from edge.asgi import PROBLEM_JSON, TENANT, WAITED, ClientGone, Handler
 from edge.problem import Problem
 from gateway.dispatch import TurnedAway
 from gateway.http_request import MAX_FIELDS, Head, parse_head
@@ -235,6 +235,8 @@ class Connection(asyncio.Protocol):
         self._silent = True
         self._address: str | None = None
         self._paused = self._held = self._in_line = False
+        self._waited_s = 0.0
+        """How long what is looked at next has waited for its turn."""
         self.tenant_id = b""
         """Whose request was the last here."""
         self._writable: asyncio.Future[None] | None = None
@@ -313,6 +315,7 @@ class Connection(asyncio.Protocol):
 
     def take_turn(self) -> None:
         self._in_line = False
+        self._waited_s = self._server.loop.time() - self._since_s
         self._next_request()
 
     def release(self) -> None:
@@ -448,7 +451,9 @@ class Connection(asyncio.Protocol):
             "server": self._local,
             "state": {},
             "extensions": {},
+            WAITED: self._waited_s,
         }
+        self._waited_s = 0.0
         task = self._server.loop.create_task(request.run(scope))
         self._server.own(task)
 

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-AT_ONCE = 64
+AT_ONCE = 32
 
 
 class Waiting(Protocol):

@@ -237,13 +237,22 @@ class Admission:
 
     def _tick_crowd(self, took_s: float) -> None:
         before = self._crowd.limit
-        queued = self._sojourn.tick(took_s, self.publishing)
-        self._crowd.tick(running=self.publishing, queued=queued, held=self._crowded, took_s=took_s)
+        shared = self._shared()
+        queued = self._sojourn.tick(
+            took_s, self.publishing, shared=shared, limited=before is not None
+        )
+        self._crowd.tick(
+            running=self.publishing,
+            queued=queued,
+            held=self._crowded,
+            shared=shared,
+            took_s=took_s,
+        )
         self._crowded = False
         now = self._crowd.limit
         if before is None and now is not None:
             metrics.changes.labels("crowded").inc()
-            _log.warning("publishes queue", at_once=now)
+            _log.warning("publishes queue", at_once=round(now))
         elif before is not None and now is None:
             metrics.changes.labels("uncrowded").inc()
             _log.info("publishes queue no more")
@@ -260,16 +269,28 @@ class Admission:
         else:
             reason = self._bound(self.running, tenant.running, 1, limits.requests, tenant, urgency)
         crowd = self._crowd.limit
-        timed = kind.timed and crowd is not None
-        if reason is None and timed and self._crowds(tenant, urgency, crowd):
-            self._crowded = True
-            return "crowd"
+        if crowd is not None and kind.timed and reason is None:
+            crowded = self._crowds(tenant, urgency, crowd)
+            self._crowded |= crowded
+            reason = "crowd" if crowded else None
         if reason is None and body_bytes:
             bound = limits.body_bytes
             reason = self._bound(self.bytes, tenant.bytes, body_bytes, bound, tenant, urgency)
         return reason
 
-    def _crowds(self, tenant: _Tenant, urgency: Urgency, limit: int) -> bool:
+    def _shared(self) -> bool:
+        """Several tenants publish, or did a moment ago."""
+        here = 0
+        for tenant_id, tenant in self._tenants.items():
+            if tenant_id != ANONYMOUS and (
+                tenant.publishing or tenant.demand[Urgency.NORMAL] > 1.0
+            ):
+                here += 1
+                if here > 1:
+                    return True
+        return False
+
+    def _crowds(self, tenant: _Tenant, urgency: Urgency, limit: float) -> bool:
         """One more publish of it is one too many: who is within its part never is."""
         if tenant.publishing + 1 <= limit * tenant.weight / self._present(tenant):
             return False

@@ -2,13 +2,15 @@
 
 As many as come while none queues. When they do (sojourn.py), fewer: what they would wait for is the
 same store, and who waits there stands in the way of others on the same loop. Throughput needs but
-so many as make full batches, `LEAST`; so where more wait, the number falls until the wait is short,
-and grows slowly while it is.
+so many as make full batches; so the number falls to that until they don't stand for long, and grows
+slowly while they don't.
 """
 
 from __future__ import annotations
 
-LEAST = 24
+LEAST = 128
+LEAST_SHARED = 48
+"""Where several tenants are: batches half as full, for answers in half the time."""
 CALM_S = 3.0
 CUT_S = 0.3
 _CUT = 0.3
@@ -18,27 +20,33 @@ _GROWTH_PER_S = 0.1
 class Crowd:
     """`tick` it some times a second."""
 
-    __slots__ = ("_calm_s", "_since_cut_s", "limit")
+    __slots__ = ("_calm_s", "_limit", "_since_cut_s")
 
     def __init__(self) -> None:
-        self.limit: int | None = None
-        """None: as many as come."""
+        self._limit: float | None = None
         self._calm_s = self._since_cut_s = 0.0
 
-    def tick(self, *, running: int, queued: float, held: bool, took_s: float) -> None:
-        """So many run; `queued`: from 0, they don't queue, to 1; `held`: some were refused."""
+    @property
+    def limit(self) -> float | None:
+        """None: as many as come."""
+        return self._limit
+
+    def tick(self, *, running: int, queued: float, held: bool, shared: bool, took_s: float) -> None:
+        """So many run; `queued`: from 0, they don't, to 1; `held`: some were refused for it;
+        `shared`: several tenants are here."""
         self._since_cut_s += took_s
+        limit = self._limit
         if queued > 0:
             self._calm_s = 0.0
-            if self.limit is None or self._since_cut_s >= CUT_S:
-                now = running if self.limit is None else min(running, self.limit)
-                self.limit = max(LEAST, int(now * (1.0 - _CUT * queued)))
+            if limit is None or self._since_cut_s >= CUT_S:
+                now = running if limit is None else min(running, limit)
+                self._limit = max(LEAST_SHARED if shared else LEAST, now * (1.0 - _CUT * queued))
                 self._since_cut_s = 0.0
             return
-        if self.limit is None:
+        if limit is None:
             return
         self._calm_s = 0.0 if held else self._calm_s + took_s
         if self._calm_s >= CALM_S:
-            self.limit = None
-        elif held and self._since_cut_s >= CUT_S:
-            self.limit += max(1, round(self.limit * _GROWTH_PER_S * took_s))
+            self._limit = None
+        elif held:
+            self._limit = limit * (1.0 + _GROWTH_PER_S * took_s)
