@@ -34,6 +34,7 @@ class RequestTurns:
         """True: now. Else it waits in its line. `tenant_id`: whose request was its last."""
         if not self._scheduled:
             self._scheduled = True
+            self._left = AT_ONCE
             self._loop.call_soon(self._next_pass)
         if self._left and not self._lines:
             self._left -= 1

@@ -151,6 +151,66 @@ def test_it_is_over_soon_after_the_load_is(server: Server) -> None:
     assert not refused
 
 
+def test_a_loop_that_is_late_for_somebody_else_s_work_refuses_nothing() -> None:
+    admission = Admission()
+    for _ in range(50):
+        assert admission.enter(CALM, PUBLISH) is None
+        admission.tick(EVERY_S, 1.0, cpu=0.3)
+    assert not admission.pacing
+    admission.tick(EVERY_S, 1.0, cpu=0.9)
+    assert admission.pacing, "its own work"
+
+
+# A crowd of publishes.
+
+TIMED = Kind(Urgency.NORMAL, timed=True)
+LESS_URGENT = Kind(Urgency.DEFERRABLE, timed=True)
+
+
+def crowded(admission: Admission, tenants: tuple[bytes, ...], each: int = 300) -> None:
+    """Until they stand; the last of them is still here."""
+    for _ in range(each):
+        for tenant in tenants:
+            assert admission.enter(tenant, TIMED) is None
+    for _ in range(5):
+        admission.enter(tenants[0], TIMED)
+        admission.leave(tenants[0], TIMED, 0, 0.001)
+        admission.tick(EVERY_S, 0.0)
+    for _ in range(100):
+        admission.enter(tenants[0], TIMED)
+        admission.leave(tenants[0], TIMED, 0, 5.0)
+        admission.tick(EVERY_S, 0.0)
+    assert admission.pacing
+
+
+def test_who_is_within_its_part_passes_a_crowd_of_another() -> None:
+    admission = Admission()
+    crowded(admission, (FLOOD,))
+    assert admission.enter(FLOOD, TIMED) is not None
+    for _ in range(30):
+        assert admission.enter(CALM, TIMED) is None
+    assert admission.enter(FLOOD, ACK) is None, "what is no publish does not wait for the store"
+
+
+def test_of_a_crowd_all_who_are_above_their_part_are_refused() -> None:
+    admission = Admission()
+    crowded(admission, (FLOOD, THIRD))
+    assert admission.enter(FLOOD, TIMED) is not None
+    assert admission.enter(THIRD, TIMED) is not None
+
+
+def test_less_urgent_publishes_are_refused_before_others() -> None:
+    admission = Admission()
+    crowded(admission, (FLOOD,))
+    limit = admission._crowd.limit
+    assert limit is not None
+    while admission.publishing > 0.9 * limit:
+        admission.leave(FLOOD, TIMED)
+    admission.enter(CALM, ACK)  # so that the flood's part is a half
+    assert admission.enter(FLOOD, LESS_URGENT) is not None
+    assert admission.enter(FLOOD, TIMED) is None
+
+
 # Bounds.
 
 

@@ -1,22 +1,30 @@
 from __future__ import annotations
 
-from gateway.admission.sojourn import CROWD, Sojourn
+from gateway.admission.sojourn import CROWD, SHARED_TARGET_S, TARGET_S, Sojourn
 
 TICK_S = 0.1
 
 
-def run(sojourn: Sojourn, seconds: float, each_s: float | None, running: int = 500) -> float:
-    """So long takes the fastest of each tick; None: none ends."""
+def run(
+    sojourn: Sojourn,
+    seconds: float,
+    mean_s: float | None,
+    running: int = 500,
+    *,
+    shared: bool = False,
+    limited: bool = False,
+) -> float:
+    """So long they take on average, the luckiest half as long; None: none ends."""
     found = 0.0
     for _ in range(round(seconds / TICK_S)):
-        if each_s is not None:
-            sojourn.note(each_s)
-            sojourn.note(10 * each_s)
-        found = sojourn.tick(TICK_S, running)
+        if mean_s is not None:
+            sojourn.note(0.5 * mean_s)
+            sojourn.note(1.5 * mean_s)
+        found = sojourn.tick(TICK_S, running, shared=shared, limited=limited)
     return found
 
 
-def test_what_even_the_luckiest_waits_for_is_a_queue() -> None:
+def test_what_stands_for_longer_than_it_may_is_a_queue() -> None:
     sojourn = Sojourn()
     assert run(sojourn, 5, 0.01) == 0.0
     assert run(sojourn, 0.4, 1.0) == 0.0, "half a second of it"
@@ -24,14 +32,24 @@ def test_what_even_the_luckiest_waits_for_is_a_queue() -> None:
     assert run(sojourn, 0.1, 0.01) == 0.0
 
 
-def test_few_that_take_long_are_no_queue() -> None:
+def test_where_others_are_too_it_may_stand_for_less() -> None:
+    sojourn = Sojourn()
+    run(sojourn, 5, 0.002)
+    assert run(sojourn, 5, 0.5 * TARGET_S) == 0.0
+    assert run(sojourn, 5, 0.5 * TARGET_S, shared=True) == 1.0
+    assert run(sojourn, 5, 0.9 * SHARED_TARGET_S, shared=True) == 0.0
+
+
+def test_few_that_take_long_are_no_queue_unless_they_are_few_by_a_limit() -> None:
     sojourn = Sojourn()
     run(sojourn, 5, 0.01)
     assert run(sojourn, 5, 1.0, running=CROWD - 1) == 0.0
+    assert run(sojourn, 5, 1.0, running=CROWD - 1, limited=True) > 0.0
 
 
 def test_a_store_that_is_slow_by_itself_is_no_queue() -> None:
     assert run(Sojourn(), 5, 0.5) == 0.0
+    assert run(Sojourn(), 5, 0.5, shared=True) == 0.0
 
 
 def test_what_was_least_is_forgotten_slowly() -> None:

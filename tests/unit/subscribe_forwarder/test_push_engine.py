@@ -272,15 +272,11 @@ async def test_what_is_committed_before_bytes_leave(delivery: Delivery) -> None:
 
     def look(one: Arrived) -> Answer:
         row = p.w.metadata.row()
-        offset = one.messages[0]["offset"]
-        if delivery is Delivery.AT_MOST_ONCE:
-            committed.append(row.floor > offset or any(a <= offset < b for a, b in row.acked))
-        else:
-            committed.append(
-                any(
-                    any(low <= offset < high for low, high in lease.offsets) for lease in row.leases
-                )
-            )
+        leased = [span for lease in row.leases for span in lease.offsets]
+        settled = [(0, row.floor), *row.acked]
+        spans = settled if delivery is Delivery.AT_MOST_ONCE else leased
+        for message in one.messages:
+            committed.append(any(low <= message["offset"] < high for low, high in spans))
         return OK
 
     one = replace(push_subscription(), delivery=delivery)

@@ -1,0 +1,40 @@
+"""A listener that is as full as can be: `python -m benchmarks.refusing_server PORT TOKEN` refuses
+every publish, as a server does that has too much to do, and does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+
+import uvloop
+
+from auth.development import DevTokenVerifier
+from edge.asgi import Receive, Route, Scope, Send
+from gateway import heap, server
+from gateway.admission.admission import Admission, Limits
+from gateway.app import create_app
+from gateway.http_server import HttpServer
+from gateway.readiness import Readiness
+
+
+async def publish(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError("nobody is let in")
+
+
+async def serve(port: int, token: str) -> None:
+    """Until it is ended."""
+    app = create_app(
+        [Route("POST", "/topics/{topic}/messages", publish, "publish", "topic")],
+        DevTokenVerifier(hashlib.sha256(token.encode()).digest()),
+        Readiness(),
+        admission=Admission(Limits(requests=0)),
+    )
+    listener = HttpServer(app, server.hypercorn_config(), turn_away=app.turned_away)
+    await listener.start(server.listen("127.0.0.1", port))
+    heap.settle()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import gc
+from gateway import heap, server
+made = [[n] for n in range(100_000)]
+heap.settle()
+assert gc.get_freeze_count() > 100_000
+seen = []
+gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else 0)
+for _ in range(20):
+    kept = [[n] for n in range(20_000)]  # requests under way
+print(max(seen, default=-1), len(gc.get_objects()) < 50_000)
+"""
+
+
+def test_what_is_there_when_a_process_serves_is_not_looked_at_again() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    generation, few = done.stdout.split()
+    assert int(generation) < 2
+    assert few == "True"
