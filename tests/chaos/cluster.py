@@ -266,7 +266,7 @@ class ChaosCluster:
         process.terminate()
         await asyncio.to_thread(process.wait, 30)
 
-    async def exit_status(self, node: int, timeout_s: float = 20.0) -> int:
+    async def exit_status(self, node: int, timeout_s: float = 60.0) -> int:
         """Wait until a node ends by itself; its exit status."""
         return await asyncio.to_thread(self._nodes[node].wait, timeout_s)
 
