@@ -47,16 +47,15 @@ class RequestTurns:
 
     def _next_pass(self) -> None:
         self._left = AT_ONCE
-        while self._lines and self._left:
-            for tenant_id in list(self._lines):
-                line = self._lines[tenant_id]
-                one = line.popleft()
-                if not line:
-                    del self._lines[tenant_id]
-                self._left -= 1
-                one.take_turn()
-                if not self._left:
-                    break
         self._scheduled = bool(self._lines)
         if self._scheduled:
+            # Before the turns: one that fails costs the others no more than this pass.
             self._loop.call_soon(self._next_pass)
+        while self._lines and self._left:
+            self._left -= 1
+            tenant_id = next(iter(self._lines))
+            line = self._lines.pop(tenant_id)
+            one = line.popleft()
+            if line:
+                self._lines[tenant_id] = line  # behind the others
+            one.take_turn()

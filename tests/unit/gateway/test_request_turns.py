@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from gateway.request_turns import AT_ONCE, RequestTurns
 
 
@@ -31,6 +33,7 @@ async def test_so_many_of_a_pass_are_looked_at_and_the_others_in_their_order() -
     assert seen == names[: 2 * AT_ONCE]
     await asyncio.sleep(0)
     assert seen == names
+    await asyncio.sleep(0)
     Connection(turns, b"later", seen).arrive()
     assert seen[-1] == b"later"
 
@@ -49,3 +52,38 @@ async def test_a_tenant_with_few_does_not_wait_for_one_with_many() -> None:
     assert len(seen) == 50 * AT_ONCE + 1
     await asyncio.sleep(0)
     assert not turns._scheduled
+
+
+async def test_more_tenants_than_a_pass_takes_have_turns_too() -> None:
+    seen: list[bytes] = []
+    turns = RequestTurns(asyncio.get_running_loop())
+    tenants = [b"%d" % number for number in range(2 * AT_ONCE)]
+    for _ in range(10):
+        for tenant in tenants:
+            Connection(turns, tenant, seen).arrive()
+    Connection(turns, b"calm", seen).arrive()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert b"calm" in seen
+
+
+async def test_a_turn_that_fails_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[bytes] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_exception_handler", lambda _: None)
+    turns = RequestTurns(loop)
+
+    class Failing(Connection):
+        def take_turn(self) -> None:
+            raise RuntimeError("a defect")
+
+    for _ in range(AT_ONCE):
+        Connection(turns, b"one", seen).arrive()
+    Failing(turns, b"one", seen).arrive()
+    for _ in range(3):
+        Connection(turns, b"one", seen).arrive()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(seen) == AT_ONCE + 3
