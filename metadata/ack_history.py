@@ -145,12 +145,12 @@ class AckHistoryRepository:
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
-    async def trim(self, default_retention_s: int, limit: int = 10_000) -> int:
+    async def trim(self, default_retention_s: float, limit: int = 10_000) -> int:
         """Deletes at most `limit` rows, the oldest first, of messages that are trimmed, settled
         longer ago than their topic keeps messages; how many those were."""
 
         async def work(connection: Connection) -> int:
-            tag = await connection.execute(_TRIM, default_retention_s, limit)
+            tag = await connection.execute(_TRIM, int(default_retention_s), limit)
             return int(tag.rpartition(" ")[2])
 
         return await self._database.statement(work, writes=True)

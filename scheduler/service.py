@@ -24,16 +24,16 @@ from metadata.schedules import ScheduleRepository
 from metadata.topics import TopicRepository
 from metadata.usage_hours import UsageHours
 from outbox import Outbox
-from scheduler.audit import AuditKeeper
 from scheduler.balancing.balancer import Balancer
 from scheduler.balancing.view import Home
 from scheduler.cron import Cron
 from scheduler.due_loop import DueLoop
 from scheduler.forwarding import Forwarding
-from scheduler.history import HistoryKeeper
 from scheduler.keeper import Keeper
 from scheduler.leader import Leader
+from scheduler.limits import DEFAULT_AGE_S
 from scheduler.ports import Store, StoredLimits
+from scheduler.pruning import Pruning
 from scheduler.publications import PublicationSweep
 from scheduler.redriving import Redriving
 from scheduler.settings import SchedulerSettings
@@ -42,7 +42,8 @@ from scheduler.stored_meter import StoredMeter
 from scheduler.term import Term
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
-from scheduler.usage import UsageKeeper
+
+DAY_S = 86_400.0
 
 
 class Scheduler:
@@ -114,9 +115,8 @@ class Scheduler:
             term.spawn(meter.run())
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))
-            term.spawn(HistoryKeeper(AckHistoryRepository(self._database)).run())
-            term.spawn(AuditKeeper(AuditLog(self._database), self._settings).run())
-            term.spawn(UsageKeeper(UsageHours(self._database), self._settings).run())
+            for pruning in self._prunings():
+                term.spawn(pruning.run())
             term.spawn(self._publications().run())
             await self._topics.follow(due.owned)
         finally:
@@ -136,6 +136,17 @@ class Scheduler:
             TopicRepository(database),
             lock,
             version=self._version,
+        )
+
+    def _prunings(self) -> tuple[Pruning, ...]:
+        history = AckHistoryRepository(self._database)
+        audit, usage = AuditLog(self._database), UsageHours(self._database)
+        audit_s = self._settings.audit_retention_days * DAY_S
+        usage_s = self._settings.usage_retention_days * DAY_S
+        return (
+            Pruning("ack history", history.trim, DEFAULT_AGE_S, every_s=60.0),
+            Pruning("audit", audit.prune, audit_s, every_s=300.0),
+            Pruning("usage", usage.prune, usage_s, every_s=300.0),
         )
 
     def _publications(self) -> PublicationSweep:
