@@ -43,6 +43,8 @@ ALONE = 0.9
 """Of a bound: as much as one tenant has when nobody else is there."""
 SETTLING_PART = 0.8
 DEFERRABLE_PART = 0.05
+LITTLE = 0.25
+"""Of what would be its part of all that is asked for."""
 BUSY_CPU = 0.7
 """Of a core."""
 BURST_S = 0.2
@@ -279,16 +281,16 @@ class Admission:
         return reason
 
     def _shared(self) -> bool:
-        """Several tenants publish, or did a moment ago."""
-        here = 0
-        for tenant_id, tenant in self._tenants.items():
-            if tenant_id != ANONYMOUS and (
-                tenant.publishing or tenant.demand[Urgency.NORMAL] > 1.0
-            ):
-                here += 1
-                if here > 1:
-                    return True
-        return False
+        """Somebody publishes little beside others who publish much, and must not wait for them."""
+        demands = [
+            (tenant.demand[Urgency.NORMAL], tenant.weight)
+            for tenant_id, tenant in self._tenants.items()
+            if tenant_id != ANONYMOUS and tenant.demand[Urgency.NORMAL] > 1.0
+        ]
+        if len(demands) < 2:
+            return False
+        level = sum(demand for demand, _ in demands) / sum(weight for _, weight in demands)
+        return any(demand < LITTLE * level * weight for demand, weight in demands)
 
     def _crowds(self, tenant: _Tenant, urgency: Urgency, limit: float) -> bool:
         """One more publish of it is one too many: who is within its part never is."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 LEAST = 128
 LEAST_SHARED = 48
-"""Where several tenants are: batches half as full, for answers in half the time."""
+"""Where somebody publishes little beside others: smaller batches, for answers in half the time."""
 CALM_S = 3.0
 CUT_S = 0.3
 _CUT = 0.3
@@ -33,7 +33,7 @@ class Crowd:
 
     def tick(self, *, running: int, queued: float, held: bool, shared: bool, took_s: float) -> None:
         """So many run; `queued`: from 0, they don't, to 1; `held`: some were refused for it;
-        `shared`: several tenants are here."""
+        `shared`: some tenant publishes little beside others."""
         self._since_cut_s += took_s
         limit = self._limit
         if queued > 0:

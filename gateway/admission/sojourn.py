@@ -4,7 +4,7 @@ The loop may be on time while what it began waits behind more than the store tak
 timed: the least of what they took on average in the ticks of half a second is how long they stand.
 It counts as a queue where it is above a target, several times of what the luckiest took in the last
 minute or so (a slow disk is no queue), and many are under way. A tenant alone waits for nobody but
-itself, and full batches are worth some waiting; where others are too, they must not wait for it.
+itself, and full batches are worth some waiting; who publishes little must not wait for it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Sojourn:
             self._least_s = seconds
 
     def tick(self, took_s: float, running: int, *, shared: bool, limited: bool = False) -> float:
-        """From 0, nothing queues, to 1, they stand for twice as long as they may. `shared`: several
-        tenants are here. `limited`: how many may be under way is; then few may stand as well."""
+        """From 0, nothing queues, to 1, they stand for twice as long as they may. `shared`: some
+        tenant publishes little beside others. `limited`: how many may be under way is; then few may stand as well."""
         if self._count:
             self._recent_s.append(self._sum_s / self._count)
             self._base_s = min(self._base_s * (1 + took_s / _FORGETS_S), self._least_s)

@@ -199,6 +199,29 @@ def test_of_a_crowd_all_who_are_above_their_part_are_refused() -> None:
     assert admission.enter(THIRD, TIMED) is not None
 
 
+@pytest.mark.parametrize(
+    ("asked", "shared"),
+    [
+        ({FLOOD: 1000}, False),
+        ({FLOOD: 1000, THIRD: 900}, False),
+        ({FLOOD: 1000, CALM: 50}, True),
+        ({FLOOD: 1000, THIRD: 900, CALM: 50}, True),
+        ({FLOOD: 1000, b"": 50}, False),
+    ],
+)
+def test_who_publishes_little_beside_others_is_not_to_wait_for_them(
+    asked: dict[bytes, int], shared: bool
+) -> None:
+    admission = Admission()
+    for _ in range(20):
+        for tenant, per_s in asked.items():
+            for _ in range(round(per_s * EVERY_S)):
+                admission.enter(tenant, TIMED)
+                admission.leave(tenant, TIMED, 0, 0.001)
+        admission.tick(EVERY_S, 0.0)
+    assert admission._shared() == shared
+
+
 def test_less_urgent_publishes_are_refused_before_others() -> None:
     admission = Admission()
     crowded(admission, (FLOOD,))
