@@ -42,7 +42,8 @@ class Sojourn:
 
     def tick(self, took_s: float, running: int, *, shared: bool, limited: bool = False) -> float:
         """From 0, nothing queues, to 1, they stand for twice as long as they may. `shared`: some
-        tenant publishes little beside others. `limited`: how many may be under way is; then few may stand as well."""
+        tenant publishes little beside others. `limited`: how many may be under way is; then few may
+        stand as well."""
         if self._count:
             self._recent_s.append(self._sum_s / self._count)
             self._base_s = min(self._base_s * (1 + took_s / _FORGETS_S), self._least_s)
