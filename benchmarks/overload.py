@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -315,9 +316,7 @@ def stored(cluster: PacketboatCluster, topic: str, partitions: int) -> set[str]:
 def call(cluster: PacketboatCluster, path: str) -> Any:
     """A GET."""
     headers = {"Authorization": f"Bearer {cluster.token}"}
-    wanted = urllib.request.Request(cluster.url + path, headers=headers)
-    with urllib.request.urlopen(wanted, timeout=30) as answer:
-        return json.load(answer)
+    return answered(urllib.request.Request(cluster.url + path, headers=headers))
 
 
 async def calm(url: str, token: str, seconds: float) -> tuple[list[float], int]:
@@ -434,17 +433,23 @@ def access_token(url: str, client_id: str, secret: str) -> str:
         "client_secret": secret,
     }
     body = urllib.parse.urlencode(form).encode()
-    with urllib.request.urlopen(f"{url}/oauth/token", body, timeout=30) as answer:
-        token: str = json.load(answer)["access_token"]
+    token: str = answered(urllib.request.Request(f"{url}/oauth/token", body))["access_token"]
     return token
+
+
+def answered(wanted: urllib.request.Request) -> Any:
+    """The JSON of the answer. Raises NotReady with what else it was."""
+    try:
+        with urllib.request.urlopen(wanted, timeout=30) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise NotReady(f"{wanted.full_url}: {error.code} {error.read()[:300]!r}") from error
 
 
 def sent(url: str, path: str, token: str, body: Row, *, method: str = "POST") -> Any:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = json.dumps(body).encode()
-    wanted = urllib.request.Request(url + path, data, headers, method=method)
-    with urllib.request.urlopen(wanted, timeout=30) as answer:
-        return json.load(answer)
+    return answered(urllib.request.Request(url + path, data, headers, method=method))
 
 
 def created(url: str, token: str, topic: str) -> None:

@@ -10,6 +10,7 @@ import sys
 import uvloop
 
 from auth.development import DevTokenVerifier
+from auth.verifier import CachingVerifier
 from edge.asgi import Receive, Route, Scope, Send
 from gateway import heap, server
 from gateway.admission.admission import Admission, Limits
@@ -24,9 +25,11 @@ async def publish(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def serve(port: int, token: str) -> None:
     """Until it is ended."""
+    verifier = CachingVerifier(DevTokenVerifier(hashlib.sha256(token.encode()).digest()))
+    await verifier.verify(token.encode())  # whose it is must be known
     app = create_app(
-        [Route("POST", "/topics/{topic}/messages", publish, "publish", "topic")],
-        DevTokenVerifier(hashlib.sha256(token.encode()).digest()),
+        [Route("POST", "/topics/{topic}/messages", publish, "publish", "topic:topic")],
+        verifier,
         Readiness(),
         admission=Admission(Limits(requests=0)),
     )

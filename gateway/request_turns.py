@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-AT_ONCE = 32
+AT_ONCE = 16
 
 
 class Waiting(Protocol):

@@ -13,7 +13,6 @@ LEAST_SHARED = 48
 """Where somebody publishes little beside others: smaller batches, for answers in half the time."""
 CALM_S = 3.0
 CUT_S = 0.3
-_CUT = 0.3
 _GROWTH_PER_S = 0.1
 
 
@@ -32,15 +31,16 @@ class Crowd:
         return self._limit
 
     def tick(self, *, running: int, queued: float, held: bool, shared: bool, took_s: float) -> None:
-        """So many run; `queued`: from 0, they don't, to 1; `held`: some were refused for it;
-        `shared`: some tenant publishes little beside others."""
+        """So many run; `queued`: how many times too long they stand, 0 if they don't; `held`: some
+        were refused for it; `shared`: some tenant publishes little beside others."""
         self._since_cut_s += took_s
         limit = self._limit
         if queued > 0:
             self._calm_s = 0.0
             if limit is None or self._since_cut_s >= CUT_S:
                 now = running if limit is None else min(running, limit)
-                self._limit = max(LEAST_SHARED if shared else LEAST, now * (1.0 - _CUT * queued))
+                # At the same throughput, so many fewer stand for so much shorter.
+                self._limit = max(LEAST_SHARED if shared else LEAST, now / (1.0 + queued))
                 self._since_cut_s = 0.0
             return
         if limit is None:

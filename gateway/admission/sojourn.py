@@ -41,9 +41,9 @@ class Sojourn:
             self._least_s = seconds
 
     def tick(self, took_s: float, running: int, *, shared: bool, limited: bool = False) -> float:
-        """From 0, nothing queues, to 1, they stand for twice as long as they may. `shared`: some
-        tenant publishes little beside others. `limited`: how many may be under way is; then few may
-        stand as well."""
+        """0, nothing queues, or by how many times they stand for longer than they may. `shared`:
+        some tenant publishes little beside others. `limited`: how many may be under way is; then
+        few may stand as well."""
         if self._count:
             self._recent_s.append(self._sum_s / self._count)
             self._base_s = min(self._base_s * (1 + took_s / _FORGETS_S), self._least_s)
@@ -53,4 +53,4 @@ class Sojourn:
         if (running < CROWD and not limited) or len(self._recent_s) < STANDING_TICKS:
             return 0.0
         target_s = max(SHARED_TARGET_S if shared else TARGET_S, TIMES * self._base_s)
-        return min(1.0, max(0.0, min(self._recent_s) / target_s - 1.0))
+        return max(0.0, min(self._recent_s) / target_s - 1.0)

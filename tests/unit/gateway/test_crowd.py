@@ -29,8 +29,8 @@ def test_there_is_none_while_nothing_queues() -> None:
 
 def test_it_falls_by_steps_to_full_batches_and_to_half_of_them_where_others_are() -> None:
     crowd = Crowd()
-    assert run(crowd, TICK_S, queued=1.0) == pytest.approx(700)
-    assert run(crowd, CUT_S, queued=1.0) == pytest.approx(490, abs=1), "each cut needs to show"
+    assert run(crowd, TICK_S, queued=1.0) == pytest.approx(500)
+    assert run(crowd, CUT_S, queued=1.0) == pytest.approx(250), "each cut needs to show"
     assert run(crowd, 10, queued=1.0) == LEAST
     assert run(crowd, 10, queued=1.0, shared=True) == LEAST_SHARED
 

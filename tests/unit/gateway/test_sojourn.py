@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from gateway.admission.sojourn import CROWD, SHARED_TARGET_S, TARGET_S, Sojourn
 
 TICK_S = 0.1
@@ -28,7 +30,7 @@ def test_what_stands_for_longer_than_it_may_is_a_queue() -> None:
     sojourn = Sojourn()
     assert run(sojourn, 5, 0.01) == 0.0
     assert run(sojourn, 0.4, 1.0) == 0.0, "half a second of it"
-    assert run(sojourn, 0.2, 1.0) == 1.0
+    assert run(sojourn, 0.2, 1.0) == pytest.approx(9.0), "ten times as long as it may"
     assert run(sojourn, 0.1, 0.01) == 0.0
 
 
@@ -36,7 +38,7 @@ def test_where_others_are_too_it_may_stand_for_less() -> None:
     sojourn = Sojourn()
     run(sojourn, 5, 0.002)
     assert run(sojourn, 5, 0.5 * TARGET_S) == 0.0
-    assert run(sojourn, 5, 0.5 * TARGET_S, shared=True) == 1.0
+    assert run(sojourn, 5, 0.5 * TARGET_S, shared=True) > 1.0
     assert run(sojourn, 5, 0.9 * SHARED_TARGET_S, shared=True) == 0.0
 
 
@@ -55,7 +57,7 @@ def test_a_store_that_is_slow_by_itself_is_no_queue() -> None:
 def test_what_was_least_is_forgotten_slowly() -> None:
     sojourn = Sojourn()
     run(sojourn, 1, 0.01)
-    assert run(sojourn, 30, 1.0) == 1.0
+    assert run(sojourn, 30, 1.0) > 1.0
     assert run(sojourn, 600, 1.0) == 0.0
 
 
