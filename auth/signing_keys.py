@@ -164,6 +164,14 @@ class SigningKeys:
     def policy(self) -> KeyPolicy:
         return self._policy
 
+    def not_ready_reason(self) -> str | None:
+        """Until tokens can be judged, and made where they are."""
+        if self._ring is None:
+            return "the signing keys are not known yet"
+        if self._sealer is not None and not self._ring.keys:
+            return "there is no signing key yet"
+        return None
+
     def signer(self) -> Signer:
         """Whose turn it is. Raises NoSigningKey."""
         now_s = self._clock()

@@ -104,6 +104,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             metered=metered,
         )
         parts.verifier = shared.identity.verifier
+        parts.readiness.add("signing_keys", shared.identity.tokens.keys.not_ready_reason)
         parts.admission = open_admission(shared)
         await feed.start()
         stack.push_async_callback(feed.close)

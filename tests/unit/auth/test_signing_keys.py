@@ -154,6 +154,18 @@ async def test_a_process_without_the_seal_key_verifies_and_does_not_sign() -> No
     assert len(shared.keys) == 1
 
 
+async def test_a_process_is_ready_when_it_can_judge_tokens_and_make_them_where_it_does() -> None:
+    shared = MemoryRing(Clock())
+    checking, making = keys_of(shared, sealer=None), keys_of(shared)
+    assert checking.not_ready_reason() is not None
+    await checking.look()
+    await making.look()
+    assert checking.not_ready_reason() is None
+    assert making.not_ready_reason() is not None
+    await making.rotate()
+    assert making.not_ready_reason() is None
+
+
 async def test_a_key_that_others_made_is_looked_for() -> None:
     shared = MemoryRing(Clock())
     reader = keys_of(shared, sealer=None)
