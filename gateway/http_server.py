@@ -317,6 +317,7 @@ class Connection(asyncio.Protocol):
         self._in_line = False
         self._waited_s = self._server.loop.time() - self._since_s
         self._next_request()
+        self._waited_s = 0.0
 
     def release(self) -> None:
         """It was held, and need be no more."""
@@ -453,7 +454,6 @@ class Connection(asyncio.Protocol):
             "extensions": {},
             WAITED: self._waited_s,
         }
-        self._waited_s = 0.0
         task = self._server.loop.create_task(request.run(scope))
         self._server.own(task)
 

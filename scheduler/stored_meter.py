@@ -1,6 +1,7 @@
 """What tenants store, counted for as long as they do, in byte hours.
 
-Beside the rounds of trimming, which take as long as there is to trim.
+By the sizes that the rounds of trimming measure, and beside these, which take as long as there is
+to trim.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ class StoredMeter:
     async def run(self) -> None:
         """For ever."""
         while True:
-            await self.count()
+            self.count()
             await asyncio.sleep(self._every_s)
 
-    async def count(self) -> None:
+    def count(self) -> None:
         """What is stored, for the time since it was counted last."""
-        await self._sizes.measure()
         now_s = time.monotonic()
         if self._counted_s is not None:
             hours = (now_s - self._counted_s) / 3600

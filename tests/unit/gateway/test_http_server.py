@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from edge.asgi import ClientGone, Receive, Scope, Send, respond
+from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
 from gateway import http_server
 from gateway.admission.gate import Refusal
 from gateway.dispatch import TurnedAway
 from gateway.http_request import parse_head
 from gateway.http_server import HttpServer
+from gateway.request_turns import Waiting
 from gateway.server import hypercorn_config
 
 HOST = b"Host: test\r\n"
@@ -451,3 +452,37 @@ async def test_a_held_connection_that_ends_leaves_nothing(
     async with asyncio.timeout(5):
         while served.connections or served._held:
             await asyncio.sleep(0.02)
+
+
+async def test_a_wait_of_a_request_that_was_refused_is_not_the_next_one_s(
+    server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, port = server
+    waited: list[float] = []
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        waited.append(scope[WAITED])
+        await application(scope, receive, send)
+
+    served.app = noting
+    turning_away(served, False)
+
+    def later(one: Waiting, _: bytes) -> bool:
+        served.loop.call_later(0.05, one.take_turn)
+        return False
+
+    monkeypatch.setattr(served.turns, "admits", later)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    request = b"GET /a HTTP/1.1\r\n" + HOST + b"\r\n"
+    writer.write(request)
+    await reader.readuntil(b"no")
+    served.turn_away = lambda _, __: None
+    monkeypatch.setattr(served.turns, "admits", lambda _, __: True)
+    writer.write(request)
+    await reader.readuntil(b"|")
+    monkeypatch.setattr(served.turns, "admits", later)
+    writer.write(request)
+    await reader.readuntil(b"|")
+    assert waited[0] == 0.0
+    assert waited[1] >= 0.04
+    writer.close()
