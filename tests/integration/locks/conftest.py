@@ -13,6 +13,13 @@ from tests.integration.locks.lock_support import Process
 OpenProcess = Callable[[], Awaitable[Process]]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gets a lock is asked here, not how soon: beside other work a statement may take long."""
+    monkeypatch.setattr("metadata.locks.RENEW_DEADLINE_S", 20.0)
+    monkeypatch.setattr("metadata.lock_waiters.DEADLINE_S", 20.0)
+
+
 @pytest.fixture
 async def open_process(database_url: str) -> AsyncIterator[OpenProcess]:
     """Opens what one gateway process has, each with connections of its own."""

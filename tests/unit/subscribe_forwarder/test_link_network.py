@@ -142,6 +142,7 @@ async def test_a_forwarder_registered_anew_has_links_under_its_new_name() -> Non
         await until(lambda: one.links.peer(two.incarnation))
         assert one.links.peer(old) is None
         assert told == [(old, False), (two.incarnation, True)]
+        await until(lambda: two.links.peer(one.incarnation))
         two.links.identify(two.incarnation)
         assert two.links.peer(one.incarnation) is not None
         two.links.identify(None)
