@@ -71,7 +71,9 @@ class AsyncClient:
     async def get_topic(self, name: str) -> Topic:
         return await self._send(calls.get_topic(name))
 
-    async def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page:
+    async def list_topics(
+        self, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[Topic]:
         return await self._send(calls.list_topics(page_size, page_token))
 
     async def delete_topic(self, name: str, *, force: bool = False) -> None:
@@ -96,7 +98,7 @@ class AsyncClient:
 
     async def list_subscriptions(
         self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page:
+    ) -> Page[Subscription]:
         """Of a topic, or all."""
         return await self._send(calls.list_subscriptions(topic, page_size, page_token))
 

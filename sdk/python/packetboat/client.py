@@ -72,7 +72,7 @@ class Client:
     def get_topic(self, name: str) -> Topic:
         return self._send(calls.get_topic(name))
 
-    def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page:
+    def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Topic]:
         return self._send(calls.list_topics(page_size, page_token))
 
     def delete_topic(self, name: str, *, force: bool = False) -> None:
@@ -97,7 +97,7 @@ class Client:
 
     def list_subscriptions(
         self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page:
+    ) -> Page[Subscription]:
         """Of a topic, or all."""
         return self._send(calls.list_subscriptions(topic, page_size, page_token))
 

@@ -1,4 +1,4 @@
-"""What the API gives and takes, as typed values."""
+"""Messages: as they are published, and as they come."""
 
 from __future__ import annotations
 
@@ -43,54 +43,6 @@ class Receipt(msgspec.Struct, frozen=True):
     accepted_time: datetime | None = None
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """How long messages stay; None is the platform's default."""
-
-    mode: Literal["consume", "retain"] = "consume"
-    seconds: int | None = None
-    bytes: int | None = None
-    on_limit: Literal["refuse", "expire_oldest"] = "refuse"
-    """At a limit that messages not acked yet reach: refuse publishes, or let the oldest go."""
-
-
-class Topic(msgspec.Struct, frozen=True):
-    """A named stream."""
-
-    name: str
-    partitions: int
-    retention: Retention
-    created_at: datetime
-    updated_at: datetime
-    dedup_window_seconds: int = 600
-    labels: dict[str, str] = {}
-    priorities: int = 1
-    full: str | None = None
-    """Why publishes are refused now, and what makes room; None while there is room."""
-
-
-class Retry(msgspec.Struct, frozen=True):
-    """Back-off between the attempts to deliver a message."""
-
-    min_backoff_seconds: float = 1.0
-    max_backoff_seconds: float = 600.0
-    max_attempts: int | None = None
-
-
-class Subscription(msgspec.Struct, frozen=True):
-    """An independent reader of a topic; its consumers share its messages."""
-
-    name: str
-    topic: str
-    type: str
-    delivery: str
-    ack_deadline_seconds: float
-    retry: Retry
-    start: Any
-    created_at: datetime
-    updated_at: datetime
-    labels: dict[str, str] = {}
-
-
 class Message(msgspec.Struct, frozen=True):
     """A leased message: ack it before its deadline or it is delivered again."""
 
@@ -114,7 +66,7 @@ class Message(msgspec.Struct, frozen=True):
         if self.data_base64 is not None:
             return self.data_base64
         raw = bytes(self.data)
-        if raw.startswith(b'"') and not _is_json(self.content_type):
+        if raw.startswith(b'"') and not is_json(self.content_type):
             return msgspec.json.decode(raw, type=str).encode("utf-8")
         return raw
 
@@ -126,35 +78,6 @@ class Message(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.body)
 
 
-class ItemFailure(msgspec.Struct, frozen=True):
-    """Why one id of an ack or nack failed."""
-
-    index: int
-    status: int
-    type: str
-    detail: str = ""
-    ack_id: str | None = None
-    message_id: str | None = None
-
-    @property
-    def slug(self) -> str:
-        return self.type.rpartition("/")[2]
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """How many ids were acked, nacked, …, and which were not."""
-
-    count: int
-    failures: tuple[ItemFailure, ...] = ()
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Part of a listing; `next_page_token` is None on the last."""
-
-    items: tuple[Any, ...]
-    next_page_token: str | None = None
-
-
-def _is_json(content_type: str | None) -> bool:
+def is_json(content_type: str | None) -> bool:
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
