@@ -25,6 +25,7 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
+from packetboat.options import Options
 from packetboat.retries import Retries
 from packetboat.transport import AsyncHttpxTransport, AsyncTransport
 
@@ -47,7 +48,7 @@ class AsyncClient:
         transport: AsyncTransport | None = None,
     ) -> None:
         self._transport = transport or AsyncHttpxTransport(
-            url or settings.url(), token or settings.token()
+            url or settings.url(), Options(token=token or settings.token())
         )
         self._retry_for_s = retry_for_s
         self._producer = calls.Producer()

@@ -3,6 +3,10 @@
 PacketboatError
 ├── NotDone                 nothing took effect
 │   ├── ConnectionFailed    the server was never reached
+│   ├── ClientClosed        the client, or its publisher, was closed before
+│   ├── BufferFull          more is waiting to be published than may
+│   ├── Dropped             a newer message took its place in a full buffer
+│   ├── LeaseLost           the message was given to another before its answer was stored
 │   └── ApiError            the server refused, with a problem (RFC 9457)
 │       ├── InvalidRequest  400, 408, 413, 415, 422, 431: it is wrong; `errors` says where
 │       ├── NotAuthorized   401, 403
@@ -61,6 +65,22 @@ class ConnectionFailed(NotDone):
     """The server was never reached."""
 
 
+class ClientClosed(NotDone):
+    """The client was closed, before the call or before it was sent."""
+
+
+class BufferFull(NotDone):
+    """More is waiting to be published than the buffer holds."""
+
+
+class Dropped(NotDone):
+    """It left a full buffer for a newer one, as the overflow "drop_oldest" says."""
+
+
+class LeaseLost(NotDone):
+    """The lease ended, and the message goes to another: what was done with it does not count."""
+
+
 class ApiError(NotDone):
     """The server refused the request before it took effect."""
 
@@ -98,11 +118,23 @@ class Unavailable(ApiError):
 
 
 class UnknownOutcome(PacketboatError):
-    """It may or may not have taken effect: the answer did not come, or says so itself."""
+    """It may or may not have taken effect: the answer did not come, or says so itself.
 
-    def __init__(self, text: str, problem: Problem | None = None) -> None:
+    Publishing it again with `idempotency_key` stores it once either way; None: it had none.
+    """
+
+    def __init__(
+        self, text: str, problem: Problem | None = None, *, idempotency_key: str | None = None
+    ) -> None:
         super().__init__(text)
         self.problem = problem
+        self.idempotency_key = idempotency_key
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.idempotency_key is None:
+            return text
+        return f"{text} (idempotency key {self.idempotency_key!r})"
 
 
 class ServerError(PacketboatError):

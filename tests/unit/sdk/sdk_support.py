@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
@@ -27,6 +28,37 @@ def problem(status: int, slug: str, headers: Mapping[str, str] | None = None) ->
     return Response(status, headers or {}, msgspec.json.encode(body))
 
 
+class StreamScript:
+    """An answer, a line at a time."""
+
+    def __init__(self, answer: Response) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self.body = answer.body
+
+    def chunks(self) -> Iterator[bytes]:
+        yield from self.body.splitlines(keepends=True)
+
+    def read(self) -> bytes:
+        return self.body
+
+
+class AsyncStreamScript:
+    """The same for asyncio."""
+
+    def __init__(self, answer: Response) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self.body = answer.body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for line in self.body.splitlines(keepends=True):
+            yield line
+
+    async def read(self) -> bytes:
+        return self.body
+
+
 class Script:
     """A transport that gives its answers in turn."""
 
@@ -40,6 +72,10 @@ class Script:
         if isinstance(answer, PacketboatError):
             raise answer
         return answer
+
+    @contextmanager
+    def stream(self, request: Request) -> Iterator[StreamScript]:
+        yield StreamScript(self.send(request))
 
     def close(self) -> None:
         self.answers.clear()
@@ -56,6 +92,10 @@ class AsyncScript:
 
     async def send(self, request: Request) -> Response:
         return self.script.send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncStreamScript]:
+        yield AsyncStreamScript(self.script.send(request))
 
     async def close(self) -> None:
         self.script.close()

@@ -120,14 +120,14 @@ def test_only_what_may_fare_better_is_retried(error: type[ApiError]) -> None:
 
 
 def test_a_server_that_is_not_there_is_not_done() -> None:
-    transport = HttpxTransport("http://127.0.0.1:9", None)
+    transport = HttpxTransport("http://127.0.0.1:9")
     with pytest.raises(ConnectionFailed):
         transport.send(Request("GET", "/"))
     transport.close()
 
 
 async def test_a_server_that_is_not_there_is_not_done_under_asyncio() -> None:
-    transport = AsyncHttpxTransport("http://127.0.0.1:9", None)
+    transport = AsyncHttpxTransport("http://127.0.0.1:9")
     with pytest.raises(ConnectionFailed):
         await transport.send(Request("GET", "/"))
     await transport.close()

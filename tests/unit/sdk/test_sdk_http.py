@@ -77,7 +77,7 @@ def test_a_cut_connection_leaves_the_outcome_unknown(url: str) -> None:
 
 
 def test_a_timeout_leaves_the_outcome_unknown(url: str) -> None:
-    transport = HttpxTransport(url, None)
+    transport = HttpxTransport(url)
     request = Request("POST", "/topics/slow/messages", {}, b"x", timeout_s=0.05)
     with pytest.raises(UnknownOutcome):
         transport.send(request)
@@ -96,10 +96,11 @@ def test_httpx_and_its_successor_both_do(url: str, without: str) -> None:
     program = f"""
 import sys
 sys.modules[{without!r}] = None
-from packetboat import Client, transport
+from packetboat import Client
 with Client({url!r}) as client:
     assert client.publish("orders", "x").offset == 17
-print(transport.httpx.__name__)
+from packetboat.transport import library
+print(library.httpx.__name__)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr == ""

@@ -1,0 +1,84 @@
+"""Sends calls: again where that is safe, until one is answered or the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from packetboat.calls import Call, StreamCall, failure
+from packetboat.errors import ClientClosed, PacketboatError
+from packetboat.options import Options
+from packetboat.transport.seam import AsyncStreamResponse, AsyncTransport, Response
+from packetboat.tries import Tries
+
+T = TypeVar("T")
+
+
+class AsyncSender:
+    """What every resource of a client sends its calls by."""
+
+    def __init__(self, options: Options, transport: AsyncTransport) -> None:
+        self.options = options
+        self._transport = transport
+        self._closed = asyncio.Event()
+
+    async def send(self, call: Call[T], *, deadline_s: float | None = None) -> T:
+        """The result of the call, or the typed error that it ended in."""
+        tries = Tries(
+            call.request,
+            self.options,
+            time.monotonic(),
+            safe=call.safe,
+            idempotency_key=call.idempotency_key,
+            deadline_s=deadline_s,
+        )
+        while True:
+            self._check_open()
+            try:
+                return call.result(await self._transport.send(tries.request(time.monotonic())))
+            except PacketboatError as error:
+                await self._pause(tries, error)
+
+    @asynccontextmanager
+    async def stream(self, call: StreamCall) -> AsyncIterator[AsyncStreamResponse]:
+        """The answer once it has begun; raises the typed error of one that is no success."""
+        tries = Tries(call.request, self.options, time.monotonic(), safe=True)
+        while True:
+            self._check_open()
+            opened = False
+            try:
+                async with self._transport.stream(call.request) as response:
+                    if response.status >= 300:
+                        body = await response.read()
+                        raise failure(Response(response.status, response.headers, body))
+                    opened = True
+                    yield response
+                    return
+            except PacketboatError as error:
+                if opened:
+                    raise
+                await self._pause(tries, error)
+
+    async def close(self) -> None:
+        """Ends pauses between tries, and all that is on its way: its outcome is unknown."""
+        if not self._closed.is_set():
+            self._closed.set()
+            await self._transport.close()
+
+    async def _pause(self, tries: Tries, error: PacketboatError) -> None:
+        pause_s = tries.pause_s(error, time.monotonic())
+        if pause_s is None:
+            raise error
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._closed.wait()
+        except TimeoutError:
+            return
+        raise error
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise ClientClosed("the client is closed")

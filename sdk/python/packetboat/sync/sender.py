@@ -1,0 +1,78 @@
+"""Sends calls: again where that is safe, until one is answered or the time is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from packetboat.calls import Call, StreamCall, failure
+from packetboat.errors import ClientClosed, PacketboatError
+from packetboat.options import Options
+from packetboat.transport.seam import Response, StreamResponse, Transport
+from packetboat.tries import Tries
+
+T = TypeVar("T")
+
+
+class Sender:
+    """What every resource of a client sends its calls by; shared by threads."""
+
+    def __init__(self, options: Options, transport: Transport) -> None:
+        self.options = options
+        self._transport = transport
+        self._closed = threading.Event()
+
+    def send(self, call: Call[T], *, deadline_s: float | None = None) -> T:
+        """The result of the call, or the typed error that it ended in."""
+        tries = Tries(
+            call.request,
+            self.options,
+            time.monotonic(),
+            safe=call.safe,
+            idempotency_key=call.idempotency_key,
+            deadline_s=deadline_s,
+        )
+        while True:
+            self._check_open()
+            try:
+                return call.result(self._transport.send(tries.request(time.monotonic())))
+            except PacketboatError as error:
+                self._pause(tries, error)
+
+    @contextmanager
+    def stream(self, call: StreamCall) -> Iterator[StreamResponse]:
+        """The answer once it has begun; raises the typed error of one that is no success."""
+        tries = Tries(call.request, self.options, time.monotonic(), safe=True)
+        while True:
+            self._check_open()
+            opened = False
+            try:
+                with self._transport.stream(call.request) as response:
+                    if response.status >= 300:
+                        body = response.read()
+                        raise failure(Response(response.status, response.headers, body))
+                    opened = True
+                    yield response
+                    return
+            except PacketboatError as error:
+                if opened:
+                    raise
+                self._pause(tries, error)
+
+    def close(self) -> None:
+        """Ends pauses between tries, and all that is on its way: its outcome is unknown."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._transport.close()
+
+    def _pause(self, tries: Tries, error: PacketboatError) -> None:
+        pause_s = tries.pause_s(error, time.monotonic())
+        if pause_s is None or self._closed.wait(pause_s):
+            raise error
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise ClientClosed("the client is closed")

@@ -1,0 +1,71 @@
+"""The seam between the client and the network: one request in, one response out.
+
+A transport says of each failure whether the request may have reached the server:
+`ConnectionFailed` (it did not) or `UnknownOutcome` (it may have).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import NamedTuple, Protocol
+
+TIMEOUT_S = 30.0
+"""What an answer may take, beside what the request asks the server to wait."""
+
+
+class Request(NamedTuple):
+    """`path` starts with a slash and is already encoded. `timeout_s` bounds all of one try; of a
+    stream, the time to its head, and then each silence."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    timeout_s: float = TIMEOUT_S
+
+
+class Response(NamedTuple):
+    """Header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class StreamResponse(Protocol):
+    """An answer whose body is read as it comes. Header names in lower case."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    def chunks(self) -> Iterator[bytes]: ...
+    def read(self) -> bytes: ...
+
+
+class Transport(Protocol):
+    """Sends requests to one server; safe to share between threads."""
+
+    def send(self, request: Request) -> Response: ...
+    def stream(self, request: Request) -> AbstractContextManager[StreamResponse]: ...
+    def close(self) -> None: ...
+
+
+class AsyncStreamResponse(Protocol):
+    """The same for asyncio."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    def chunks(self) -> AsyncIterator[bytes]: ...
+    async def read(self) -> bytes: ...
+
+
+class AsyncTransport(Protocol):
+    """The same for asyncio."""
+
+    async def send(self, request: Request) -> Response: ...
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncStreamResponse]: ...
+    async def close(self) -> None: ...

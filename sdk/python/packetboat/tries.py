@@ -1,0 +1,43 @@
+"""The tries of one call: what each may take, and what becomes of its error."""
+
+from __future__ import annotations
+
+from packetboat.errors import PacketboatError, UnknownOutcome
+from packetboat.options import Options
+from packetboat.retries import Retries
+from packetboat.transport.seam import TIMEOUT_S, Request
+
+
+class Tries:
+    """With a deadline all is over by then. Without one, no try begins after `retry_for_s`."""
+
+    def __init__(
+        self,
+        request: Request,
+        options: Options,
+        now_s: float,
+        *,
+        safe: bool,
+        idempotency_key: str | None = None,
+        deadline_s: float | None = None,
+    ) -> None:
+        self._request = request._replace(
+            timeout_s=request.timeout_s - TIMEOUT_S + options.timeout_s
+        )
+        self._ends_s = None if deadline_s is None else now_s + deadline_s
+        total_s = options.retry_for_s if deadline_s is None else deadline_s
+        self._retries = Retries(total_s, safe, now_s)
+        self._idempotency_key = idempotency_key
+
+    def request(self, now_s: float) -> Request:
+        """The next try."""
+        if self._ends_s is None:
+            return self._request
+        left_s = max(self._ends_s - now_s, 0.001)
+        return self._request._replace(timeout_s=min(left_s, self._request.timeout_s))
+
+    def pause_s(self, error: PacketboatError, now_s: float) -> float | None:
+        """How long to wait before the next try; None: raise the error."""
+        if isinstance(error, UnknownOutcome):
+            error.idempotency_key = self._idempotency_key
+        return self._retries.pause_s(error, now_s)
