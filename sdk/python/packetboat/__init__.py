@@ -1,63 +1,143 @@
-"""Client for Packetboat, the self-hosted HTTP pub/sub platform."""
+"""Client for Packetboat, the self-hosted HTTP pub/sub platform.
+
+What is named here is the public API. Each name is imported when it is first used, so that who
+imports the package pays for nothing else.
+"""
 
 from __future__ import annotations
 
-from packetboat.async_client import AsyncClient
-from packetboat.client import Client
-from packetboat.errors import (
-    ApiError,
-    Conflict,
-    ConnectionFailed,
-    FieldError,
-    InvalidRequest,
-    NotAuthorized,
-    NotDone,
-    NotFound,
-    Overloaded,
-    PacketboatError,
-    Problem,
-    ServerError,
-    Unavailable,
-    UnknownOutcome,
-)
-from packetboat.models import (
-    ItemFailure,
-    Message,
-    Outgoing,
-    Page,
-    Receipt,
-    Retention,
-    Retry,
-    Settled,
-    Subscription,
-    Topic,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from packetboat.async_client import AsyncClient
+    from packetboat.client import Client
+    from packetboat.errors import (
+        ApiError,
+        BufferFull,
+        ClientClosed,
+        Conflict,
+        ConnectionFailed,
+        Dropped,
+        FieldError,
+        InvalidRequest,
+        LeaseLost,
+        NotAuthorized,
+        NotDone,
+        NotFound,
+        Overloaded,
+        PacketboatError,
+        Problem,
+        ServerError,
+        Unavailable,
+        UnknownOutcome,
+    )
+    from packetboat.models import (
+        ItemFailure,
+        Message,
+        Outgoing,
+        Page,
+        Receipt,
+        Retention,
+        Retry,
+        Settled,
+        Subscription,
+        Topic,
+    )
+    from packetboat.options import (
+        Options,
+        PublisherSettings,
+        Tls,
+    )
 
 __all__ = [
     "ApiError",
     "AsyncClient",
+    "BufferFull",
     "Client",
+    "ClientClosed",
     "Conflict",
     "ConnectionFailed",
+    "Dropped",
     "FieldError",
     "InvalidRequest",
     "ItemFailure",
+    "LeaseLost",
     "Message",
     "NotAuthorized",
     "NotDone",
     "NotFound",
+    "Options",
     "Outgoing",
     "Overloaded",
     "PacketboatError",
     "Page",
     "Problem",
+    "PublisherSettings",
     "Receipt",
     "Retention",
     "Retry",
     "ServerError",
     "Settled",
     "Subscription",
+    "Tls",
     "Topic",
     "Unavailable",
     "UnknownOutcome",
 ]
+
+_HOMES = {
+    "packetboat.async_client": ("AsyncClient",),
+    "packetboat.client": ("Client",),
+    "packetboat.errors": (
+        "ApiError",
+        "BufferFull",
+        "ClientClosed",
+        "Conflict",
+        "ConnectionFailed",
+        "Dropped",
+        "FieldError",
+        "InvalidRequest",
+        "LeaseLost",
+        "NotAuthorized",
+        "NotDone",
+        "NotFound",
+        "Overloaded",
+        "PacketboatError",
+        "Problem",
+        "ServerError",
+        "Unavailable",
+        "UnknownOutcome",
+    ),
+    "packetboat.models": (
+        "ItemFailure",
+        "Message",
+        "Outgoing",
+        "Page",
+        "Receipt",
+        "Retention",
+        "Retry",
+        "Settled",
+        "Subscription",
+        "Topic",
+    ),
+    "packetboat.options": (
+        "Options",
+        "PublisherSettings",
+        "Tls",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    thing = getattr(import_module(home), name)
+    globals()[name] = thing
+    return thing
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
