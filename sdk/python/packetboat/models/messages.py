@@ -1,4 +1,4 @@
-"""Messages: as they are published, and as they come."""
+"""Messages: as they are published, as they come, and as they are stored."""
 
 from __future__ import annotations
 
@@ -43,22 +43,18 @@ class Receipt(msgspec.Struct, frozen=True):
     accepted_time: datetime | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A leased message: ack it before its deadline or it is delivered again."""
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """What was published: the same however a message is got."""
 
-    message_id: str
-    ack_id: str
-    publish_time: datetime
-    partition: int
-    offset: int
     data: msgspec.Raw = msgspec.Raw()
+    """JSON as JSON, text as a JSON string; `body`, `text` and `json()` read it."""
     data_base64: bytes | None = None
+    """Anything else, decoded."""
     content_type: str | None = None
     key: str | None = None
     attributes: dict[str, str] = {}
     publisher_id: str | None = None
     priority: int = 0
-    attempt: int = 1
 
     @property
     def body(self) -> bytes:
@@ -72,12 +68,79 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """The body as UTF-8; raises UnicodeDecodeError where it is none."""
         return self.body.decode("utf-8")
 
     def json(self) -> Any:
+        """The body read as JSON; raises msgspec.DecodeError where it is none."""
         return msgspec.json.decode(self.body)
 
 
+class Message(Content, frozen=True, kw_only=True):
+    """A leased message: ack it before its deadline or it is delivered again."""
+
+    message_id: str
+    ack_id: str | None
+    """None where it was acked as it was delivered: subscriptions that are `at_most_once`."""
+    publish_time: datetime
+    partition: int
+    offset: int
+    attempt: int = 1
+    """How often it was delivered, this time included."""
+
+
+class StoredMessage(Content, frozen=True, kw_only=True):
+    """A message as it is stored, whether or not it is published yet. Of a cancelled one the
+    content may be gone."""
+
+    message_id: str
+    partition: int
+    state: str = "published"
+    """`scheduled`, `published` or `cancelled`."""
+    offset: int | None = None
+    publish_time: datetime | None = None
+    scheduled_for: datetime | None = None
+    accepted_time: datetime | None = None
+    """When it was stored, of one that is not published."""
+
+
+class ReplayPage(msgspec.Struct, frozen=True):
+    """Part of a partition, in the order of offsets."""
+
+    messages: tuple[StoredMessage, ...]
+    next_offset: int
+    """Where the next read goes on."""
+    first_offset: int
+    """The first one stored."""
+    end_offset: int
+    """One past the last."""
+
+
+class PartitionOffsets(msgspec.Struct, frozen=True):
+    """`at` is the first message that is not older than the time asked for; `end`: one past the
+    last."""
+
+    first: int
+    end: int
+    at: int
+
+
+class AckState(msgspec.Struct, frozen=True):
+    """What a subscription has done with a message."""
+
+    state: str
+    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered` or `skipped`."""
+    attempts: int | None = None
+    settled_at: datetime | None = None
+    reason: str | None = None
+    """Why it is pending still, or was dead-lettered."""
+    detail: str | None = None
+    """What the consumer said of it."""
+    not_before: datetime | None = None
+    """When its back-off ends."""
+
+
 def is_json(content_type: str | None) -> bool:
+    """Whether bodies of this type are JSON."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")

@@ -1,8 +1,24 @@
-"""What became of the ids of an ack or a nack."""
+"""What became of the ids of an ack or a nack, and what may be published with an ack."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+
+from packetboat.models.messages import Data
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to publish with an ack: readable if and only if the ack is committed."""
+
+    topic: str
+    data: Data
+    content_type: str | None = None
+    key: str | None = None
+    attributes: Mapping[str, str] | None = None
+    priority: int = 0
+    ttl_seconds: float | None = None
 
 
 class ItemFailure(msgspec.Struct, frozen=True):
@@ -17,6 +33,7 @@ class ItemFailure(msgspec.Struct, frozen=True):
 
     @property
     def slug(self) -> str:
+        """The last part of the type: `lease-expired`."""
         return self.type.rpartition("/")[2]
 
 
@@ -25,3 +42,7 @@ class Settled(msgspec.Struct, frozen=True):
 
     count: int
     failures: tuple[ItemFailure, ...] = ()
+    published: tuple[str, ...] = ()
+    """Message ids of an ack that publishes, in the order given; empty where it is a duplicate."""
+    duplicate: bool = False
+    """Of an ack that publishes: the messages were acked before, and nothing was published now."""

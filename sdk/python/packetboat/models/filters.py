@@ -1,0 +1,44 @@
+"""What a filter would give."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class FilterSample(msgspec.Struct, frozen=True):
+    """A message that a filter was tried on."""
+
+    message_id: str
+    publish_time: datetime
+    partition: int
+    offset: int
+    key: str | None = None
+    attributes: dict[str, str] = {}
+
+
+class FilterSamples(msgspec.Struct, frozen=True):
+    """Some of each."""
+
+    matched: tuple[FilterSample, ...] = ()
+    unmatched: tuple[FilterSample, ...] = ()
+
+
+class FilterChanges(msgspec.Struct, frozen=True):
+    """Against the present filter of the subscription, or none."""
+
+    newly_matched: int = 0
+    no_longer_matched: int = 0
+
+
+class FilterPreview(msgspec.Struct, frozen=True):
+    """What a filter would have given of recent messages."""
+
+    examined: int
+    matched: int
+    errors: int
+    """Evaluations that failed or gave no boolean; such a message does not match."""
+    samples: FilterSamples
+    changes: FilterChanges
+    first_error: str | None = None
