@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NotFound,
         Overloaded,
         PacketboatError,
+        PrecedingFailed,
         Problem,
         ServerError,
         Unavailable,
@@ -46,9 +47,10 @@ if TYPE_CHECKING:
     )
     from packetboat.options import (
         Options,
-        PublisherSettings,
         Tls,
     )
+    from packetboat.publisher.pending_receipt import PendingReceipt
+    from packetboat.publisher.settings import PublisherSettings
 
 __all__ = [
     "ApiError",
@@ -72,6 +74,8 @@ __all__ = [
     "Overloaded",
     "PacketboatError",
     "Page",
+    "PendingReceipt",
+    "PrecedingFailed",
     "Problem",
     "PublisherSettings",
     "Receipt",
@@ -104,6 +108,7 @@ _HOMES = {
         "NotFound",
         "Overloaded",
         "PacketboatError",
+        "PrecedingFailed",
         "Problem",
         "ServerError",
         "Unavailable",
@@ -123,9 +128,10 @@ _HOMES = {
     ),
     "packetboat.options": (
         "Options",
-        "PublisherSettings",
         "Tls",
     ),
+    "packetboat.publisher.pending_receipt": ("PendingReceipt",),
+    "packetboat.publisher.settings": ("PublisherSettings",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -6,6 +6,7 @@ PacketboatError
 │   ├── ClientClosed        the client, or its publisher, was closed before
 │   ├── BufferFull          more is waiting to be published than may
 │   ├── Dropped             a newer message took its place in a full buffer
+│   ├── PrecedingFailed     an earlier message of its key failed, and it waited behind
 │   ├── LeaseLost           the message was given to another before its answer was stored
 │   └── ApiError            the server refused, with a problem (RFC 9457)
 │       ├── InvalidRequest  400, 408, 413, 415, 422, 431: it is wrong; `errors` says where
@@ -75,6 +76,10 @@ class BufferFull(NotDone):
 
 class Dropped(NotDone):
     """It left a full buffer for a newer one, as the overflow "drop_oldest" says."""
+
+
+class PrecedingFailed(NotDone):
+    """An earlier message of its key failed for good; it was held back, so that order holds."""
 
 
 class LeaseLost(NotDone):

@@ -4,28 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Literal
 
-Overflow = Literal["block", "raise", "drop_oldest"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherSettings:
-    """How `publish` gathers messages into batches, and what it does when they pile up."""
-
-    linger_s: float = 0.0
-    """How long a message waits for others; 0: what gathers while the last batch is out."""
-    max_batch_messages: int = 1000
-    max_batch_bytes: int = 1024 * 1024
-    max_batches_in_flight: int = 4
-    max_buffered_messages: int = 10_000
-    max_buffered_bytes: int = 64 * 1024 * 1024
-    overflow: Overflow = "block"
-    """A full buffer makes `publish` wait, raise BufferFull, or fail the oldest with Dropped."""
-    deadline_s: float = 60.0
-    """How long a message is tried in all."""
-    close_timeout_s: float = 30.0
-    """How long `close` waits for what is not yet stored."""
+from packetboat.publisher.settings import PublisherSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

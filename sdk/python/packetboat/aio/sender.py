@@ -42,6 +42,12 @@ class AsyncSender:
             except PacketboatError as error:
                 await self._pause(tries, error)
 
+    async def send_once(self, call: Call[T], timeout_s: float) -> T:
+        """One try, for who knows better when to try again."""
+        self._check_open()
+        timeout_s = min(timeout_s, self.options.timeout_s)
+        return call.result(await self._transport.send(call.request._replace(timeout_s=timeout_s)))
+
     @asynccontextmanager
     async def stream(self, call: StreamCall) -> AsyncIterator[AsyncStreamResponse]:
         """The answer once it has begun; raises the typed error of one that is no success."""

@@ -1,0 +1,1 @@
+"""Publishing through a buffer: messages gather into batches while earlier batches are out."""

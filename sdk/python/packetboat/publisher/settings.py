@@ -1,0 +1,60 @@
+"""How a client's `publish` works, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Overflow = Literal["block", "raise", "drop_oldest"]
+OnKeyFailure = Literal["fail_queued", "pause"]
+
+MAX_BATCH_MESSAGES = 1000
+MAX_BATCH_BYTES = 10 * 1024 * 1024
+"""Both are the server's limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherSettings:
+    """How `publish` gathers messages into batches, and what it does when they pile up."""
+
+    linger_s: float = 0.0
+    """How long a message waits for others; 0: what gathers while a batch is out goes next."""
+    max_batch_messages: int = MAX_BATCH_MESSAGES
+    max_batch_bytes: int = 2 * 1024 * 1024
+    """A message that is larger goes alone."""
+    max_batches_in_flight: int = 4
+    """Of each topic; of a key, one."""
+    max_buffered_messages: int = 10_000
+    """What is waiting or on its way, of all topics. Here and below a buffer holds one at least."""
+    max_buffered_bytes: int = 64 * 1024 * 1024
+    overflow: Overflow = "block"
+    """A full buffer makes `publish` wait, raise BufferFull, or fail the oldest with Dropped."""
+    on_key_failure: OnKeyFailure = "fail_queued"
+    """When a message with a key fails for good: those of its key that wait fail too, and later ones
+    are published; or ("pause") later ones fail as well until `resume_key`."""
+    deadline_s: float = 60.0
+    """How long a message is tried in all, from when `publish` takes it."""
+    close_timeout_s: float = 30.0
+    """How long `close`, and the end of the interpreter, wait for what is not yet stored."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_batches_in_flight", "max_buffered_messages", "max_buffered_bytes"):
+            _check(getattr(self, name) >= 1, f"{name} must be at least 1")
+        _check(
+            1 <= self.max_batch_messages <= MAX_BATCH_MESSAGES,
+            f"max_batch_messages must be 1 to {MAX_BATCH_MESSAGES}",
+        )
+        _check(
+            1 <= self.max_batch_bytes <= MAX_BATCH_BYTES,
+            f"max_batch_bytes must be 1 to {MAX_BATCH_BYTES}",
+        )
+        _check(self.linger_s >= 0, "linger_s must not be negative")
+        _check(self.deadline_s > 0, "deadline_s must be more than 0")
+        _check(self.close_timeout_s >= 0, "close_timeout_s must not be negative")
+        for name, kind in (("overflow", Overflow), ("on_key_failure", OnKeyFailure)):
+            _check(getattr(self, name) in get_args(kind), f"{name} must be one of {get_args(kind)}")
+
+
+def _check(holds: bool, text: str) -> None:
+    if not holds:
+        raise ValueError(text)
