@@ -1,0 +1,155 @@
+"""Whatever the format, a message is read as it was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packetboat.webhooks import Delivery, Receiver, Unreadable
+from packetboat.webhooks import Message as Got
+
+from metadata.push_config import PushFormat
+from store_nodes.record_batch import Message
+from tests.unit.sdk.webhook_support import (
+    NOW_S,
+    PUBLISHED,
+    Hook,
+    Pair,
+    headers_of,
+    message_id,
+    pair,
+)
+
+KEY = pair()
+FORMATS = list(PushFormat)
+BATCHING = [one for one in FORMATS if one.batches]
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+RICH = Message(
+    b'{"n":1, "text": "p\xc3\xa4ckchen"}',
+    "application/json",
+    key="ключ/100%",
+    attributes={"shop": "7", "x-Long.Name": "ä\x7f", "ce-type": "order.made", "": "empty"},
+    traceparent=TRACE,
+)
+
+
+def received(format_: PushFormat, *messages: Message, key: Pair = KEY) -> Delivery:
+    request = Hook(key, format=format_).push(*messages, attempt=2)
+    receiver = Receiver(key.told, format=format_.value, clock=lambda: NOW_S)  # type: ignore[arg-type]
+    found = receiver.verify(request.body, headers_of(request))
+    assert isinstance(found, Delivery)
+    return found
+
+
+@pytest.mark.parametrize("format_", FORMATS, ids=lambda one: one.value)
+def test_all_that_was_published_arrives(format_: PushFormat) -> None:
+    delivery = received(format_, RICH)
+    of = Hook(KEY).subscription
+    assert (delivery.subscription, delivery.topic) == (of.name, of.topic_name)
+    got = delivery.message
+    assert got.message_id == delivery.webhook_id == message_id(7)
+    assert (got.key, got.attributes) == (RICH.key, RICH.attributes)
+    assert (got.attempt, got.traceparent, got.content_type) == (2, TRACE, "application/json")
+    assert got.json() == json.loads(RICH.data)
+    if format_ is not PushFormat.RAW:
+        assert (got.publish_time, got.partition, got.offset) == (PUBLISHED, 3, 7)
+    assert not delivery.is_test
+
+
+@pytest.mark.parametrize("format_", BATCHING, ids=lambda one: one.value)
+def test_many_messages_arrive_in_order(format_: PushFormat) -> None:
+    delivery = received(format_, RICH, Message(b"text", "text/plain"), Message(b"\x00\xff"))
+    assert [one.message_id for one in delivery.messages] == [message_id(7 + n) for n in range(3)]
+    assert [one.body for one in delivery.messages][1:] == [b"text", b"\x00\xff"]
+    assert delivery.messages[1].text == "text"
+    assert delivery.webhook_id.startswith("batch_")
+    with pytest.raises(ValueError, match="3 messages"):
+        _ = delivery.message
+
+
+TYPES = st.sampled_from([None, "application/json", "text/plain", "image/png", "a/b+json"])
+
+
+@given(data=st.binary(max_size=40), content_type=TYPES, format_=st.sampled_from(FORMATS))
+def test_bytes_of_any_kind_come_through(
+    data: bytes, content_type: str | None, format_: PushFormat
+) -> None:
+    got = received(format_, Message(data, content_type)).message
+    if content_type in ("application/json", "a/b+json") and format_ not in (
+        PushFormat.RAW,
+        PushFormat.CLOUDEVENTS_BINARY,
+    ):
+        assert _same(got.body, data)
+    else:
+        assert got.body == data
+
+
+def _same(got: bytes, data: bytes) -> bool:
+    """The same bytes, or the same JSON."""
+    return got == data or bool(msgspec.json.decode(got) == msgspec.json.decode(data))
+
+
+NAMES = st.text(max_size=8) | st.sampled_from(["id", "data", "subject", "ce-source", "pbattempt"])
+
+
+@given(
+    attributes=st.dictionaries(NAMES, st.text(max_size=8), max_size=4),
+    key=st.none() | st.text(min_size=1, max_size=8),
+    format_=st.sampled_from(FORMATS),
+)
+def test_attributes_and_keys_of_any_kind_come_through(
+    attributes: Mapping[str, str], key: str | None, format_: PushFormat
+) -> None:
+    got: Got = received(format_, Message(b"x", "text/plain", key, attributes)).message
+    assert got.key == key
+    assert got.attributes == {
+        name: value
+        for name, value in attributes.items()
+        if not (got.event and name == "ce-subject" and value == key)
+    }
+
+
+def test_an_event_is_there_as_it_came() -> None:
+    event = received(PushFormat.CLOUDEVENTS_STRUCTURED, RICH).message.event
+    assert event is not None
+    assert (event["type"], event["specversion"], event["pbpartition"]) == ("order.made", "1.0", "3")
+    assert received(PushFormat.JSON, RICH).message.event is None
+
+
+@pytest.mark.parametrize("sent", FORMATS, ids=lambda one: f"sent-{one.value}")
+@pytest.mark.parametrize("read", FORMATS, ids=lambda one: f"read-{one.value}")
+def test_another_format_is_refused_or_a_message_of_bytes(
+    sent: PushFormat, read: PushFormat
+) -> None:
+    """`raw` takes any bytes; no other format is taken for one that it is not."""
+    request = Hook(KEY, format=sent).push(RICH)
+    receiver = Receiver(KEY.told, format=read.value, clock=lambda: NOW_S)  # type: ignore[arg-type]
+    if sent is read:
+        return
+    if read is PushFormat.RAW:
+        found = receiver.verify(request.body, headers_of(request))
+        assert isinstance(found, Delivery)
+        assert found.message.body == request.body
+        return
+    with pytest.raises(Unreadable):
+        receiver.verify(request.body, headers_of(request))
+
+
+def test_what_a_publisher_writes_is_never_taken_for_another_request() -> None:
+    """A message whose bytes look like a request of another format is that message."""
+    forged = Hook(KEY).push(RICH).body
+    got = received(PushFormat.RAW, Message(forged, "application/json")).message
+    assert (got.body, got.key) == (forged, None)
+
+
+def test_unsigned_headers_do_not_say_which_message_it_is() -> None:
+    request = Hook(KEY, format=PushFormat.RAW).push(RICH)
+    receiver = Receiver(KEY.told, format="raw", clock=lambda: NOW_S)
+    headers = {**headers_of(request), "Packetboat-Message-Id": "another"}
+    found = receiver.verify(request.body, headers)
+    assert isinstance(found, Delivery)
+    assert found.message.message_id == message_id(7)
