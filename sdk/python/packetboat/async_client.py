@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from packetboat import calls, settings
-from packetboat.calls import Call, Ids
+from packetboat.calls import Call, Ids, consuming, messages, subscriptions, topics
 from packetboat.errors import PacketboatError
 from packetboat.models import (
     Data,
@@ -25,9 +25,8 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
-from packetboat.options import Options
 from packetboat.retries import Retries
-from packetboat.transport import AsyncHttpxTransport, AsyncTransport
+from packetboat.transport import AsyncTransport, open_async_transport
 
 T = TypeVar("T")
 
@@ -47,9 +46,7 @@ class AsyncClient:
         retry_for_s: float = 10.0,
         transport: AsyncTransport | None = None,
     ) -> None:
-        self._transport = transport or AsyncHttpxTransport(
-            url or settings.url(), Options(token=token or settings.token())
-        )
+        self._transport = transport or open_async_transport(settings.options(url, token))
         self._retry_for_s = retry_for_s
         self._producer = calls.Producer()
 
@@ -64,22 +61,27 @@ class AsyncClient:
         priorities: int | None = None,
     ) -> Topic:
         """Raises Conflict where the name is taken."""
-        call = calls.create_topic(
-            name, partitions, retention, dedup_window_seconds, labels, priorities
-        )
+        given = {
+            "partitions": partitions,
+            "retention": retention,
+            "dedup_window_seconds": dedup_window_seconds,
+            "labels": labels,
+            "priorities": priorities,
+        }
+        call = topics.create_topic(name, {k: v for k, v in given.items() if v is not None})
         return await self._send(call)
 
     async def get_topic(self, name: str) -> Topic:
-        return await self._send(calls.get_topic(name))
+        return await self._send(topics.get_topic(name))
 
     async def list_topics(
         self, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Topic]:
-        return await self._send(calls.list_topics(page_size, page_token))
+        return await self._send(topics.list_topics(page_size, page_token))
 
     async def delete_topic(self, name: str, *, force: bool = False) -> None:
         """With all its messages and subscriptions."""
-        await self._send(calls.delete_topic(name, force))
+        await self._send(topics.delete_topic(name, force, None))
 
     async def create_subscription(
         self,
@@ -91,21 +93,30 @@ class AsyncClient:
         labels: Mapping[str, str] | None = None,
     ) -> Subscription:
         """`start` is "latest", "earliest", {"time": …} or {"offset": …}."""
-        call = calls.create_subscription(topic, name, ack_deadline_seconds, start, labels)
+        given = {
+            "ack_deadline_seconds": ack_deadline_seconds,
+            "start": start,
+            "labels": labels,
+        }
+        settings = {k: v for k, v in given.items() if v is not None}
+        call = subscriptions.create_subscription(topic, name, settings)
         return await self._send(call)
 
     async def get_subscription(self, name: str) -> Subscription:
-        return await self._send(calls.get_subscription(name))
+        return await self._send(subscriptions.get_subscription(name))
 
     async def list_subscriptions(
         self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Subscription]:
         """Of a topic, or all."""
-        return await self._send(calls.list_subscriptions(topic, page_size, page_token))
+        if topic is None:
+            return await self._send(subscriptions.list_subscriptions(page_size, page_token))
+        call = subscriptions.list_topic_subscriptions(topic, page_size, page_token)
+        return await self._send(call)
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """With its ack state; `force` also while messages are undelivered."""
-        await self._send(calls.delete_subscription(name, force))
+        await self._send(subscriptions.delete_subscription(name, force, None))
 
     async def publish(
         self,
@@ -170,7 +181,7 @@ class AsyncClient:
 
     async def cancel(self, topic: str, message_id: str) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already."""
-        await self._send(calls.cancel(topic, message_id))
+        await self._send(messages.cancel_message(topic, message_id))
 
     async def reschedule(
         self,
@@ -181,7 +192,9 @@ class AsyncClient:
         deliver_at: datetime | None = None,
     ) -> datetime:
         """When a message with a delay is published now. Raises Conflict if it is already."""
-        return await self._send(calls.reschedule(topic, message_id, delay_seconds, deliver_at))
+        return await self._send(
+            messages.reschedule_message(topic, message_id, delay_seconds, deliver_at)
+        )
 
     async def pull(
         self,
@@ -192,12 +205,12 @@ class AsyncClient:
         max_bytes: int | None = None,
     ) -> list[Message]:
         """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
-        call = calls.pull(subscription, max_messages, wait_seconds, max_bytes)
+        call = consuming.pull(subscription, max_messages, wait_seconds, max_bytes)
         return await self._send(call)
 
     async def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
-        return await self._send(calls.ack(subscription, ids, by_message_id))
+        return await self._send(consuming.ack(subscription, ids, by_message_id))
 
     async def nack(
         self,
@@ -209,12 +222,12 @@ class AsyncClient:
         reason: str | None = None,
     ) -> Settled:
         """Failed: to be delivered again, after a delay."""
-        call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
+        call = consuming.nack(subscription, ids, by_message_id, delay_seconds, reason)
         return await self._send(call)
 
     async def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """Not processed: to be delivered again at once; the attempt does not count."""
-        return await self._send(calls.release(subscription, ids, by_message_id))
+        return await self._send(consuming.release(subscription, ids, by_message_id))
 
     async def modify_ack_deadline(
         self,
@@ -225,7 +238,7 @@ class AsyncClient:
         by_message_id: bool = False,
     ) -> Settled:
         """The leases end that much from now."""
-        call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
+        call = consuming.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
         return await self._send(call)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from packetboat import calls, settings
-from packetboat.calls import Call, Ids
+from packetboat.calls import Call, Ids, consuming, messages, subscriptions, topics
 from packetboat.errors import PacketboatError
 from packetboat.models import (
     Data,
@@ -25,9 +25,8 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
-from packetboat.options import Options
 from packetboat.retries import Retries
-from packetboat.transport import HttpxTransport, Transport
+from packetboat.transport import Transport, open_transport
 
 T = TypeVar("T")
 
@@ -47,9 +46,7 @@ class Client:
         retry_for_s: float = 10.0,
         transport: Transport | None = None,
     ) -> None:
-        self._transport = transport or HttpxTransport(
-            url or settings.url(), Options(token=token or settings.token())
-        )
+        self._transport = transport or open_transport(settings.options(url, token))
         self._retry_for_s = retry_for_s
         self._producer = calls.Producer()
         self._closed = threading.Event()
@@ -65,20 +62,25 @@ class Client:
         priorities: int | None = None,
     ) -> Topic:
         """Raises Conflict where the name is taken."""
-        call = calls.create_topic(
-            name, partitions, retention, dedup_window_seconds, labels, priorities
-        )
+        given = {
+            "partitions": partitions,
+            "retention": retention,
+            "dedup_window_seconds": dedup_window_seconds,
+            "labels": labels,
+            "priorities": priorities,
+        }
+        call = topics.create_topic(name, {k: v for k, v in given.items() if v is not None})
         return self._send(call)
 
     def get_topic(self, name: str) -> Topic:
-        return self._send(calls.get_topic(name))
+        return self._send(topics.get_topic(name))
 
     def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Topic]:
-        return self._send(calls.list_topics(page_size, page_token))
+        return self._send(topics.list_topics(page_size, page_token))
 
     def delete_topic(self, name: str, *, force: bool = False) -> None:
         """With all its messages and subscriptions."""
-        self._send(calls.delete_topic(name, force))
+        self._send(topics.delete_topic(name, force, None))
 
     def create_subscription(
         self,
@@ -90,21 +92,30 @@ class Client:
         labels: Mapping[str, str] | None = None,
     ) -> Subscription:
         """`start` is "latest", "earliest", {"time": …} or {"offset": …}."""
-        call = calls.create_subscription(topic, name, ack_deadline_seconds, start, labels)
+        given = {
+            "ack_deadline_seconds": ack_deadline_seconds,
+            "start": start,
+            "labels": labels,
+        }
+        settings = {k: v for k, v in given.items() if v is not None}
+        call = subscriptions.create_subscription(topic, name, settings)
         return self._send(call)
 
     def get_subscription(self, name: str) -> Subscription:
-        return self._send(calls.get_subscription(name))
+        return self._send(subscriptions.get_subscription(name))
 
     def list_subscriptions(
         self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Subscription]:
         """Of a topic, or all."""
-        return self._send(calls.list_subscriptions(topic, page_size, page_token))
+        if topic is None:
+            return self._send(subscriptions.list_subscriptions(page_size, page_token))
+        call = subscriptions.list_topic_subscriptions(topic, page_size, page_token)
+        return self._send(call)
 
     def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """With its ack state; `force` also while messages are undelivered."""
-        self._send(calls.delete_subscription(name, force))
+        self._send(subscriptions.delete_subscription(name, force, None))
 
     def publish(
         self,
@@ -169,7 +180,7 @@ class Client:
 
     def cancel(self, topic: str, message_id: str) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already."""
-        self._send(calls.cancel(topic, message_id))
+        self._send(messages.cancel_message(topic, message_id))
 
     def reschedule(
         self,
@@ -180,7 +191,7 @@ class Client:
         deliver_at: datetime | None = None,
     ) -> datetime:
         """When a message with a delay is published now. Raises Conflict if it is already."""
-        return self._send(calls.reschedule(topic, message_id, delay_seconds, deliver_at))
+        return self._send(messages.reschedule_message(topic, message_id, delay_seconds, deliver_at))
 
     def pull(
         self,
@@ -191,12 +202,12 @@ class Client:
         max_bytes: int | None = None,
     ) -> list[Message]:
         """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
-        call = calls.pull(subscription, max_messages, wait_seconds, max_bytes)
+        call = consuming.pull(subscription, max_messages, wait_seconds, max_bytes)
         return self._send(call)
 
     def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
-        return self._send(calls.ack(subscription, ids, by_message_id))
+        return self._send(consuming.ack(subscription, ids, by_message_id))
 
     def nack(
         self,
@@ -208,12 +219,12 @@ class Client:
         reason: str | None = None,
     ) -> Settled:
         """Failed: to be delivered again, after a delay."""
-        call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
+        call = consuming.nack(subscription, ids, by_message_id, delay_seconds, reason)
         return self._send(call)
 
     def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """Not processed: to be delivered again at once; the attempt does not count."""
-        return self._send(calls.release(subscription, ids, by_message_id))
+        return self._send(consuming.release(subscription, ids, by_message_id))
 
     def modify_ack_deadline(
         self,
@@ -224,7 +235,7 @@ class Client:
         by_message_id: bool = False,
     ) -> Settled:
         """The leases end that much from now."""
-        call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
+        call = consuming.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
         return self._send(call)
 
     def close(self) -> None:
