@@ -5,7 +5,7 @@ Nothing here does I/O, so the synchronous and the asynchronous client are the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -27,15 +27,22 @@ class Call(NamedTuple, Generic[T]):
     read: Callable[[bytes], T]
     safe: bool = False
     idempotency_key: str | None = None
+    tagged: bool = False
+    """Whether the result has an `etag`, which comes in a header."""
 
     def result(self, response: Response) -> T:
         """The result, or the error that the response stands for."""
         if response.status < 300:
             try:
-                return self.read(response.body)
+                result = self.read(response.body)
             except msgspec.MsgspecError as error:
                 raise ServerError(response.status, f"unexpected body ({error})") from error
+            return self._with_tag(result, response) if self.tagged else result
         raise failure(response)
+
+    def _with_tag(self, result: T, response: Response) -> T:
+        tagged: T = msgspec.structs.replace(result, etag=response.headers.get("etag"))  # type: ignore[type-var]
+        return tagged
 
 
 class StreamCall(NamedTuple):
@@ -61,39 +68,98 @@ def moment(moment: datetime | None) -> str | None:
     if moment is None:
         return None
     if moment.tzinfo is None:
-        raise ValueError("deliver_at must have a time zone")
+        raise ValueError(f"{moment} must have a time zone")
     return moment.isoformat()
 
 
 def page(
-    path: str, member: str, kind: type[Any], page_size: int, page_token: str | None
-) -> Call[Page[Any]]:
-    query: dict[str, Any] = {"page_size": page_size}
-    put(query, page_token=page_token)
+    path: str,
+    member: str,
+    kind: type[T],
+    page_size: int,
+    page_token: str | None,
+    query: Mapping[str, Any] | None = None,
+) -> Call[Page[T]]:
+    """Part of the listing of a path; `member` of the answer has the items."""
 
-    def read(body: bytes) -> Page[Any]:
+    def read(body: bytes) -> Page[T]:
         raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         items = msgspec.json.decode(raw[member], type=tuple[kind, ...])  # type: ignore[valid-type]
         return Page(items, msgspec.json.decode(raw["next_page_token"], type=str | None))
 
-    return Call(get(f"{path}?{urlencode(query)}"), read, safe=True)
+    asked = {**(query or {}), "page_size": page_size, "page_token": page_token}
+    return Call(get(path, asked), read, safe=True)
 
 
-def get(path: str) -> Request:
-    return Request("GET", path, timeout_s=TIMEOUT_S)
+def fetch(
+    path: str, kind: type[T], query: Mapping[str, Any] | None = None, *, tagged: bool = False
+) -> Call[T]:
+    """What is at a path."""
+    return Call(get(path, query), reader(kind), safe=True, tagged=tagged)
 
 
-def send_json(method: str, path: str, body: object) -> Request:
-    headers = {"Content-Type": "application/json"}
+def change(
+    method: str,
+    path: str,
+    body: object,
+    kind: type[T],
+    *,
+    safe: bool = False,
+    if_match: str | None = None,
+    tagged: bool = False,
+) -> Call[T]:
+    """Sends a body, if it is not None. With `if_match` it is done once at most: sent again it would
+    be refused, whether or not it was done."""
+    request = send_json(method, path, body, if_match)
+    return Call(request, reader(kind), safe=safe and if_match is None, tagged=tagged)
+
+
+def get(path: str, query: Mapping[str, Any] | None = None) -> Request:
+    """Of members that are None nothing is sent."""
+    return Request("GET", with_query(path, query or {}), timeout_s=TIMEOUT_S)
+
+
+def with_query(path: str, query: Mapping[str, Any]) -> str:
+    """Sequences are given member by member."""
+    given = {name: _text(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return moment(value)
+    return value
+
+
+def send_json(method: str, path: str, body: object, if_match: str | None = None) -> Request:
+    """None is no body."""
+    headers: dict[str, str] = {}
+    put(headers, **{"If-Match": if_match})
+    if body is None:
+        return Request(method, path, headers, timeout_s=TIMEOUT_S)
+    headers["Content-Type"] = "application/json"
     return Request(method, path, headers, msgspec.json.encode(body), TIMEOUT_S)
 
 
+def delete(path: str, force: bool = False, if_match: str | None = None) -> Call[None]:
+    """Not safe: sent again it would say that there is no such thing."""
+    target = with_query(path, {"force": True if force else None})
+    return Call(send_json("DELETE", target, None, if_match), nothing)
+
+
 def reader(kind: type[T]) -> Callable[[bytes], T]:
-    return msgspec.json.Decoder(kind).decode
+    """Decoders are made when an answer is there: making a call stays cheap."""
+
+    def read(body: bytes) -> T:
+        return msgspec.json.decode(body, type=kind)
+
+    return read
 
 
 def nothing(body: bytes) -> None:
-    return None
+    """Of answers that have no body."""
 
 
 def put(target: dict[str, Any], **members: Any) -> None:
@@ -102,9 +168,10 @@ def put(target: dict[str, Any], **members: Any) -> None:
 
 
 def part(name: str) -> str:
+    """A part of a path."""
     return quote(name, safe="")
 
 
-def delete(path: str, force: bool) -> Call[None]:
-    path = f"{path}?force=true" if force else path
-    return Call(Request("DELETE", path, timeout_s=TIMEOUT_S), nothing)
+def numbers(values: Sequence[int] | None) -> str | None:
+    """With commas between."""
+    return None if values is None else ",".join(str(value) for value in values)

@@ -1,32 +1,90 @@
-"""Pulling, and settling what was pulled."""
+"""Pulling and streaming messages, and settling them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 
-from packetboat.calls.call import TIMEOUT_S, Call, part, put, send_json
-from packetboat.models import ItemFailure, Message, Settled
-from packetboat.transport import Request
+from packetboat.calls.call import TIMEOUT_S, Call, StreamCall, get, numbers, put, send_json
+from packetboat.calls.content import content_members
+from packetboat.calls.streams import stream_call
+from packetboat.calls.subscriptions import path_of
+from packetboat.models import ItemFailure, Message, Output, Settled
 
 Ids = str | Message | Iterable[str | Message]
+"""One or many messages, or their ack ids; message ids with `by_message_id`."""
+
+
+class _Pulled(msgspec.Struct):
+    messages: list[Message]
+
+
+class _MessageId(msgspec.Struct):
+    message_id: str
+
+
+class _SettledBody(msgspec.Struct):
+    acked: int = 0
+    done: int = 0
+    results: tuple[ItemFailure, ...] = ()
+    published: tuple[_MessageId, ...] = ()
+    duplicate: bool = False
+
+
+_pulled = msgspec.json.Decoder(_Pulled)
+_settled = msgspec.json.Decoder(_SettledBody)
 
 
 def pull(
-    subscription: str, max_messages: int, wait_seconds: float, max_bytes: int | None
+    subscription: str,
+    max_messages: int,
+    wait_seconds: float,
+    max_bytes: int | None = None,
+    *,
+    min_messages: int | None = None,
+    consumer: str | None = None,
+    partitions: Sequence[int] | None = None,
+    affinity: bool = False,
 ) -> Call[list[Message]]:
-    query: dict[str, Any] = {"max_messages": max_messages, "wait_seconds": wait_seconds}
-    put(query, max_bytes=max_bytes)
-    path = f"/subscriptions/{part(subscription)}/messages?{urlencode(query)}"
-    request = Request("GET", path, timeout_s=TIMEOUT_S + wait_seconds)
+    """Not safe: what a lost answer had is leased, and comes again after its deadline."""
+    query = {
+        "max_messages": max_messages,
+        "wait_seconds": wait_seconds,
+        "max_bytes": max_bytes,
+        "min_messages": min_messages,
+    } | _consumer(consumer, partitions, affinity)
+    request = get(f"{path_of(subscription)}/messages", query)
+    request = request._replace(timeout_s=TIMEOUT_S + wait_seconds)
     return Call(request, lambda body: _pulled.decode(body).messages)
 
 
-def ack(subscription: str, ids: Ids, by_message_id: bool) -> Call[Settled]:
-    return _settle(subscription, "ack", ids, by_message_id, {})
+def stream(
+    subscription: str,
+    *,
+    max_outstanding_messages: int | None = None,
+    max_outstanding_bytes: int | None = None,
+    heartbeat_seconds: float = 10.0,
+    max_seconds: float | None = None,
+    consumer: str | None = None,
+    partitions: Sequence[int] | None = None,
+    affinity: bool = False,
+) -> StreamCall:
+    query = {
+        "max_outstanding_messages": max_outstanding_messages,
+        "max_outstanding_bytes": max_outstanding_bytes,
+        "max_seconds": max_seconds,
+    } | _consumer(consumer, partitions, affinity)
+    return stream_call(f"{path_of(subscription)}/messages:stream", query, heartbeat_seconds)
+
+
+def ack(
+    subscription: str, ids: Ids, by_message_id: bool, publish: Iterable[Output] = ()
+) -> Call[Settled]:
+    """Safe also where it publishes: sent again it is answered as a duplicate."""
+    outputs = [_output(each) for each in publish]
+    return _settle(subscription, "ack", ids, by_message_id, {"publish": outputs} if outputs else {})
 
 
 def nack(
@@ -41,6 +99,12 @@ def nack(
     return _settle(subscription, "nack", ids, by_message_id, more)
 
 
+def reject(subscription: str, ids: Ids, by_message_id: bool, reason: str | None) -> Call[Settled]:
+    more: dict[str, Any] = {}
+    put(more, reason=reason)
+    return _settle(subscription, "reject", ids, by_message_id, more)
+
+
 def release(subscription: str, ids: Ids, by_message_id: bool) -> Call[Settled]:
     return _settle(subscription, "release", ids, by_message_id, {})
 
@@ -52,31 +116,47 @@ def modify_ack_deadline(
     return _settle(subscription, "modify_ack_deadline", ids, by_message_id, more)
 
 
-class _Pulled(msgspec.Struct):
-    messages: list[Message]
+def _consumer(
+    consumer: str | None, partitions: Sequence[int] | None, affinity: bool
+) -> dict[str, Any]:
+    return {
+        "consumer": consumer,
+        "partitions": numbers(partitions),
+        "affinity": affinity or None,
+    }
 
 
-class _SettledBody(msgspec.Struct):
-    acked: int = 0
-    done: int = 0
-    results: tuple[ItemFailure, ...] = ()
-
-
-_pulled = msgspec.json.Decoder(_Pulled)
-_settled = msgspec.json.Decoder(_SettledBody)
+def _output(output: Output) -> dict[str, Any]:
+    item = {"topic": output.topic} | content_members(output.data, output.content_type)
+    put(
+        item,
+        key=output.key,
+        attributes=output.attributes,
+        priority=output.priority or None,
+        ttl_seconds=output.ttl_seconds,
+    )
+    return item
 
 
 def _settle(
-    subscription: str, verb: str, ids: Ids, by_message_id: bool, more: dict[str, Any]
+    subscription: str, verb: str, ids: Ids, by_message_id: bool, more: Mapping[str, Any]
 ) -> Call[Settled]:
-    member = "message_id" if by_message_id else "ack_id"
     given = [ids] if isinstance(ids, str | Message) else list(ids)
-    texts = [getattr(each, member) if isinstance(each, Message) else each for each in given]
-    body = {member + "s": texts} | more
-    request = send_json("POST", f"/subscriptions/{part(subscription)}/{verb}", body)
+    texts = [each if isinstance(each, str) else _id(each, by_message_id) for each in given]
+    body = {"message_ids" if by_message_id else "ack_ids": texts, **more}
+    request = send_json("POST", f"{path_of(subscription)}/{verb}", body)
     return Call(request, _read_settled, safe=True)
+
+
+def _id(message: Message, by_message_id: bool) -> str:
+    if by_message_id:
+        return message.message_id
+    if message.ack_id is None:
+        raise ValueError(f"message {message.message_id} was acked as it was delivered")
+    return message.ack_id
 
 
 def _read_settled(body: bytes) -> Settled:
     answer = _settled.decode(body)
-    return Settled(answer.acked + answer.done, answer.results)
+    published = tuple(each.message_id for each in answer.published)
+    return Settled(answer.acked + answer.done, answer.results, published, answer.duplicate)

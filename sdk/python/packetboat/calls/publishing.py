@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from packetboat.calls.call import TIMEOUT_S, Call, moment, nothing, part, put, reader, send_json
+from packetboat.calls.call import TIMEOUT_S, Call, moment, part, put, reader
 from packetboat.errors import PacketboatError, Problem, error_of
 from packetboat.models import Data, Outgoing, Receipt
 from packetboat.models.messages import is_json
@@ -72,20 +71,6 @@ def publish_batch(
     return Call(request, _read_results, safe=all(keys) or not any(keys))
 
 
-def cancel(topic: str, message_id: str) -> Call[None]:
-    path = f"/topics/{part(topic)}/messages/{part(message_id)}"
-    return Call(Request("DELETE", path, timeout_s=TIMEOUT_S), nothing, safe=True)
-
-
-def reschedule(
-    topic: str, message_id: str, delay_seconds: float | None, deliver_at: datetime | None
-) -> Call[datetime]:
-    body: dict[str, Any] = {}
-    put(body, delay_seconds=delay_seconds, deliver_at=moment(deliver_at))
-    request = send_json("PATCH", f"/topics/{part(topic)}/messages/{part(message_id)}", body)
-    return Call(request, lambda raw: _rescheduled.decode(raw).scheduled_for, safe=True)
-
-
 def encode_data(data: Data, content_type: str | None) -> tuple[bytes, str | None]:
     """The bytes of a message and its content type."""
     if isinstance(data, bytes):
@@ -93,10 +78,6 @@ def encode_data(data: Data, content_type: str | None) -> tuple[bytes, str | None
     if isinstance(data, str) and not is_json(content_type):
         return data.encode("utf-8"), content_type or "text/plain; charset=utf-8"
     return msgspec.json.encode(data), content_type or "application/json"
-
-
-class _Rescheduled(msgspec.Struct):
-    scheduled_for: datetime
 
 
 class _PublishId(msgspec.Struct):
@@ -107,7 +88,6 @@ class _Results(msgspec.Struct):
     results: list[msgspec.Raw]
 
 
-_rescheduled = msgspec.json.Decoder(_Rescheduled)
 _publish_ids = msgspec.json.Decoder(_PublishId)
 _results = msgspec.json.Decoder(_Results)
 _receipts = msgspec.json.Decoder(Receipt)

@@ -1,0 +1,166 @@
+"""Answers that go on: what their lines are, and when to open the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from packetboat.calls.call import StreamCall, get
+from packetboat.errors import (
+    NotAuthorized,
+    PacketboatError,
+    Problem,
+    ServerError,
+    UnknownOutcome,
+    error_of,
+)
+from packetboat.models import BacklogUpdate, Message
+from packetboat.retries import Retries
+
+SILENCE_S = 20.0
+"""How long after a heartbeat was due the stream is taken for dead."""
+SHORT_S = 1.0
+"""A stream that its token ended so soon is not opened again."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+class End(msgspec.Struct, frozen=True):
+    """Why a server ended a stream: `draining`, `max_seconds`, or `problem`."""
+
+    reason: str = ""
+    problem: Problem | None = None
+
+
+class _Removed(msgspec.Struct, frozen=True):
+    subscription: str
+    time: datetime
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One of them is there; a line with none of them is one that we do not know."""
+
+    message: Message | None = None
+    backlog: BacklogUpdate | None = None
+    removed: _Removed | None = None
+    end: End | None = None
+
+    @property
+    def update(self) -> BacklogUpdate | None:
+        """Of a stream of backlogs."""
+        if self.removed is None:
+            return self.backlog
+        return BacklogUpdate(self.removed.subscription, self.removed.time, removed=True)
+
+
+_line = msgspec.json.Decoder(Line)
+
+
+def stream_call(path: str, query: Mapping[str, Any], heartbeat_seconds: float) -> StreamCall:
+    """One whose lines come at least as often as heartbeats do."""
+    request = get(path, {**query, "heartbeat_seconds": heartbeat_seconds})
+    return StreamCall(request._replace(timeout_s=heartbeat_seconds + SILENCE_S))
+
+
+class Splitter:
+    """Chunks in, whole lines out."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The lines that end in this chunk. Raises ServerError for one that is too long."""
+        head, newline, rest = chunk.partition(b"\n")
+        while newline:
+            yield b"".join((*self._parts, head))
+            self._parts.clear()
+            self._size_bytes = 0
+            head, newline, rest = rest.partition(b"\n")
+        self._parts.append(head)
+        self._size_bytes += len(head)
+        if self._size_bytes > MAX_LINE_BYTES:
+            raise ServerError(200, f"a line of more than {MAX_LINE_BYTES} bytes")
+
+
+def decode_line(text: bytes) -> Line:
+    """Raises ServerError where it is none."""
+    try:
+        return _line.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ServerError(200, f"unexpected line ({error})") from error
+
+
+class Reopening:
+    """Of a stream that goes on over many answers: which to open next, and when.
+
+    What ended it for good is raised: a problem that time does not heal, or access that is over. An
+    answer that was cut off, a server that stops and a token that has expired are followed by the
+    next answer, for as long as `reopen_for_s` since the last line; None: for ever. What cannot be
+    opened the first time is raised.
+    """
+
+    def __init__(
+        self,
+        call_of: Callable[[float | None], StreamCall],
+        now_s: float,
+        *,
+        max_seconds: float | None,
+        reopen_for_s: float | None,
+    ) -> None:
+        self._call_of = call_of
+        self._ends_s = None if max_seconds is None else now_s + max_seconds
+        self._reopen_for_s = float("inf") if reopen_for_s is None else reopen_for_s
+        self._opened_s: float | None = None
+        self._began = False
+        self._over = False
+        self._retries: Retries | None = None
+
+    def call(self, now_s: float) -> StreamCall | None:
+        """The next; None: the time that was asked for is over."""
+        self._opened_s = None
+        if self._ends_s is None:
+            return self._call_of(None)
+        left_s = self._ends_s - now_s
+        return None if self._over or left_s <= 0 else self._call_of(left_s)
+
+    def opened(self, now_s: float) -> None:
+        """Its head came."""
+        self._opened_s = now_s
+        self._began = True
+
+    def line(self, text: bytes) -> Line:
+        """What it says; raises the problem that ends the stream."""
+        line = decode_line(text)
+        self._retries = None
+        if line.end is not None:
+            self._over = line.end.reason == "max_seconds"
+            if line.end.problem is not None:
+                raise error_of(line.end.problem)
+        return line
+
+    def pause_s(self, error: PacketboatError | None, now_s: float) -> float:
+        """How long to wait after an answer ended or failed; raises what ends the stream for good.
+
+        None: it ended by itself, with or without saying so.
+        """
+        cause = error or UnknownOutcome("the stream was cut off")
+        if not self._began:
+            raise cause
+        if isinstance(cause, NotAuthorized) and not self._expired(cause, now_s):
+            raise cause
+        if isinstance(cause, NotAuthorized):
+            return 0.0
+        if self._retries is None:
+            self._retries = Retries(self._reopen_for_s, True, now_s)
+        pause_s = self._retries.pause_s(cause, now_s)
+        if pause_s is None:
+            raise cause
+        return pause_s
+
+    def _expired(self, error: NotAuthorized, now_s: float) -> bool:
+        """The token of an open stream is over: the next one may have another."""
+        opened_s = self._opened_s
+        return error.status == 401 and opened_s is not None and now_s - opened_s > SHORT_S
