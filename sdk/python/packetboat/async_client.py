@@ -25,9 +25,8 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
-from packetboat.options import Options
 from packetboat.retries import Retries
-from packetboat.transport import AsyncHttpxTransport, AsyncTransport
+from packetboat.transport import AsyncTransport, open_async_transport
 
 T = TypeVar("T")
 
@@ -47,9 +46,7 @@ class AsyncClient:
         retry_for_s: float = 10.0,
         transport: AsyncTransport | None = None,
     ) -> None:
-        self._transport = transport or AsyncHttpxTransport(
-            url or settings.url(), Options(token=token or settings.token())
-        )
+        self._transport = transport or open_async_transport(settings.options(url, token))
         self._retry_for_s = retry_for_s
         self._producer = calls.Producer()
 

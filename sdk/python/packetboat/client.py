@@ -25,9 +25,8 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
-from packetboat.options import Options
 from packetboat.retries import Retries
-from packetboat.transport import HttpxTransport, Transport
+from packetboat.transport import Transport, open_transport
 
 T = TypeVar("T")
 
@@ -47,9 +46,7 @@ class Client:
         retry_for_s: float = 10.0,
         transport: Transport | None = None,
     ) -> None:
-        self._transport = transport or HttpxTransport(
-            url or settings.url(), Options(token=token or settings.token())
-        )
+        self._transport = transport or open_transport(settings.options(url, token))
         self._retry_for_s = retry_for_s
         self._producer = calls.Producer()
         self._closed = threading.Event()

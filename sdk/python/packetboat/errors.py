@@ -3,6 +3,7 @@
 PacketboatError
 ├── NotDone                 nothing took effect
 │   ├── ConnectionFailed    the server was never reached
+│   │   └── UntrustedServer  somebody answered, with a certificate that is not trusted
 │   ├── ClientClosed        the client, or its publisher, was closed before
 │   ├── BufferFull          more is waiting to be published than may
 │   ├── Dropped             a newer message took its place in a full buffer
@@ -64,6 +65,10 @@ class NotDone(PacketboatError):
 
 class ConnectionFailed(NotDone):
     """The server was never reached."""
+
+
+class UntrustedServer(ConnectionFailed):
+    """The certificate is not one that we trust, or not of that server; nothing was sent."""
 
 
 class ClientClosed(NotDone):

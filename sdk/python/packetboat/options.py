@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
 
+from packetboat.credentials.kinds import Credentials
 from packetboat.publisher.settings import PublisherSettings
+
+DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,29 +25,60 @@ class Tls:
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("key_file needs certificate_file")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`urls` are tried in turn when one does not answer; the first is preferred."""
+    """How a client behaves. Clients made of equal options behave alike."""
 
-    urls: tuple[str, ...] = ("http://127.0.0.1:8080",)
-    token: str | None = field(default=None, repr=False)
+    urls: tuple[str, ...] = (DEFAULT_URL,)
+    """Of one installation. The first is asked; when it can't be reached or says 503, the next."""
+    credentials: Credentials | None = None
     retry_for_s: float = 10.0
-    """A call that did not take effect is sent again until then; 0: never."""
+    """A call that did not take effect is sent again for so long; 0: never."""
     timeout_s: float = 30.0
-    """One try, beside what it asks the server to wait."""
+    """What one try may take, beside the time that it asks the server to wait."""
     connect_timeout_s: float = 5.0
     proxy: str | None = field(default=None, repr=False)
     """`http://`, `https://` or `socks5://`, with user and password if need be."""
     trust_env: bool = True
-    """Without `proxy`: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say it."""
-    tls: Tls = Tls()
+    """Without `proxy`: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say it. Nothing else of the
+    environment is read."""
+    tls: Tls = field(default_factory=Tls)
     max_connections: int = 100
+    """To each server; a pull that waits holds one. Who finds none free waits for one."""
     keep_alive_s: float = 30.0
+    """A connection that nobody uses is closed then; servers do so after 75 s."""
     http2: bool = False
-    """Needs the `h2` package; requests of one client then share a connection."""
-    publisher: PublisherSettings = PublisherSettings()
+    """The extra `http2` is needed. Requests share a connection, and then wait for each other's lost
+    packets; HTTP/1.1 is faster here."""
+    publisher: PublisherSettings = field(default_factory=PublisherSettings)
 
-    def replace(self, **changes: object) -> Options:
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise ValueError("urls must not be empty")
+        for url in self.urls:
+            _check_url(url)
+        for name in ("timeout_s", "connect_timeout_s", "max_connections"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be more than 0")
+        for name in ("retry_for_s", "keep_alive_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
+
+    def replace(self, **changes: Any) -> Options:
         """The same but for these."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(self, **changes)
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no URL of a server: https://host or https://host:port")
+    if parts.username is not None:
+        raise ValueError(f"the URL of {parts.hostname} must not have a user or password")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{url!r} must have neither a query nor a fragment")

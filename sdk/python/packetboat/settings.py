@@ -1,16 +1,65 @@
-"""Where the server is and who we are, unless the program says so itself."""
+"""Which server, and who we are there, unless the program says so itself.
+
+What the program says comes first, then the environment, then the profile that PACKETBOAT_PROFILE
+names, or the current one of `packetboat login`. A profile's credentials go to its own servers only:
+neither to a URL of the program nor to one of the environment.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-DEFAULT_URL = "http://127.0.0.1:8080"
+from packetboat.credentials.kinds import ClientCredentials, Credentials, StaticToken
+from packetboat.options import DEFAULT_URL, Options, Tls
+from packetboat.profiles import Profile, load, path
+
+Urls = str | Sequence[str]
+"""One, several, or several in one string with commas between."""
 
 
-def url(environment: Mapping[str, str] = os.environ) -> str:
-    return environment.get("PACKETBOAT_URL") or DEFAULT_URL
+def options(
+    url: Urls | None = None,
+    token: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Options:
+    """Of a client that is told no more than this."""
+    given = environment.get("PACKETBOAT_URL") if url is None else url
+    credentials = StaticToken(token) if token else _credentials(environment)
+    name = environment.get("PACKETBOAT_PROFILE")
+    if given:
+        return Options(urls=urls(given), credentials=credentials)
+    profile = load(path(environment)).get(name)
+    if profile is None:
+        if name is not None:
+            raise ValueError(f"PACKETBOAT_PROFILE names {name!r}, and there is no such profile")
+        return Options(credentials=credentials)
+    return Options(
+        urls=urls(profile.url or DEFAULT_URL),
+        credentials=credentials or credentials_of(profile),
+        tls=Tls(ca_file=profile.ca_file),
+    )
 
 
-def token(environment: Mapping[str, str] = os.environ) -> str | None:
-    return environment.get("PACKETBOAT_TOKEN") or None
+def urls(given: Urls) -> tuple[str, ...]:
+    texts = given.split(",") if isinstance(given, str) else given
+    return tuple(text.strip() for text in texts if text.strip())
+
+
+def _credentials(environment: Mapping[str, str]) -> Credentials | None:
+    if token := environment.get("PACKETBOAT_TOKEN"):
+        return StaticToken(token)
+    client_id = environment.get("PACKETBOAT_CLIENT_ID")
+    secret = environment.get("PACKETBOAT_CLIENT_SECRET")
+    if bool(client_id) != bool(secret):
+        raise ValueError("PACKETBOAT_CLIENT_ID and PACKETBOAT_CLIENT_SECRET go together")
+    return ClientCredentials(client_id, secret) if client_id and secret else None
+
+
+def credentials_of(profile: Profile) -> Credentials | None:
+    """The token comes first."""
+    if profile.token:
+        return StaticToken(profile.token)
+    if profile.client_id and profile.client_secret:
+        return ClientCredentials(profile.client_id, profile.client_secret)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from packetboat.transport.seam import (
@@ -17,6 +18,7 @@ from packetboat.transport.seam import (
 if TYPE_CHECKING:
     from packetboat.transport.httpx_async import AsyncHttpxTransport
     from packetboat.transport.httpx_sync import HttpxTransport
+    from packetboat.transport.opening import open_async_transport, open_transport
 
 __all__ = [
     "TIMEOUT_S",
@@ -28,16 +30,19 @@ __all__ = [
     "Response",
     "StreamResponse",
     "Transport",
+    "open_async_transport",
+    "open_transport",
 ]
+
+_HOMES = {
+    "AsyncHttpxTransport": "httpx_async",
+    "HttpxTransport": "httpx_sync",
+    "open_async_transport": "opening",
+    "open_transport": "opening",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "HttpxTransport":
-        from packetboat.transport.httpx_sync import HttpxTransport
-
-        return HttpxTransport
-    if name == "AsyncHttpxTransport":
-        from packetboat.transport.httpx_async import AsyncHttpxTransport
-
-        return AsyncHttpxTransport
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

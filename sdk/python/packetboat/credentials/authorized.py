@@ -1,0 +1,104 @@
+"""A transport whose requests say who we are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from typing import Protocol
+
+from packetboat.transport.seam import (
+    AsyncStreamResponse,
+    AsyncTransport,
+    Request,
+    Response,
+    StreamResponse,
+    Transport,
+)
+
+REFUSED = 401
+"""Nothing took effect. The token may have been revoked: another, if there is one, is tried once."""
+
+
+class Tokens(Protocol):
+    """Where a blocking client's tokens come from."""
+
+    def current(self, timeout_s: float) -> str: ...
+    def refused(self, token: str) -> bool: ...
+    def close(self) -> None: ...
+
+
+class AsyncTokens(Protocol):
+    """The same for asyncio."""
+
+    async def current(self, timeout_s: float) -> str: ...
+    def refused(self, token: str) -> bool: ...
+    async def close(self) -> None: ...
+
+
+class Authorized:
+    """Blocking."""
+
+    def __init__(self, transport: Transport, tokens: Tokens) -> None:
+        self._transport = transport
+        self._tokens = tokens
+
+    def send(self, request: Request) -> Response:
+        token = self._tokens.current(request.timeout_s)
+        response = self._transport.send(_with(request, token))
+        if response.status != REFUSED or not self._tokens.refused(token):
+            return response
+        token = self._tokens.current(request.timeout_s)
+        return self._transport.send(_with(request, token))
+
+    @contextmanager
+    def stream(self, request: Request) -> Iterator[StreamResponse]:
+        with ExitStack() as stack:
+            token = self._tokens.current(request.timeout_s)
+            response = stack.enter_context(self._transport.stream(_with(request, token)))
+            if response.status == REFUSED and self._tokens.refused(token):
+                stack.close()
+                token = self._tokens.current(request.timeout_s)
+                response = stack.enter_context(self._transport.stream(_with(request, token)))
+            yield response
+
+    def close(self) -> None:
+        self._tokens.close()
+        self._transport.close()
+
+
+class AsyncAuthorized:
+    """The same for asyncio."""
+
+    def __init__(self, transport: AsyncTransport, tokens: AsyncTokens) -> None:
+        self._transport = transport
+        self._tokens = tokens
+
+    async def send(self, request: Request) -> Response:
+        token = await self._tokens.current(request.timeout_s)
+        response = await self._transport.send(_with(request, token))
+        if response.status != REFUSED or not self._tokens.refused(token):
+            return response
+        token = await self._tokens.current(request.timeout_s)
+        return await self._transport.send(_with(request, token))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncStreamResponse]:
+        async with AsyncExitStack() as stack:
+            token = await self._tokens.current(request.timeout_s)
+            opening = self._transport.stream(_with(request, token))
+            response = await stack.enter_async_context(opening)
+            if response.status == REFUSED and self._tokens.refused(token):
+                await stack.aclose()
+                token = await self._tokens.current(request.timeout_s)
+                opening = self._transport.stream(_with(request, token))
+                response = await stack.enter_async_context(opening)
+            yield response
+
+    async def close(self) -> None:
+        await self._tokens.close()
+        await self._transport.close()
+
+
+def _with(request: Request, token: str) -> Request:
+    headers = {**request.headers, "Authorization": f"Bearer {token}"}
+    return request._replace(headers=headers)

@@ -1,0 +1,38 @@
+"""Which of several servers is asked: the one that answered last, until it does not."""
+
+from __future__ import annotations
+
+import random
+
+REST_S = 1.0
+MAX_REST_S = 30.0
+
+
+class Endpoints:
+    """Who fails rests, twice as long each time, and is asked meanwhile only when all rest. Nobody
+    is gone back to only because it was the first: who answers is stayed with."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._current = 0
+        self._failures = [0] * count
+        self._rests_until_s = [0.0] * count
+
+    def order(self, now_s: float) -> list[int]:
+        """Whom to try for one request, in turn; each at most once."""
+        turn = [(self._current + step) % self._count for step in range(self._count)]
+        awake = [index for index in turn if self._rests_until_s[index] <= now_s]
+        return awake or [min(turn, key=self._rests_until_s.__getitem__)]
+
+    def answered(self, index: int) -> None:
+        self._current = index
+        self._failures[index] = 0
+        self._rests_until_s[index] = 0.0
+
+    def failed(self, index: int, now_s: float) -> None:
+        """Of many requests that find out at once, one lengthens the rest."""
+        if self._rests_until_s[index] > now_s:
+            return
+        rest_s = min(MAX_REST_S, REST_S * 2 ** self._failures[index])
+        self._failures[index] = min(self._failures[index] + 1, 10)
+        self._rests_until_s[index] = now_s + random.uniform(rest_s / 2, rest_s)

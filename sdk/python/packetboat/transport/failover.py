@@ -1,0 +1,151 @@
+"""Several servers as one transport.
+
+A request goes to the next server only where the last one certainly did nothing with it: it was not
+reached, or it answered 503. Of any other failure the server rests too, but the caller is told, and
+knows whether sending again is safe; that goes to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from time import monotonic
+
+from packetboat.errors import ConnectionFailed, PacketboatError, UnknownOutcome
+from packetboat.transport.endpoints import Endpoints
+from packetboat.transport.seam import (
+    AsyncStreamResponse,
+    AsyncTransport,
+    Request,
+    Response,
+    StreamResponse,
+    Transport,
+)
+
+REFUSED = 503
+
+
+class Failover:
+    """Blocking; shared by threads, whose news of a server may cross without harm."""
+
+    def __init__(self, transports: Sequence[Transport]) -> None:
+        self._transports = transports
+        self._endpoints = Endpoints(len(transports))
+
+    def send(self, request: Request) -> Response:
+        turn = Turn(self._endpoints, request)
+        while True:
+            try:
+                response = self._transports[turn.index].send(turn.request())
+            except PacketboatError as error:
+                if not turn.goes_on_after(error):
+                    raise
+            else:
+                if not turn.goes_on_with(response.status):
+                    return response
+
+    @contextmanager
+    def stream(self, request: Request) -> Iterator[StreamResponse]:
+        with ExitStack() as stack:
+            yield self._begun(request, stack)
+
+    def _begun(self, request: Request, stack: ExitStack) -> StreamResponse:
+        turn = Turn(self._endpoints, request)
+        while True:
+            try:
+                opening = self._transports[turn.index].stream(turn.request())
+                response = stack.enter_context(opening)
+            except PacketboatError as error:
+                if not turn.goes_on_after(error):
+                    raise
+            else:
+                if not turn.goes_on_with(response.status):
+                    return response
+                stack.close()
+
+    def close(self) -> None:
+        for transport in self._transports:
+            transport.close()
+
+
+class AsyncFailover:
+    """The same for asyncio."""
+
+    def __init__(self, transports: Sequence[AsyncTransport]) -> None:
+        self._transports = transports
+        self._endpoints = Endpoints(len(transports))
+
+    async def send(self, request: Request) -> Response:
+        turn = Turn(self._endpoints, request)
+        while True:
+            try:
+                response = await self._transports[turn.index].send(turn.request())
+            except PacketboatError as error:
+                if not turn.goes_on_after(error):
+                    raise
+            else:
+                if not turn.goes_on_with(response.status):
+                    return response
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncStreamResponse]:
+        async with AsyncExitStack() as stack:
+            yield await self._begun(request, stack)
+
+    async def _begun(self, request: Request, stack: AsyncExitStack) -> AsyncStreamResponse:
+        turn = Turn(self._endpoints, request)
+        while True:
+            try:
+                opening = self._transports[turn.index].stream(turn.request())
+                response = await stack.enter_async_context(opening)
+            except PacketboatError as error:
+                if not turn.goes_on_after(error):
+                    raise
+            else:
+                if not turn.goes_on_with(response.status):
+                    return response
+                await stack.aclose()
+
+    async def close(self) -> None:
+        for transport in self._transports:
+            await transport.close()
+
+
+class Turn:
+    """One request, which each server is asked at most once, all in the time that it has."""
+
+    def __init__(self, endpoints: Endpoints, request: Request) -> None:
+        now_s = monotonic()
+        self._endpoints = endpoints
+        self._request = request
+        self._ends_s = now_s + request.timeout_s
+        self._order = endpoints.order(now_s)
+        self._at = 0
+
+    @property
+    def index(self) -> int:
+        return self._order[self._at]
+
+    def request(self) -> Request:
+        if self._at == 0:
+            return self._request
+        return self._request._replace(timeout_s=max(self._ends_s - monotonic(), 0.001))
+
+    def goes_on_after(self, error: PacketboatError) -> bool:
+        """Whether another is to be asked; `index` is that one's."""
+        if isinstance(error, ConnectionFailed | UnknownOutcome):
+            self._endpoints.failed(self.index, monotonic())
+        return isinstance(error, ConnectionFailed) and self._step()
+
+    def goes_on_with(self, status: int) -> bool:
+        if status != REFUSED:
+            self._endpoints.answered(self.index)
+            return False
+        self._endpoints.failed(self.index, monotonic())
+        return self._step()
+
+    def _step(self) -> bool:
+        if self._at + 1 == len(self._order) or monotonic() >= self._ends_s:
+            return False
+        self._at += 1
+        return True
