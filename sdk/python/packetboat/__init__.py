@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packetboat.async_client import AsyncClient
-    from packetboat.client import Client
+    from packetboat.aio.client import AsyncClient
     from packetboat.errors import (
         ApiError,
         BufferFull,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     )
     from packetboat.publisher.pending_receipt import PendingReceipt
     from packetboat.publisher.settings import PublisherSettings
+    from packetboat.sync.client import Client
 
 __all__ = [
     "ApiError",
@@ -91,8 +91,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "packetboat.async_client": ("AsyncClient",),
-    "packetboat.client": ("Client",),
+    "packetboat.aio.client": ("AsyncClient",),
+    "packetboat.sync.client": ("Client",),
     "packetboat.errors": (
         "ApiError",
         "BufferFull",

@@ -18,7 +18,28 @@ Urls = str | Sequence[str]
 """One, several, or several in one string with commas between."""
 
 
-def options(
+def merged(
+    options: Options | None,
+    url: Urls | None,
+    token: str | None,
+    retry_for_s: float | None,
+    *,
+    networked: bool,
+) -> Options:
+    """Of a client: what it is told, over its options, over what is found here. One that has a way
+    of its own to the server looks for nothing."""
+    if options is None:
+        options = found(url, token) if networked else Options()
+    if url is not None:
+        options = options.replace(urls=urls(url))
+    if token is not None:
+        options = options.replace(credentials=StaticToken(token))
+    if retry_for_s is not None:
+        options = options.replace(retry_for_s=retry_for_s)
+    return options
+
+
+def found(
     url: Urls | None = None,
     token: str | None = None,
     environment: Mapping[str, str] = os.environ,

@@ -6,30 +6,52 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
+from packetboat import settings
+from packetboat.cli.failures import CommandFailed, ExitCode
 from packetboat.cli.output import printable
 from packetboat.cli.target import Target
 from packetboat.options import Options, Tls
-from packetboat.settings import credentials_of
 from packetboat.sync.sender import Sender
-from packetboat.transport import Request, Response, StreamResponse, Transport, open_transport
+from packetboat.transport import (
+    AsyncTransport,
+    Request,
+    Response,
+    StreamResponse,
+    Transport,
+    open_transport,
+)
+
+
+class Transports(NamedTuple):
+    """What a test puts in the network's place."""
+
+    blocking: Transport
+    asynchronous: AsyncTransport | None = None
 
 
 def options_of(target: Target) -> Options:
-    profile = target.profile
-    return Options(
-        urls=target.urls, credentials=credentials_of(profile), tls=Tls(ca_file=profile.ca_file)
-    )
+    try:
+        return Options(
+            urls=target.urls,
+            credentials=settings.credentials_of(target.profile),
+            tls=Tls(ca_file=target.profile.ca_file),
+        )
+    except ValueError as error:
+        raise CommandFailed(f"{error} (from {target.url_from})", ExitCode.USAGE) from None
 
 
 def connect(options: Options, transport: Transport | None, *, verbose: bool) -> Sender:
     """`transport`: of a test."""
-    chosen = open_transport(options, transport)
-    return Sender(options, Told(chosen) if verbose else chosen)
+    if not verbose:
+        return Sender(options, open_transport(options, transport))
+    network = transport or open_transport(options.replace(credentials=None))
+    return Sender(options, open_transport(options, Told(network)))
 
 
 class Told:
-    """Says what is sent and what is answered; never a header, where secrets are."""
+    """Says what is sent and what is answered; never a header or body, where secrets are."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

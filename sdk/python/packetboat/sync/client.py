@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from packetboat import calls, settings
-from packetboat.calls import Call, Ids, consuming, messages, subscriptions, topics
+from packetboat.calls import Ids, consuming, messages, subscriptions, topics
 from packetboat.errors import PacketboatError
 from packetboat.models import (
     Data,
@@ -25,10 +23,9 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
-from packetboat.retries import Retries
+from packetboat.options import Options
+from packetboat.sync.sender import Sender
 from packetboat.transport import Transport, open_transport
-
-T = TypeVar("T")
 
 
 class Client:
@@ -40,16 +37,26 @@ class Client:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         token: str | None = None,
         *,
-        retry_for_s: float = 10.0,
+        options: Options | None = None,
+        retry_for_s: float | None = None,
         transport: Transport | None = None,
     ) -> None:
-        self._transport = transport or open_transport(settings.options(url, token))
-        self._retry_for_s = retry_for_s
+        told = settings.merged(options, url, token, retry_for_s, networked=transport is None)
+        self._sender = Sender(told, open_transport(told, transport))
         self._producer = calls.Producer()
-        self._closed = threading.Event()
+
+    @classmethod
+    def from_options(cls, options: Options) -> Client:
+        """Of these options alone; nothing of the environment."""
+        return cls(options=options)
+
+    @property
+    def options(self) -> Options:
+        """How it behaves; another client of the same options behaves alike."""
+        return self._sender.options
 
     def create_topic(
         self,
@@ -70,17 +77,17 @@ class Client:
             "priorities": priorities,
         }
         call = topics.create_topic(name, {k: v for k, v in given.items() if v is not None})
-        return self._send(call)
+        return self._sender.send(call)
 
     def get_topic(self, name: str) -> Topic:
-        return self._send(topics.get_topic(name))
+        return self._sender.send(topics.get_topic(name))
 
     def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Topic]:
-        return self._send(topics.list_topics(page_size, page_token))
+        return self._sender.send(topics.list_topics(page_size, page_token))
 
     def delete_topic(self, name: str, *, force: bool = False) -> None:
         """With all its messages and subscriptions."""
-        self._send(topics.delete_topic(name, force, None))
+        self._sender.send(topics.delete_topic(name, force, None))
 
     def create_subscription(
         self,
@@ -99,23 +106,23 @@ class Client:
         }
         settings = {k: v for k, v in given.items() if v is not None}
         call = subscriptions.create_subscription(topic, name, settings)
-        return self._send(call)
+        return self._sender.send(call)
 
     def get_subscription(self, name: str) -> Subscription:
-        return self._send(subscriptions.get_subscription(name))
+        return self._sender.send(subscriptions.get_subscription(name))
 
     def list_subscriptions(
         self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Subscription]:
         """Of a topic, or all."""
         if topic is None:
-            return self._send(subscriptions.list_subscriptions(page_size, page_token))
+            return self._sender.send(subscriptions.list_subscriptions(page_size, page_token))
         call = subscriptions.list_topic_subscriptions(topic, page_size, page_token)
-        return self._send(call)
+        return self._sender.send(call)
 
     def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """With its ack state; `force` also while messages are undelivered."""
-        self._send(subscriptions.delete_subscription(name, force, None))
+        self._sender.send(subscriptions.delete_subscription(name, force, None))
 
     def publish(
         self,
@@ -149,7 +156,7 @@ class Client:
             deliver_at=deliver_at,
             ttl_seconds=ttl_seconds,
         )
-        return self._send(calls.publish(topic, message, publisher_id, durability))
+        return self._sender.send(calls.publish(topic, message, publisher_id, durability))
 
     def publish_early(
         self,
@@ -160,7 +167,7 @@ class Client:
         publisher_id: str | None = None,
     ) -> str:
         """Returns a publish id before the message is durable: it may be lost."""
-        return self._send(calls.publish_early(topic, message, publisher_id, durability))
+        return self._sender.send(calls.publish_early(topic, message, publisher_id, durability))
 
     def publish_batch(
         self,
@@ -176,11 +183,11 @@ class Client:
         stored once however often it is sent again.
         """
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
-        return self._send(call)
+        return self._sender.send(call)
 
     def cancel(self, topic: str, message_id: str) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already."""
-        self._send(messages.cancel_message(topic, message_id))
+        self._sender.send(messages.cancel_message(topic, message_id))
 
     def reschedule(
         self,
@@ -191,7 +198,9 @@ class Client:
         deliver_at: datetime | None = None,
     ) -> datetime:
         """When a message with a delay is published now. Raises Conflict if it is already."""
-        return self._send(messages.reschedule_message(topic, message_id, delay_seconds, deliver_at))
+        return self._sender.send(
+            messages.reschedule_message(topic, message_id, delay_seconds, deliver_at)
+        )
 
     def pull(
         self,
@@ -203,11 +212,11 @@ class Client:
     ) -> list[Message]:
         """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
         call = consuming.pull(subscription, max_messages, wait_seconds, max_bytes)
-        return self._send(call)
+        return self._sender.send(call)
 
     def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
-        return self._send(consuming.ack(subscription, ids, by_message_id))
+        return self._sender.send(consuming.ack(subscription, ids, by_message_id))
 
     def nack(
         self,
@@ -220,11 +229,11 @@ class Client:
     ) -> Settled:
         """Failed: to be delivered again, after a delay."""
         call = consuming.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return self._send(call)
+        return self._sender.send(call)
 
     def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """Not processed: to be delivered again at once; the attempt does not count."""
-        return self._send(consuming.release(subscription, ids, by_message_id))
+        return self._sender.send(consuming.release(subscription, ids, by_message_id))
 
     def modify_ack_deadline(
         self,
@@ -236,12 +245,11 @@ class Client:
     ) -> Settled:
         """The leases end that much from now."""
         call = consuming.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return self._send(call)
+        return self._sender.send(call)
 
     def close(self) -> None:
         """Also ends the retries that other threads wait for."""
-        self._closed.set()
-        self._transport.close()
+        self._sender.close()
 
     def __enter__(self) -> Client:
         return self
@@ -253,13 +261,3 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _send(self, call: Call[T]) -> T:
-        retries = Retries(self._retry_for_s, call.safe, time.monotonic())
-        while True:
-            try:
-                return call.result(self._transport.send(call.request))
-            except PacketboatError as error:
-                pause_s = retries.pause_s(error, time.monotonic())
-                if pause_s is None or self._closed.wait(pause_s):
-                    raise

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from packetboat import calls, settings
-from packetboat.calls import Call, Ids, consuming, messages, subscriptions, topics
+from packetboat.aio.sender import AsyncSender
+from packetboat.calls import Ids, consuming, messages, subscriptions, topics
 from packetboat.errors import PacketboatError
 from packetboat.models import (
     Data,
@@ -25,10 +24,8 @@ from packetboat.models import (
     Subscription,
     Topic,
 )
-from packetboat.retries import Retries
+from packetboat.options import Options
 from packetboat.transport import AsyncTransport, open_async_transport
-
-T = TypeVar("T")
 
 
 class AsyncClient:
@@ -40,15 +37,26 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         token: str | None = None,
         *,
-        retry_for_s: float = 10.0,
+        options: Options | None = None,
+        retry_for_s: float | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
-        self._transport = transport or open_async_transport(settings.options(url, token))
-        self._retry_for_s = retry_for_s
+        told = settings.merged(options, url, token, retry_for_s, networked=transport is None)
+        self._sender = AsyncSender(told, open_async_transport(told, transport))
         self._producer = calls.Producer()
+
+    @classmethod
+    def from_options(cls, options: Options) -> AsyncClient:
+        """Of these options alone; nothing of the environment."""
+        return cls(options=options)
+
+    @property
+    def options(self) -> Options:
+        """How it behaves; another client of the same options behaves alike."""
+        return self._sender.options
 
     async def create_topic(
         self,
@@ -69,19 +77,19 @@ class AsyncClient:
             "priorities": priorities,
         }
         call = topics.create_topic(name, {k: v for k, v in given.items() if v is not None})
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def get_topic(self, name: str) -> Topic:
-        return await self._send(topics.get_topic(name))
+        return await self._sender.send(topics.get_topic(name))
 
     async def list_topics(
         self, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Topic]:
-        return await self._send(topics.list_topics(page_size, page_token))
+        return await self._sender.send(topics.list_topics(page_size, page_token))
 
     async def delete_topic(self, name: str, *, force: bool = False) -> None:
         """With all its messages and subscriptions."""
-        await self._send(topics.delete_topic(name, force, None))
+        await self._sender.send(topics.delete_topic(name, force, None))
 
     async def create_subscription(
         self,
@@ -100,23 +108,23 @@ class AsyncClient:
         }
         settings = {k: v for k, v in given.items() if v is not None}
         call = subscriptions.create_subscription(topic, name, settings)
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def get_subscription(self, name: str) -> Subscription:
-        return await self._send(subscriptions.get_subscription(name))
+        return await self._sender.send(subscriptions.get_subscription(name))
 
     async def list_subscriptions(
         self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Subscription]:
         """Of a topic, or all."""
         if topic is None:
-            return await self._send(subscriptions.list_subscriptions(page_size, page_token))
+            return await self._sender.send(subscriptions.list_subscriptions(page_size, page_token))
         call = subscriptions.list_topic_subscriptions(topic, page_size, page_token)
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """With its ack state; `force` also while messages are undelivered."""
-        await self._send(subscriptions.delete_subscription(name, force, None))
+        await self._sender.send(subscriptions.delete_subscription(name, force, None))
 
     async def publish(
         self,
@@ -150,7 +158,7 @@ class AsyncClient:
             deliver_at=deliver_at,
             ttl_seconds=ttl_seconds,
         )
-        return await self._send(calls.publish(topic, message, publisher_id, durability))
+        return await self._sender.send(calls.publish(topic, message, publisher_id, durability))
 
     async def publish_early(
         self,
@@ -161,7 +169,9 @@ class AsyncClient:
         publisher_id: str | None = None,
     ) -> str:
         """Returns a publish id before the message is durable: it may be lost."""
-        return await self._send(calls.publish_early(topic, message, publisher_id, durability))
+        return await self._sender.send(
+            calls.publish_early(topic, message, publisher_id, durability)
+        )
 
     async def publish_batch(
         self,
@@ -177,11 +187,11 @@ class AsyncClient:
         stored once however often it is sent again.
         """
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def cancel(self, topic: str, message_id: str) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already."""
-        await self._send(messages.cancel_message(topic, message_id))
+        await self._sender.send(messages.cancel_message(topic, message_id))
 
     async def reschedule(
         self,
@@ -192,7 +202,7 @@ class AsyncClient:
         deliver_at: datetime | None = None,
     ) -> datetime:
         """When a message with a delay is published now. Raises Conflict if it is already."""
-        return await self._send(
+        return await self._sender.send(
             messages.reschedule_message(topic, message_id, delay_seconds, deliver_at)
         )
 
@@ -206,11 +216,11 @@ class AsyncClient:
     ) -> list[Message]:
         """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
         call = consuming.pull(subscription, max_messages, wait_seconds, max_bytes)
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
-        return await self._send(consuming.ack(subscription, ids, by_message_id))
+        return await self._sender.send(consuming.ack(subscription, ids, by_message_id))
 
     async def nack(
         self,
@@ -223,11 +233,11 @@ class AsyncClient:
     ) -> Settled:
         """Failed: to be delivered again, after a delay."""
         call = consuming.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
         """Not processed: to be delivered again at once; the attempt does not count."""
-        return await self._send(consuming.release(subscription, ids, by_message_id))
+        return await self._sender.send(consuming.release(subscription, ids, by_message_id))
 
     async def modify_ack_deadline(
         self,
@@ -239,10 +249,10 @@ class AsyncClient:
     ) -> Settled:
         """The leases end that much from now."""
         call = consuming.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return await self._send(call)
+        return await self._sender.send(call)
 
     async def close(self) -> None:
-        await self._transport.close()
+        await self._sender.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -254,14 +264,3 @@ class AsyncClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    async def _send(self, call: Call[T]) -> T:
-        retries = Retries(self._retry_for_s, call.safe, time.monotonic())
-        while True:
-            try:
-                return call.result(await self._transport.send(call.request))
-            except PacketboatError as error:
-                pause_s = retries.pause_s(error, time.monotonic())
-                if pause_s is None:
-                    raise
-                await asyncio.sleep(pause_s)

@@ -1,0 +1,223 @@
+"""Jobs: start them, follow them, and what workers do with their tasks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+import msgspec
+
+from packetboat.aio.resources.job_handles import AsyncJobHandle
+from packetboat.aio.sender import AsyncSender
+from packetboat.calls import jobs as calls
+from packetboat.models.jobs import (
+    ClaimedTask,
+    Completion,
+    Failing,
+    Job,
+    JobOutput,
+    JobSpec,
+    JobState,
+    JobTask,
+    TasksSettled,
+    TaskState,
+)
+from packetboat.models.page import Page
+
+if TYPE_CHECKING:
+    from packetboat.tasks.definitions import MapTask, ReduceTask
+    from packetboat.tasks.specs import JobOptions
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Result = TypeVar("Result")
+OUTAGE_S = 60.0
+"""A wait for a job goes on through so much."""
+
+
+class AsyncJobs:
+    """Jobs: start them, follow them, and what workers do with their tasks."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+    @overload
+    async def run(
+        self,
+        task: MapTask[In, Out],
+        inputs: Iterable[In] | AsyncIterable[In],
+        *,
+        reduce: ReduceTask[Out, Result],
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Out, Result]: ...
+    @overload
+    async def run(
+        self,
+        task: MapTask[In, Out],
+        inputs: Iterable[In] | AsyncIterable[In],
+        *,
+        reduce: None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Out, None]: ...
+    @overload
+    async def run(
+        self,
+        task: MapTask[Any, Any] | str,
+        inputs: Iterable[Any] | AsyncIterable[Any],
+        *,
+        reduce: ReduceTask[Any, Any] | str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Any, Any]: ...
+    async def run(
+        self,
+        task: MapTask[Any, Any] | str,
+        inputs: Iterable[Any] | AsyncIterable[Any],
+        *,
+        reduce: ReduceTask[Any, Any] | str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Any, Any]:
+        """Starts a job: a map task for each input, and where `reduce` is given one task that gets
+        their outputs. Inputs are sent as they are read, in pages; tasks begin before all are there.
+
+        With a `name` it may be called again after a crash, with the same inputs in the same order,
+        and goes on: what the server has is not made anew. Raises Conflict where a job of that name
+        is made of something else.
+        """
+        from packetboat.tasks.specs import name_of, spec_of, types_of
+
+        name = options.get("name") or f"{name_of(task)}-{secrets.token_hex(6)}"
+        await self.start(name, spec_of(task, reduce, options), inputs)
+        return AsyncJobHandle(self, name, *types_of(task, reduce))
+
+    async def start(
+        self, name: str, spec: JobSpec, inputs: Iterable[Any] | AsyncIterable[Any]
+    ) -> Job:
+        """Makes the job if there is none, sends its inputs, and seals it. Of one that is sealed
+        the inputs are not read again."""
+        from packetboat.tasks.uploads import AsyncUpload
+
+        job = await self.put(name, spec)
+        if job.state != "open":
+            return job
+        count = await AsyncUpload(self._sender, name).send(inputs)
+        return await self.seal(name, count)
+
+    def handle(
+        self, name: str, *, output_type: Any = Any, result_type: Any = Any
+    ) -> AsyncJobHandle[Any, Any]:
+        """Of a job that was started elsewhere."""
+        return AsyncJobHandle(self, name, output_type, result_type)
+
+    async def create(self, name: str, spec: JobSpec) -> Job:
+        """Raises Conflict where there is one of that name."""
+        return await self._sender.send(calls.create_job(name, spec))
+
+    async def put(self, name: str, spec: JobSpec) -> Job:
+        """Makes it, or finds the one that was made of the same. Raises Conflict where a job of
+        that name is made of something else."""
+        return await self._sender.send(calls.put_job(name, spec))
+
+    async def get(self, name: str, *, wait_seconds: float = 0) -> Job:
+        """As it stands; with `wait_seconds` once it is finished, or after that long."""
+        deadline_s = wait_seconds + OUTAGE_S if wait_seconds else None
+        return await self._sender.send(calls.get_job(name, wait_seconds), deadline_s=deadline_s)
+
+    async def list(
+        self, *, state: JobState | None = None, page_size: int = 100
+    ) -> AsyncIterator[Job]:
+        """All of them, by name."""
+        token: str | None = None
+        while True:
+            page = await self.page(state=state, page_size=page_size, page_token=token)
+            for job in page.items:
+                yield job
+            if (token := page.next_page_token) is None:
+                return
+
+    async def page(
+        self,
+        *,
+        state: JobState | None = None,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[Job]:
+        """Part of the listing."""
+        return await self._sender.send(calls.list_jobs(state, page_size, page_token))
+
+    async def add_tasks(self, name: str, first_index: int, inputs: Sequence[msgspec.Raw]) -> None:
+        """Inputs as JSON, 1,000 at most, of the tasks from `first_index` on."""
+        await self._sender.send(calls.add_tasks(name, first_index, inputs))
+
+    async def seal(self, name: str, tasks: int) -> Job:
+        """That were all tasks."""
+        return await self._sender.send(calls.seal_job(name, tasks))
+
+    async def cancel(self, name: str) -> Job:
+        """Nothing more of it begins; handlers that run are told. A finished job stays as it is."""
+        return await self._sender.send(calls.cancel_job(name))
+
+    async def retry(self, name: str) -> Job:
+        """Of a job that failed or was cancelled: what did not succeed is done again."""
+        return await self._sender.send(calls.retry_job(name))
+
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """`force`: also one that is not finished."""
+        await self._sender.send(calls.delete_job(name, force))
+
+    async def tasks(
+        self, name: str, *, state: TaskState | None = None, page_size: int = 100
+    ) -> AsyncIterator[JobTask]:
+        """Of one job, in the order of their inputs; the reduce task, if there is one, too."""
+        token: str | None = None
+        while True:
+            call = calls.list_tasks(name, state, page_size, token)
+            page = await self._sender.send(call)
+            for task in page.items:
+                yield task
+            if (token := page.next_page_token) is None:
+                return
+
+    async def outputs_page(
+        self,
+        name: str,
+        *,
+        first_index: int = 0,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[JobOutput]:
+        """Outputs, as JSON, of map tasks that are over, in the order of their inputs."""
+        call = calls.list_outputs(name, first_index, page_size, page_token)
+        return await self._sender.send(call)
+
+    # What workers do.
+
+    async def claim(
+        self,
+        pool: str,
+        kinds: Sequence[str],
+        *,
+        max_tasks: int = 1,
+        wait_seconds: float = 0,
+        lease_seconds: float = 30,
+        worker: str = "",
+    ) -> list[ClaimedTask]:
+        """Leases tasks of those kinds: as many as there are, or the first to come."""
+        call = calls.claim(pool, kinds, max_tasks, wait_seconds, lease_seconds, worker)
+        return await self._sender.send(call)
+
+    async def complete(self, tasks: Sequence[Completion]) -> TasksSettled:
+        """They succeeded, or wait for a nested job."""
+        return await self._sender.send(calls.complete(tasks))
+
+    async def fail(self, tasks: Sequence[Failing]) -> TasksSettled:
+        """They failed, perhaps to be tried again."""
+        return await self._sender.send(calls.fail(tasks))
+
+    async def extend(self, lease_ids: Sequence[str], lease_seconds: float) -> TasksSettled:
+        """Their leases begin anew; `cancelled` are those whose handlers are to end."""
+        return await self._sender.send(calls.extend(lease_ids, lease_seconds))
+
+    async def release(self, lease_ids: Sequence[str]) -> TasksSettled:
+        """Others may have them; the attempt does not count."""
+        return await self._sender.send(calls.release(lease_ids))

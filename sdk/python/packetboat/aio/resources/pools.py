@@ -1,0 +1,44 @@
+"""Pools: how many tasks of a kind of work run at once, over all workers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from packetboat.aio.sender import AsyncSender
+from packetboat.calls import jobs as calls
+from packetboat.models.jobs import Pool
+from packetboat.models.page import Page
+
+
+class AsyncPools:
+    """Pools: how many tasks of a kind of work run at once, over all workers. One that nobody made
+    has no limit."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+    async def put(self, name: str, *, max_running: int | None) -> Pool:
+        """Makes or changes it; None is no limit."""
+        return await self._sender.send(calls.put_pool(name, max_running))
+
+    async def get(self, name: str) -> Pool:
+        """With how many of its tasks run and wait."""
+        return await self._sender.send(calls.get_pool(name))
+
+    async def list(self, *, page_size: int = 100) -> AsyncIterator[Pool]:
+        """All that were made or have tasks, by name."""
+        token: str | None = None
+        while True:
+            page = await self.page(page_size=page_size, page_token=token)
+            for pool in page.items:
+                yield pool
+            if (token := page.next_page_token) is None:
+                return
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Pool]:
+        """Part of the listing."""
+        return await self._sender.send(calls.list_pools(page_size, page_token))
+
+    async def delete(self, name: str) -> None:
+        """Its limit goes; its tasks stay."""
+        await self._sender.send(calls.delete_pool(name))
