@@ -34,6 +34,8 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     fleet: live, owned, names; forwarders and what they own, of all tenants
     forwarded: record, find, forget, forget_topics; the scheduler's, and on the way of each message
     hints: all, listing, replace, prune; the scheduler's, over all tenants
+    job_claims: claimable, ended; for all who wait in a process, of many tenants
+    job_sweep: expired, prune, behind; over all tenants
     leases: register, renew, leave, release, live; forwarders, of no tenant
     lock_catalog: sweep, _sweep; over all tenants
     lock_waiters: join, renew, leave, sweep; hot, and renewed for many tenants at once

@@ -22,6 +22,7 @@ from metadata.models.history import (
     TopicUsageRow,
 )
 from metadata.models.identity import RevokedTokenRow, SigningKeyRow
+from metadata.models.jobs import JobPoolRow, JobRow, JobTaskRow
 from metadata.models.ownership import (
     AssignmentHintRow,
     AssignmentRow,
@@ -69,6 +70,9 @@ __all__ = [
     "ForwardedRow",
     "ForwarderRow",
     "IssuerRow",
+    "JobPoolRow",
+    "JobRow",
+    "JobTaskRow",
     "LockFenceRow",
     "LockRow",
     "LockWaiterRow",
