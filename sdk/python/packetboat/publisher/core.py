@@ -1,0 +1,365 @@
+"""What the publisher decides: which messages go in which batch, and what becomes of each.
+
+No I/O and no clock: who drives it says what time it is, sends the batches it is given, tells how
+each ended, and passes on what is settled. What must hold:
+
+- Of a key one batch at most is out, and waits until all of it is settled: messages of a key are
+  stored in the order in which they were taken, also over tries that fail in part.
+- A batch that may be stored, because a try of it ended unknown, is sent again as it is, under the
+  same name. Only what is known not to be stored goes into other batches.
+- Each message is settled once: with its receipt, or with an error that says whether it may be
+  stored (UnknownOutcome) or is not (NotDone).
+- When a message with a key is settled with an error, those of its key that wait are too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from packetboat.errors import (
+    ApiError,
+    BufferFull,
+    Dropped,
+    NotDone,
+    PacketboatError,
+    PrecedingFailed,
+    UnknownOutcome,
+)
+from packetboat.models import Receipt
+from packetboat.publisher.batch import Batch
+from packetboat.publisher.pending import Pending
+from packetboat.publisher.results import Result
+from packetboat.publisher.settings import PublisherSettings
+from packetboat.publisher.topic import Topic
+from packetboat.publisher.verdict import (
+    TOO_LARGE,
+    Verdict,
+    copy_of,
+    verdict_of,
+)
+from packetboat.retries import FIRST_S, MAX_S
+
+EXPIRY_S = 0.25
+"""How often it is looked for messages whose time is over."""
+
+
+class Settled(NamedTuple):
+    """A message, and what became of it."""
+
+    message: Pending
+    outcome: Receipt | PacketboatError
+
+
+class Core:
+    """`next_name` names a batch by headers; `waiting_line` is how many times over the buffer may be
+    filled (by callers that cannot be made to wait)."""
+
+    def __init__(
+        self,
+        settings: PublisherSettings,
+        next_name: Callable[[], Mapping[str, str]],
+        random: Random,
+        waiting_line: int = 1,
+    ) -> None:
+        self._settings = settings
+        self._next_name = next_name
+        self._random = random
+        self._max_messages = settings.max_buffered_messages * waiting_line
+        self._max_bytes = settings.max_buffered_bytes * waiting_line
+        self._topics: dict[str, Topic] = {}
+        self._paused: set[tuple[str, str]] = set()
+        self._settled: list[Settled] = []
+        self.messages = 0
+        """Taken and not settled."""
+        self.size_bytes = 0
+
+    def accept(self, topic: str, message: Pending, now_s: float) -> None:
+        """Raises BufferFull, or PrecedingFailed where the key is paused."""
+        if message.key is not None and (topic, message.key) in self._paused:
+            raise PrecedingFailed(f"key {message.key!r} is paused; resume_key lets it go on")
+        size_bytes = len(message.encoded)
+        while not self._fits(size_bytes):
+            if self._settings.overflow != "drop_oldest" or not self._drop_oldest():
+                raise BufferFull(f"{self.messages} messages, {self.size_bytes} bytes are waiting")
+        self.messages += 1
+        self.size_bytes += size_bytes
+        message.deadline_s = now_s + self._settings.deadline_s
+        queue = self._topics.get(topic)
+        if queue is None:
+            queue = self._topics[topic] = Topic(topic, self._settings)
+        queue.add(message)
+
+    @property
+    def has_room(self) -> bool:
+        """The buffer, without the line of those that wait for it, is not full."""
+        settings = self._settings
+        return (
+            self.messages < settings.max_buffered_messages
+            and self.size_bytes < settings.max_buffered_bytes
+        )
+
+    def next_batches(self, now_s: float) -> list[Batch]:
+        """To be sent now, each once; each is then `answered` or `failed`."""
+        batches: list[Batch] = []
+        for topic in list(self._topics.values()):
+            for batch in list(topic.batches):
+                if batch.again_s is not None and batch.again_s <= now_s:
+                    self._try_again(topic, batch, now_s, batches)
+            for load in topic.loads(now_s):
+                batch = Batch(topic.name, *load, name=self._next_name())
+                batch.sent_s = now_s
+                topic.batches[batch] = None
+                batches.append(batch)
+        return batches
+
+    def answered(self, batch: Batch, results: Sequence[Result], now_s: float) -> None:
+        """The request succeeded, and says what became of each message."""
+        topic = self._topics[batch.topic]
+        topic.failures = 0
+        batch.sent_s = None
+        if all(type(result) is Receipt for result in results):
+            for message, result in zip(batch.messages, results, strict=True):
+                if not message.settled:
+                    self._settle(message, result)
+            self._finish(topic, batch)
+            return
+        self._answered_in_part(topic, batch, results, now_s)
+
+    def failed(self, batch: Batch, error: PacketboatError, now_s: float) -> None:
+        """The request failed, or how it ended is not known."""
+        topic = self._topics[batch.topic]
+        topic.failures += 1
+        batch.sent_s = None
+        verdict = verdict_of(error)
+        if self._too_large(topic, batch, error):
+            batch.again_s = now_s
+        elif verdict is Verdict.UNKNOWN or verdict is Verdict.REFUSED:
+            batch.may_be_stored = batch.may_be_stored or verdict is Verdict.UNKNOWN
+            for message in batch.messages:
+                message.refusal = error
+            self._pause(topic, batch, error, now_s)
+        else:
+            self._refuse(topic, batch, error, verdict)
+
+    def expire(self, now_s: float) -> None:
+        """Settles the messages whose time is over."""
+        for topic in list(self._topics.values()):
+            for batch in list(topic.batches):
+                for index, message in enumerate(batch.messages):
+                    if not message.settled and message.deadline_s <= now_s:
+                        self._fail(topic, message, self._given_up(batch, index))
+                if batch.sent_s is None and batch.done:
+                    self._finish(topic, batch)
+            for message in topic.pop_expired(now_s):
+                if not message.settled:
+                    self._fail(topic, message, self._not_sent(message))
+            self._forget_if_idle(topic)
+
+    def abandon(self, error: NotDone) -> None:
+        """Settles all: with `error` what is not stored, else as unknown."""
+        for topic in list(self._topics.values()):
+            for message in topic.pop_all():
+                self._settle(message, copy_of(error))
+            for batch in list(topic.batches):
+                for index, message in enumerate(batch.messages):
+                    if not message.settled:
+                        may_be = batch.may_be_stored or batch.sent_s is not None
+                        self._settle(message, _unknown(batch, index) if may_be else copy_of(error))
+                if batch.sent_s is None:
+                    self._finish(topic, batch)
+            self._forget_if_idle(topic)
+
+    def resume_key(self, topic: str, key: str) -> None:
+        """It was paused by a message that failed; what is accepted from now on goes."""
+        self._paused.discard((topic, key))
+
+    def hurry(self) -> None:
+        """What waits now does not linger."""
+        for topic in self._topics.values():
+            topic.hurried = True
+
+    def unsettled(self) -> Iterator[Pending]:
+        """All that were taken and are not settled."""
+        for topic in self._topics.values():
+            for batch in topic.batches:
+                yield from (message for message in batch.messages if not message.settled)
+            yield from topic.waiting()
+
+    def take_settled(self) -> list[Settled]:
+        """What was settled since it was last asked for."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    def wake_s(self, now_s: float) -> float | None:
+        """When to call `expire` and `next_batches` again, if nothing happens before."""
+        if not self.messages:
+            return None
+        wake_s = now_s + EXPIRY_S
+        for topic in self._topics.values():
+            ready_at_s = topic.ready_at_s(now_s)
+            if ready_at_s is not None:
+                wake_s = min(wake_s, ready_at_s)
+            for batch in topic.batches:
+                if batch.again_s is not None:
+                    wake_s = min(wake_s, batch.again_s)
+        return wake_s
+
+    def _fits(self, size_bytes: int) -> bool:
+        if not self.messages:
+            return True
+        return (
+            self.messages < self._max_messages and self.size_bytes + size_bytes <= self._max_bytes
+        )
+
+    def _drop_oldest(self) -> bool:
+        oldest: tuple[float, Topic] | None = None
+        for topic in self._topics.values():
+            deadline_s = topic.oldest_deadline_s()
+            if deadline_s is not None and (oldest is None or deadline_s < oldest[0]):
+                oldest = (deadline_s, topic)
+        if oldest is None:
+            return False
+        message = oldest[1].pop_oldest()
+        assert message is not None
+        self._settle(message, Dropped("newer messages took its place in a full buffer"))
+        self._forget_if_idle(oldest[1])
+        return True
+
+    def _try_again(self, topic: Topic, batch: Batch, now_s: float, batches: list[Batch]) -> None:
+        batch.again_s = None
+        if batch.may_be_stored:
+            batch.sent_s = now_s
+            batches.append(batch)
+            return
+        topic.put_back(message for message in batch.messages if not message.settled)
+        self._finish(topic, batch)
+
+    def _answered_in_part(
+        self, topic: Topic, batch: Batch, results: Sequence[Result], now_s: float
+    ) -> None:
+        """Settles what is certain; the rest waits, and with it the keys of the batch. Of a key that
+        has failed nothing is tried again."""
+        broken: set[str | None] = set()
+        again: list[PacketboatError] = []
+        batch.may_be_stored = batch.may_be_stored or any(
+            isinstance(result, PacketboatError) and verdict_of(result) is Verdict.UNKNOWN
+            for result in results
+        )
+        for index, (message, result) in enumerate(zip(batch.messages, results, strict=True)):
+            if isinstance(result, Receipt):
+                if not message.settled:
+                    self._settle(message, result)
+                continue
+            if not _may_succeed(result):
+                error = self._final(batch, index, result)
+            elif message.settled or message.key in broken:
+                error = self._held_back(batch, index)
+            else:
+                message.refusal = result
+                again.append(result)
+                continue
+            self._fail(topic, message, error)
+            broken.add(message.key)
+            broken.discard(None)
+        if batch.done:
+            self._finish(topic, batch)
+            return
+        batch.holds_slot = batch.may_be_stored
+        if not batch.may_be_stored:
+            batch.messages = [message for message in batch.messages if not message.settled]
+        self._pause(topic, batch, again[0], now_s)
+
+    def _refuse(self, topic: Topic, batch: Batch, error: PacketboatError, verdict: Verdict) -> None:
+        for index, message in enumerate(batch.messages):
+            if message.settled:
+                continue
+            if batch.may_be_stored and verdict is not Verdict.WRONG:
+                self._fail(topic, message, _unknown(batch, index, error))
+            else:
+                self._fail(topic, message, copy_of(error))
+        self._finish(topic, batch)
+
+    def _too_large(self, topic: Topic, batch: Batch, error: PacketboatError) -> bool:
+        """Something on the way takes no request of that size, and would take a part of it."""
+        if not isinstance(error, ApiError) or error.status != TOO_LARGE:
+            return False
+        if len(batch.messages) == 1 or batch.may_be_stored:
+            return False
+        topic.max_batch_bytes = max(1, batch.size_bytes // 2)
+        return True
+
+    def _pause(self, topic: Topic, batch: Batch, error: PacketboatError, now_s: float) -> None:
+        pause_s = self._random.uniform(0, min(MAX_S, FIRST_S * 2 ** min(topic.failures, 10)))
+        pause_s += getattr(error, "retry_after_s", None) or 0.0
+        batch.again_s = now_s + pause_s
+        if batch.done:
+            self._finish(topic, batch)
+
+    def _fail(self, topic: Topic, message: Pending, error: PacketboatError) -> None:
+        """For good; and those of its key that wait."""
+        if not message.settled:
+            self._settle(message, error)
+        if message.key is None:
+            return
+        if self._settings.on_key_failure == "pause":
+            self._paused.add((topic.name, message.key))
+        for behind in topic.pop_key(message.key):
+            self._settle(behind, _preceded(message.key))
+
+    def _settle(self, message: Pending, outcome: Receipt | PacketboatError) -> None:
+        assert not message.settled
+        message.settled = True
+        self.messages -= 1
+        self.size_bytes -= len(message.encoded)
+        self._settled.append(Settled(message, outcome))
+
+    def _finish(self, topic: Topic, batch: Batch) -> None:
+        """Nothing of it is out or waits."""
+        del topic.batches[batch]
+        topic.release(batch.shards)
+        self._forget_if_idle(topic)
+
+    def _forget_if_idle(self, topic: Topic) -> None:
+        if topic.idle:
+            self._topics.pop(topic.name, None)
+
+    def _final(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
+        """What a message is told that an answer says will never be stored."""
+        if batch.may_be_stored and verdict_of(error) is not Verdict.WRONG:
+            return _unknown(batch, index, error)
+        return error
+
+    def _held_back(self, batch: Batch, index: int) -> PacketboatError:
+        if batch.may_be_stored:
+            return _unknown(batch, index)
+        return _preceded(batch.messages[index].key)
+
+    def _given_up(self, batch: Batch, index: int) -> PacketboatError:
+        if batch.may_be_stored or batch.sent_s is not None:
+            return _unknown(batch, index)
+        return self._not_sent(batch.messages[index])
+
+    def _not_sent(self, message: Pending) -> PacketboatError:
+        if message.refusal is not None:
+            return copy_of(message.refusal)
+        return NotDone(f"not sent within {self._settings.deadline_s:g} s")
+
+
+def _may_succeed(error: PacketboatError) -> bool:
+    """If it is tried again."""
+    return verdict_of(error) in (Verdict.REFUSED, Verdict.UNKNOWN)
+
+
+def _preceded(key: str | None) -> PrecedingFailed:
+    return PrecedingFailed(f"an earlier message of key {key!r} failed; this one is not stored")
+
+
+def _unknown(batch: Batch, index: int, cause: PacketboatError | None = None) -> UnknownOutcome:
+    last = cause or batch.messages[index].refusal
+    told = "no answer came" if last is None else f"the last try said: {last}"
+    return UnknownOutcome(
+        f"it may be stored, and was tried for as long as it may be; {told}",
+        idempotency_key=batch.key_of(index),
+    )

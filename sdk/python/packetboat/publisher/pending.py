@@ -1,0 +1,88 @@
+"""A message between `publish` and its receipt: encoded once, when it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from packetboat.calls.call import moment
+from packetboat.calls.publishing import encode_data
+from packetboat.errors import PacketboatError
+from packetboat.models import Data
+
+
+class Kind(NamedTuple):
+    """What all messages of a batch have in common, because headers of the request say it."""
+
+    publisher_id: str | None = None
+    durability: str | None = None
+    own_keys: bool = False
+    """Its messages have idempotency keys of their own; else the batch is known as a whole."""
+
+
+PLAIN = Kind()
+
+
+class Pending(msgspec.Struct, eq=False):
+    """`receipt` is whatever the outcome is told to; the core does not look at it."""
+
+    encoded: bytes
+    key: str | None
+    idempotency_key: str | None
+    kind: Kind
+    deadline_s: float
+    receipt: Any = None
+    settled: bool = False
+    refusal: PacketboatError | None = None
+    """Of its last try; it took no effect, and the message waits for the next."""
+
+
+class _Item(msgspec.Struct, omit_defaults=True):
+    data: bytes
+    content_type: str | None = None
+    key: str | None = None
+    attributes: Mapping[str, str] | None = None
+    priority: int = 0
+    idempotency_key: str | None = None
+    delay_seconds: float | None = None
+    deliver_at: str | None = None
+    ttl_seconds: float | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pending(
+    data: Data,
+    key: str | None,
+    attributes: Mapping[str, str] | None,
+    content_type: str | None,
+    priority: int,
+    idempotency_key: str | None,
+    delay_seconds: float | None,
+    deliver_at: datetime | None,
+    ttl_seconds: float | None,
+    publisher_id: str | None,
+    durability: str | None,
+) -> Pending:
+    """Raises TypeError or ValueError for what cannot be a message. It has no deadline yet."""
+    if type(data) is not bytes:
+        data, content_type = encode_data(data, content_type)
+    item = _Item(
+        data,
+        content_type,
+        key,
+        attributes,
+        priority,
+        idempotency_key,
+        delay_seconds,
+        None if deliver_at is None else moment(deliver_at),
+        ttl_seconds,
+    )
+    kind = PLAIN
+    if publisher_id is not None or durability is not None or idempotency_key is not None:
+        kind = Kind(publisher_id, durability, idempotency_key is not None)
+    return Pending(_encode(item), key, idempotency_key, kind, 0.0)

@@ -1,0 +1,229 @@
+"""What waits and what is out for one topic, and when the next batch goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from packetboat.publisher.batch import Batch
+from packetboat.publisher.pending import Kind, Pending
+from packetboat.publisher.settings import PublisherSettings
+from packetboat.publisher.shard import Shard, shard_of
+
+WORTHWHILE_MESSAGES = 100
+"""A request costs about as much as so many messages do: smaller batches are no gain."""
+PATIENCE_S = 0.02
+"""What is not worth a request beside others waits for one of those to end, this long at most."""
+
+
+class Load(NamedTuple):
+    """What the next batch is made of."""
+
+    kind: Kind
+    messages: list[Pending]
+    shards: list[Shard]
+
+
+class Topic:
+    """`ready` are the shards with messages that no batch holds, the longest waiting first."""
+
+    def __init__(self, name: str, settings: PublisherSettings) -> None:
+        self.name = name
+        self.batches: dict[Batch, None] = {}
+        """Out, or waiting to be tried again."""
+        self.failures = 0
+        """Tries that failed since one succeeded."""
+        self.max_batch_bytes = settings.max_batch_bytes
+        self.hurried = False
+        """What is ready does not linger."""
+        self._settings = settings
+        self._shards: dict[int | Kind, Shard] = {}
+        self._ready: dict[Shard, None] = {}
+        self._ready_messages = 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, and nothing is out."""
+        return not self._ready_messages and not self.batches
+
+    def add(self, message: Pending) -> None:
+        """To the end of its line."""
+        shard = self._shard_of(message)
+        shard.queue.append(message)
+        if not shard.busy:
+            self._ready[shard] = None
+            self._ready_messages += 1
+
+    def put_back(self, messages: Iterable[Pending]) -> None:
+        """In front of all others, in the order given; they were out."""
+        for message in reversed(list(messages)):
+            shard = self._shard_of(message)
+            shard.queue.appendleft(message)
+            if not shard.busy:
+                self._ready[shard] = None
+                self._ready_messages += 1
+
+    def release(self, shards: Iterable[Shard]) -> None:
+        """No batch holds them any more."""
+        for shard in shards:
+            assert shard.busy
+            shard.busy = False
+            if shard.queue:
+                self._ready[shard] = None
+                self._ready_messages += len(shard.queue)
+
+    def loads(self, now_s: float) -> Iterator[Load]:
+        """What is to go now. Who takes one makes a batch of it before the next is taken."""
+        while (limit := self._next_size(now_s)) > 0:
+            yield self._gather(limit)
+        if not self._ready_messages:
+            self.hurried = False
+
+    def ready_at_s(self, now_s: float) -> float | None:
+        """When to look again, if nothing else happens; None: there is nothing to send, or it goes
+        when a batch comes back."""
+        if not self._ready_messages or self._free_slots() <= 0:
+            return None
+        if self._lingers(now_s):
+            return self._oldest_s() + self._settings.linger_s
+        out_s = [batch.sent_s for batch in self.batches if batch.sent_s is not None]
+        return max(out_s, default=now_s) + PATIENCE_S
+
+    def pop_expired(self, now_s: float) -> list[Pending]:
+        """Those whose time is over, of what waits."""
+        expired = []
+        for shard in list(self._shards.values()):
+            while shard.queue and shard.queue[0].deadline_s <= now_s:
+                expired.append(self._pop(shard))
+        return expired
+
+    def pop_oldest(self) -> Pending | None:
+        """Of what waits."""
+        waiting = [shard for shard in self._shards.values() if shard.queue]
+        if not waiting:
+            return None
+        return self._pop(min(waiting, key=lambda shard: shard.queue[0].deadline_s))
+
+    def oldest_deadline_s(self) -> float | None:
+        """Of what waits."""
+        return min(
+            (shard.queue[0].deadline_s for shard in self._shards.values() if shard.queue),
+            default=None,
+        )
+
+    def pop_key(self, key: str) -> list[Pending]:
+        """Those of a key, of what waits."""
+        shard = self._shards.get(shard_of(key))
+        if shard is None:
+            return []
+        found = [message for message in shard.queue if message.key == key]
+        if found:
+            kept = [message for message in shard.queue if message.key != key]
+            shard.queue.clear()
+            shard.queue.extend(kept)
+            self._shrunk(shard, len(found))
+        return found
+
+    def pop_all(self) -> list[Pending]:
+        """All that waits."""
+        popped = []
+        for shard in list(self._shards.values()):
+            while shard.queue:
+                popped.append(self._pop(shard))
+        return popped
+
+    def waiting(self) -> Iterator[Pending]:
+        """All that is in no batch."""
+        for shard in self._shards.values():
+            yield from shard.queue
+
+    def _free_slots(self) -> int:
+        used = sum(batch.holds_slot for batch in self.batches)
+        return self._settings.max_batches_in_flight - used
+
+    def _next_size(self, now_s: float) -> int:
+        """How many messages the next batch should have; 0: it should wait. What is ready is shared
+        between the free slots, as long as each gets enough to be worth a request."""
+        slots = self._free_slots()
+        count = self._ready_messages
+        if not count or slots <= 0 or self._lingers(now_s):
+            return 0
+        if count < WORTHWHILE_MESSAGES and any(
+            batch.sent_s is not None and now_s < batch.sent_s + PATIENCE_S for batch in self.batches
+        ):
+            return 0
+        parts = min(slots, max(1, count // WORTHWHILE_MESSAGES))
+        return min(self._settings.max_batch_messages, -(-count // parts))
+
+    def _lingers(self, now_s: float) -> bool:
+        settings = self._settings
+        if not settings.linger_s or self.hurried:
+            return False
+        if self._ready_messages >= settings.max_batch_messages:
+            return False
+        return now_s < self._oldest_s() + settings.linger_s
+
+    def _oldest_s(self) -> float:
+        """When the oldest of what is ready was taken."""
+        oldest = min(shard.queue[0].deadline_s for shard in self._ready)
+        return oldest - self._settings.deadline_s
+
+    def _gather(self, limit: int) -> Load:
+        messages: list[Pending] = []
+        held: list[Shard] = []
+        left_bytes = self.max_batch_bytes
+        kind = next(iter(self._ready)).queue[0].kind
+        for shard in list(self._ready):
+            if shard.queue[0].kind != kind:
+                continue
+            before = len(messages)
+            # What is left in a shard of keys has to wait, so it is taken whole where it fits.
+            most = self._settings.max_batch_messages if shard.keys else limit
+            left_bytes -= shard.take(kind, most, left_bytes, messages)
+            if len(messages) == before:
+                break
+            self._taken(shard, len(messages) - before)
+            if shard.busy:
+                held.append(shard)
+            if len(messages) >= limit:
+                break
+        return Load(kind, messages, held)
+
+    def _taken(self, shard: Shard, count: int) -> None:
+        """A batch has that many of a ready shard: it is held, or goes to the end of the line."""
+        del self._ready[shard]
+        self._ready_messages -= count
+        if shard.keys:
+            shard.busy = True
+            self._ready_messages -= len(shard.queue)
+        elif shard.queue:
+            self._ready[shard] = None
+        else:
+            self._forget(shard)
+        assert self._ready_messages >= 0
+
+    def _pop(self, shard: Shard) -> Pending:
+        message = shard.queue.popleft()
+        self._shrunk(shard, 1)
+        return message
+
+    def _shrunk(self, shard: Shard, count: int) -> None:
+        if shard.busy:
+            return
+        self._ready_messages -= count
+        if not shard.queue:
+            del self._ready[shard]
+            self._forget(shard)
+
+    def _forget(self, shard: Shard) -> None:
+        """An empty line of messages without a key; of those there is one for each kind."""
+        if not shard.keys:
+            self._shards = {at: each for at, each in self._shards.items() if each is not shard}
+
+    def _shard_of(self, message: Pending) -> Shard:
+        key = message.key
+        place = message.kind if key is None else shard_of(key)
+        shard = self._shards.get(place)
+        if shard is None:
+            shard = self._shards[place] = Shard(keys=key is not None)
+        return shard
