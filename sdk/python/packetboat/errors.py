@@ -17,7 +17,7 @@ PacketboatError
 │       ├── Overloaded      429: `retry_after_s` says when to come back
 │       └── Unavailable     503, 507: not now; `retry_after_s`
 ├── UnknownOutcome          it may or may not have taken effect
-└── ServerError             500, or an answer that is none of Packetboat's
+└── ServerError             500, or an answer that is none of Packetboat's, such as a redirect
 """
 
 from __future__ import annotations
@@ -171,10 +171,12 @@ _KINDS: dict[int, type[ApiError]] = {
 
 def error_of(problem: Problem, retry_after_s: float | None = None) -> PacketboatError:
     """The error that a problem stands for."""
-    if problem.status == 504:
+    if problem.status in (502, 504):  # 502 is a balancer's, whose server may have begun
         return UnknownOutcome(_text(problem), problem)
     kind = _KINDS.get(problem.status)
     if kind is None:
+        if problem.status < 400:
+            return ServerError(problem.status, "redirects are not followed; is the URL right?")
         if problem.status >= 500:
             return ServerError(problem.status, _text(problem))
         kind = InvalidRequest

@@ -10,6 +10,7 @@ from packetboat.errors import (
     PacketboatError,
     Unavailable,
     UnknownOutcome,
+    UntrustedServer,
 )
 
 FIRST_S = 0.05
@@ -30,6 +31,8 @@ class Retries:
         What was refused before it took effect may be sent again; what may have taken effect only
         where doing it twice does no harm.
         """
+        if isinstance(error, UntrustedServer):
+            return None
         harmless = isinstance(error, ConnectionFailed | Overloaded | Unavailable)
         if not harmless and not (self._safe and isinstance(error, UnknownOutcome)):
             return None

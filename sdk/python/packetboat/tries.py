@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from packetboat.errors import PacketboatError, UnknownOutcome
+from packetboat.errors import NotDone, PacketboatError, UnknownOutcome
 from packetboat.options import Options
 from packetboat.retries import Retries
 from packetboat.transport.seam import TIMEOUT_S, Request
@@ -28,6 +28,7 @@ class Tries:
         total_s = options.retry_for_s if deadline_s is None else deadline_s
         self._retries = Retries(total_s, safe, now_s)
         self._idempotency_key = idempotency_key
+        self._may_have_done = False
 
     def request(self, now_s: float) -> Request:
         """The next try."""
@@ -37,7 +38,19 @@ class Tries:
         return self._request._replace(timeout_s=min(left_s, self._request.timeout_s))
 
     def pause_s(self, error: PacketboatError, now_s: float) -> float | None:
-        """How long to wait before the next try; None: raise the error."""
+        """How long to wait before the next try; None: it is over, with `outcome`."""
+        if isinstance(error, UnknownOutcome) and self._request.method != "GET":
+            self._may_have_done = True
+        return self._retries.pause_s(error, now_s)
+
+    def outcome(self, error: PacketboatError) -> PacketboatError:
+        """What to tell the caller when the last try ended so: that it did nothing says nothing of
+        an earlier one."""
+        if isinstance(error, NotDone) and self._may_have_done:
+            text = f"an earlier try may have done it; the last: {error}"
+            unknown = UnknownOutcome(text, getattr(error, "problem", None))
+            unknown.__cause__ = error
+            error = unknown
         if isinstance(error, UnknownOutcome):
             error.idempotency_key = self._idempotency_key
-        return self._retries.pause_s(error, now_s)
+        return error

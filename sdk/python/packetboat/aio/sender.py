@@ -23,7 +23,8 @@ class AsyncSender:
     def __init__(self, options: Options, transport: AsyncTransport) -> None:
         self.options = options
         self._transport = transport
-        self._closed = asyncio.Event()
+        self._closed = False
+        self._pauses: set[asyncio.Event] = set()
 
     async def send(self, call: Call[T], *, deadline_s: float | None = None) -> T:
         """The result of the call, or the typed error that it ended in."""
@@ -56,7 +57,7 @@ class AsyncSender:
             self._check_open()
             opened = False
             try:
-                async with self._transport.stream(call.request) as response:
+                async with self._transport.stream(tries.request(time.monotonic())) as response:
                     if response.status >= 300:
                         body = await response.read()
                         raise failure(Response(response.status, response.headers, body))
@@ -70,21 +71,30 @@ class AsyncSender:
 
     async def close(self) -> None:
         """Ends pauses between tries, and all that is on its way: its outcome is unknown."""
-        if not self._closed.is_set():
-            self._closed.set()
+        if not self._closed:
+            self._closed = True
+            for pause in self._pauses:
+                pause.set()
             await self._transport.close()
 
     async def _pause(self, tries: Tries, error: PacketboatError) -> None:
         pause_s = tries.pause_s(error, time.monotonic())
-        if pause_s is None:
-            raise error
+        if pause_s is None or await self._closed_within(pause_s):
+            raise tries.outcome(error)
+
+    async def _closed_within(self, pause_s: float) -> bool:
+        """An event for each pause: one for all would tie the client to its first event loop."""
+        pause = asyncio.Event()
+        self._pauses.add(pause)
         try:
             async with asyncio.timeout(pause_s):
-                await self._closed.wait()
+                await pause.wait()
         except TimeoutError:
-            return
-        raise error
+            return False
+        finally:
+            self._pauses.discard(pause)
+        return True
 
     def _check_open(self) -> None:
-        if self._closed.is_set():
+        if self._closed:
             raise ClientClosed("the client is closed")

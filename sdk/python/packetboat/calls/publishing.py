@@ -14,7 +14,7 @@ from packetboat.calls.call import TIMEOUT_S, Call, moment, part, put, reader
 from packetboat.errors import PacketboatError, Problem, error_of
 from packetboat.models import Data, Outgoing, Receipt
 from packetboat.models.messages import is_json
-from packetboat.transport import Request
+from packetboat.transport import Request, forking
 
 
 class Producer:
@@ -22,6 +22,11 @@ class Producer:
     try and all retries of a batch are one `Call`, and so carry the same."""
 
     def __init__(self) -> None:
+        self.forked()
+        forking.watch(self)
+
+    def forked(self) -> None:
+        """The parent goes on with its number: a child's batch under it would count as stored."""
         self._id = secrets.token_hex(16)
         self._sequences = itertools.count(1)
 

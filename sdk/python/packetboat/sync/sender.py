@@ -11,6 +11,7 @@ from typing import TypeVar
 from packetboat.calls import Call, StreamCall, failure
 from packetboat.errors import ClientClosed, PacketboatError
 from packetboat.options import Options
+from packetboat.transport import forking
 from packetboat.transport.seam import Response, StreamResponse, Transport
 from packetboat.tries import Tries
 
@@ -24,6 +25,13 @@ class Sender:
         self.options = options
         self._transport = transport
         self._closed = threading.Event()
+        forking.watch(self)
+
+    def forked(self) -> None:
+        """A thread of the parent may have held the lock of its event."""
+        closed, self._closed = self._closed.is_set(), threading.Event()
+        if closed:
+            self._closed.set()
 
     def send(self, call: Call[T], *, deadline_s: float | None = None) -> T:
         """The result of the call, or the typed error that it ended in."""
@@ -50,7 +58,7 @@ class Sender:
             self._check_open()
             opened = False
             try:
-                with self._transport.stream(call.request) as response:
+                with self._transport.stream(tries.request(time.monotonic())) as response:
                     if response.status >= 300:
                         body = response.read()
                         raise failure(Response(response.status, response.headers, body))
@@ -71,7 +79,7 @@ class Sender:
     def _pause(self, tries: Tries, error: PacketboatError) -> None:
         pause_s = tries.pause_s(error, time.monotonic())
         if pause_s is None or self._closed.wait(pause_s):
-            raise error
+            raise tries.outcome(error)
 
     def _check_open(self) -> None:
         if self._closed.is_set():
