@@ -72,6 +72,10 @@ class PendingReceipt:
         """Under the lock of its home, once; `announce` follows without it."""
         self._outcome = outcome
 
+    def disregard(self) -> None:
+        """An error of it is not logged."""
+        self._seen = True
+
     def announce(self) -> None:
         """Wakes who waits, and calls back."""
         for waiter in self._waiters or ():

@@ -1,0 +1,158 @@
+"""Runs a core on an event loop: sends its batches, wakes it in time, passes on what is settled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+
+from packetboat.aio.sender import AsyncSender
+from packetboat.errors import ClientClosed, NotDone, PacketboatError, UnknownOutcome
+from packetboat.publisher.batch import Batch
+from packetboat.publisher.core import EXPIRY_S, Core, Settled
+from packetboat.publisher.pending import Pending
+from packetboat.publisher.results import Result
+from packetboat.transport.seam import TIMEOUT_S
+
+_log = logging.getLogger("packetboat")
+
+
+class Pump:
+    """`lock` is held whenever the core is used, here and by who accepts messages; `tell` is called
+    without it, on the loop. `soon` calls a function on the loop."""
+
+    def __init__(
+        self,
+        core: Core,
+        sender: AsyncSender,
+        loop: asyncio.AbstractEventLoop,
+        lock: AbstractContextManager[object],
+        soon: Callable[[Callable[[], None]], object],
+        tell: Callable[[Sequence[Settled]], None],
+    ) -> None:
+        self.core = core
+        self.sender = sender
+        self.loop = loop
+        self._lock = lock
+        self._soon = soon
+        self._tell = tell
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._expiry_s = 0.0
+        self._sending: set[asyncio.Task[None]] = set()
+        self._waiters: list[tuple[list[Pending], asyncio.Future[None]]] = []
+        self._stopped = False
+
+    def kick(self) -> None:
+        """Under the lock: something was accepted. What is accepted until the loop turns goes
+        with it."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._soon(self._turn)
+
+    async def flush(self) -> None:
+        """Returns when all that was accepted before is settled."""
+        with self._lock:
+            waited_for = list(self.core.unsettled())
+            if not waited_for:
+                return
+            self.core.hurry()
+            self.kick()
+        done = self.loop.create_future()
+        self._waiters.append((waited_for, done))
+        await done
+
+    async def stop(self, error: NotDone) -> int:
+        """Nothing is sent any more; what is not settled ends with `error`, or as unknown. How many
+        messages those were."""
+        self._stopped = True
+        with self._lock:
+            left = self.core.messages
+            self.core.abandon(error)
+        self._settle()
+        if self._timer is not None:
+            self._timer.cancel()
+        sending = list(self._sending)
+        for task in sending:
+            task.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+        return left
+
+    def _turn(self) -> None:
+        with self._lock:
+            self._scheduled = False
+            if self._stopped:
+                return
+            now_s = monotonic()
+            if now_s >= self._expiry_s:
+                self.core.expire(now_s)
+                self._expiry_s = now_s + EXPIRY_S
+            batches = self.core.next_batches(now_s)
+            wake_s = self.core.wake_s(now_s)
+        for batch in batches:
+            task = self.loop.create_task(self._send(batch))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        self._settle()
+        self._wake_at(wake_s, now_s)
+
+    async def _send(self, batch: Batch) -> None:
+        try:
+            results = await self.sender.send_once(batch.call, TIMEOUT_S)
+        except PacketboatError as error:
+            self._ended(batch, error)
+        except asyncio.CancelledError:
+            self._loop_ended()
+            raise
+        except Exception as error:
+            _log.exception("a batch could not be sent")
+            self._ended(batch, UnknownOutcome(f"{type(error).__name__}: {error}"))
+        else:
+            self._ended(batch, results)
+
+    def _ended(self, batch: Batch, end: PacketboatError | Sequence[Result]) -> None:
+        """Who is told of a receipt has its turn before the next batch is made, which so has what
+        they publish next."""
+        with self._lock:
+            if isinstance(end, PacketboatError):
+                self.core.failed(batch, end, monotonic())
+            else:
+                self.core.answered(batch, end, monotonic())
+        self._settle()
+        with self._lock:
+            self.kick()
+
+    def _settle(self) -> None:
+        with self._lock:
+            settled = self.core.take_settled()
+        if settled:
+            self._tell(settled)
+            self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        for waited_for, done in self._waiters:
+            while waited_for and waited_for[-1].settled:
+                waited_for.pop()
+            if not waited_for and not done.done():
+                done.set_result(None)
+        self._waiters = [waiter for waiter in self._waiters if not waiter[1].done()]
+
+    def _wake_at(self, wake_s: float | None, now_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wake_s is not None:
+            self._timer = self.loop.call_later(max(0.0, wake_s - now_s), self._turn)
+
+    def _loop_ended(self) -> None:
+        """Nobody else cancels what is sent. It is told loudly, since maybe nobody waits."""
+        if self._stopped:
+            return
+        self._stopped = True
+        with self._lock:
+            left = self.core.messages
+            self.core.abandon(ClientClosed("its event loop ended before it was stored"))
+        self._settle()
+        _log.error("an event loop ended with %d messages not published", left)

@@ -1,0 +1,24 @@
+"""A blocking transport, such as one that a program has made itself, for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+from packetboat.transport.seam import AsyncStreamResponse, Request, Response, Transport
+
+
+class ThreadTransport:
+    """Each request waits in a thread. Closing it is up to who made the transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, request: Request) -> Response:
+        return await asyncio.to_thread(self._transport.send, request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncStreamResponse]:
+        raise NotImplementedError("publishing reads no streams")
+
+    async def close(self) -> None:
+        """Nothing is ours."""
