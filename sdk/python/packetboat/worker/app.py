@@ -1,0 +1,74 @@
+"""Workers of several subscriptions in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, Unpack
+
+from packetboat.aio.client import AsyncClient
+from packetboat.sync.client import Client
+from packetboat.worker.events import WorkerEvents
+from packetboat.worker.handlers import Middleware
+from packetboat.worker.runner import Assignment, Runner
+from packetboat.worker.settings import WorkerOptions, WorkerSettings
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class WorkerApp:
+    """`@app.subscription("orders", concurrency=8)` above each handler, then `app.run()`.
+
+    `middleware` and `events` are of all of them; each has its own threads, leases and limits, and
+    they share the client's connections.
+    """
+
+    def __init__(
+        self,
+        client: Client | AsyncClient,
+        *,
+        middleware: Sequence[Middleware] = (),
+        events: WorkerEvents | None = None,
+    ) -> None:
+        self._middleware = tuple(middleware)
+        self._events = events or WorkerEvents()
+        self._assignments: list[Assignment] = []
+        self._runner = Runner(client)
+
+    def subscription(
+        self,
+        name: str,
+        *,
+        body: Any = None,
+        middleware: Sequence[Middleware] = (),
+        **options: Unpack[WorkerOptions],
+    ) -> Callable[[H], H]:
+        """Leaves the function as it is. `options` are the fields of `WorkerSettings`."""
+        settings = WorkerSettings(**options)
+        if any(each.subscription == name for each in self._assignments):
+            raise ValueError(f"{name} has a handler already")
+
+        def add(handler: H) -> H:
+            around = (*self._middleware, *middleware)
+            assignment = Assignment(name, handler, body, settings, around, self._events)
+            self._assignments.append(assignment)
+            return handler
+
+        return add
+
+    def run(self) -> None:
+        """Blocks until they are stopped, as `Worker.run` does. When one of them can't go on, all
+        are stopped, and its error is raised."""
+        self._runner.run(self._handlers())
+
+    async def arun(self, *, signals: bool = False) -> None:
+        """The same, to be awaited."""
+        await self._runner.arun(self._handlers(), signals=signals)
+
+    def stop(self) -> None:
+        """From any thread. The second time at once."""
+        self._runner.stop()
+
+    def _handlers(self) -> list[Assignment]:
+        if not self._assignments:
+            raise ValueError("no @app.subscription(…): there is nothing to do")
+        return self._assignments

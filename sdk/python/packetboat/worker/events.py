@@ -1,0 +1,34 @@
+"""What a worker tells of its work: subclass it, and override what you want to know."""
+
+from __future__ import annotations
+
+from packetboat.worker.context import Context
+from packetboat.worker.outcomes import Verb
+
+
+class WorkerEvents:
+    """Called on the worker's event loop: be quick, and raise nothing. `subscription` is a name."""
+
+    def received(self, subscription: str, messages: int) -> None:
+        """They are leased, and wait for a handler."""
+
+    def started(self, context: Context) -> None:
+        """A handler begins with it."""
+
+    def handled(self, context: Context, verb: Verb, seconds: float) -> None:
+        """A handler has ended with it; `verb` is what the server will be told."""
+
+    def settled(self, subscription: str, verb: Verb, messages: int) -> None:
+        """The server has confirmed it."""
+
+    def lease_lost(self, subscription: str, message_id: str) -> None:
+        """The message is delivered again, whatever its handler does."""
+
+    def extended(self, subscription: str, messages: int) -> None:
+        """Their leases go on."""
+
+    def outage(self, subscription: str, error: Exception) -> None:
+        """The server does not answer, or not well; said once."""
+
+    def recovered(self, subscription: str, seconds: float) -> None:
+        """It answers again, after so long."""

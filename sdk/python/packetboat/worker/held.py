@@ -1,0 +1,132 @@
+"""Messages that this worker has leased, and how many more it should ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from collections.abc import Iterator
+
+from packetboat.models import Message
+from packetboat.worker.latency import Latency
+from packetboat.worker.settings import WorkerSettings
+
+MAX_PREFETCH = 1000
+PREFETCH_S = 0.1
+"""Handlers are kept busy so long by what waits here: over some round trips to the server."""
+SLOW_S = 1.0
+"""What takes longer waits at the server, where another worker can have it."""
+
+
+class State(enum.Enum):
+    """QUEUED → RUNNING → SETTLING → DONE; straight to SETTLING what no handler began with."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SETTLING = "settling"
+    DONE = "done"
+
+
+class Held:
+    """One leased message. Times are of the loop's clock; `lease_end_s` is a little early."""
+
+    __slots__ = (
+        "ack_id",
+        "lease_end_s",
+        "lost",
+        "message",
+        "scope",
+        "size_bytes",
+        "state",
+        "taken_s",
+    )
+
+    def __init__(self, message: Message, lease_s: float, now_s: float) -> None:
+        self.size_bytes = len(message.data_base64 or bytes(message.data))
+        self.taken_s = now_s
+        self.renew(message, lease_s, now_s)
+        self.state = State.QUEUED
+        self.lost = False
+        self.scope: asyncio.Timeout | None = None
+        """Ends the handler that runs, where it can be ended."""
+
+    def renew(self, message: Message, lease_s: float, now_s: float) -> None:
+        """It was delivered again, to us, while we have it: the new lease goes on with the old."""
+        self.message = message
+        self.ack_id = message.ack_id or ""
+        """Empty where the message was acked before it came, and is ours for good."""
+        self.lease_end_s = now_s + lease_s if self.ack_id else math.inf
+
+
+class Hold:
+    """All that is leased and not settled, by message id; bounded by what `room` says."""
+
+    def __init__(self, settings: WorkerSettings, latency: Latency) -> None:
+        self._settings = settings
+        self._latency = latency
+        self._held: dict[str, Held] = {}
+        self._bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
+
+    def find(self, message_id: str) -> Held | None:
+        return self._held.get(message_id)
+
+    def add(self, held: Held) -> None:
+        """Takes the place of one with the same id, whose lease was lost."""
+        before = self._held.get(held.message.message_id)
+        if before is not None:
+            self._bytes -= before.size_bytes
+        self._held[held.message.message_id] = held
+        self._bytes += held.size_bytes
+
+    def discard(self, held: Held) -> None:
+        """It is settled, or nothing of ours any more."""
+        held.state = State.DONE
+        if self._held.get(held.message.message_id) is held:
+            del self._held[held.message.message_id]
+            self._bytes -= held.size_bytes
+        self._wake()
+
+    def prefetch(self) -> int:
+        """How many to have beside those that handlers work on."""
+        settings, mean_s = self._settings, self._latency.mean_s
+        if settings.prefetch is not None:
+            return settings.prefetch
+        if mean_s is None:
+            return 0
+        per_second = settings.slots / max(mean_s, 1e-6)
+        if settings.messages_per_second is not None:
+            per_second = min(per_second, settings.messages_per_second)
+        least = 1 if mean_s < SLOW_S else 0
+        return max(least, min(MAX_PREFETCH, int(per_second * PREFETCH_S)))
+
+    def target(self) -> int:
+        return self._settings.slots + self.prefetch()
+
+    def room(self) -> int:
+        """How many more to lease."""
+        return 0 if self.room_bytes() <= 0 else max(0, self.target() - len(self._held))
+
+    def room_bytes(self) -> int:
+        return self._settings.max_bytes - self._bytes
+
+    async def wait_for_room(self) -> int:
+        """Until half of the prefetch is used up: fewer and larger pulls."""
+        while not self._enough():
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self.room()
+
+    def _enough(self) -> bool:
+        return self.room() >= max(1, self.prefetch() // 2)
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done() and self._enough():
+            waiter.set_result(None)

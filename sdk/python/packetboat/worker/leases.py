@@ -1,0 +1,115 @@
+"""Keeps the leases of what this worker has, for as long as it has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from packetboat.errors import PacketboatError
+from packetboat.models import ItemFailure
+from packetboat.worker.calls import WorkerCalls
+from packetboat.worker.held import Held, Hold, State
+from packetboat.worker.latency import Latency
+
+MAX_EXTENSION_S = 60.0
+"""What a worker that dies holds may wait so long for another, or as long as the subscription's own
+deadline, whichever is longer."""
+MAX_IDS = 1000
+MIN_TICK_S = 0.02
+MAX_TICK_S = 1.0
+_log = logging.getLogger("packetboat.worker")
+
+
+class LeaseKeeper:
+    """Extends at half of a lease; says of those that are over that they are lost.
+
+    A lease is over when the server says so, when it could not be extended in time, or when the
+    message was here for `max_lease_s`. Of a message whose handler has ended the settler says so.
+    """
+
+    def __init__(
+        self,
+        calls: WorkerCalls,
+        hold: Hold,
+        latency: Latency,
+        lease_s: float,
+        max_lease_s: float,
+        *,
+        on_lost: Callable[[Held], None],
+        on_extended: Callable[[int], None],
+    ) -> None:
+        self._calls = calls
+        self._hold = hold
+        self._latency = latency
+        self._lease_s = lease_s
+        self._max_lease_s = max_lease_s
+        self._on_lost = on_lost
+        self._on_extended = on_extended
+
+    async def run(self) -> None:
+        tick_s = min(MAX_TICK_S, max(MIN_TICK_S, self._lease_s / 10))
+        while True:
+            await asyncio.sleep(tick_s)
+            self._give_up()
+            if due := self._due(tick_s):
+                await self._extend(due)
+
+    def extension_s(self) -> float:
+        """Twice what nearly all handlers take: a slow handler's lease is extended seldom."""
+        longest_s = max(self._lease_s, MAX_EXTENSION_S)
+        return min(longest_s, max(self._lease_s, 2 * self._latency.p99_s()))
+
+    def _due(self, tick_s: float) -> list[Held]:
+        """Those half over; and what is so at the next ticks: one request for all."""
+        now_s = self._now()
+        horizon_s = now_s + self._lease_s / 2 + tick_s
+        oldest_s = now_s - self._max_lease_s
+        return [
+            held
+            for held in self._hold
+            if not held.lost and held.lease_end_s <= horizon_s and held.taken_s > oldest_s
+        ]
+
+    def _give_up(self) -> None:
+        now_s = self._now()
+        for held in [held for held in self._hold if held.lease_end_s <= now_s]:
+            self._lose(held)
+
+    def _lose(self, held: Held) -> None:
+        if not held.lost and held.state is not State.SETTLING:
+            self._on_lost(held)
+
+    async def _extend(self, due: Sequence[Held]) -> None:
+        seconds = self.extension_s()
+        for at in range(0, len(due), MAX_IDS):
+            part = due[at : at + MAX_IDS]
+            ids = [held.ack_id for held in part]
+            sent_s = self._now()
+            try:
+                async with asyncio.timeout(self._lease_s / 4):
+                    settled = await self._calls.extend(ids, seconds)
+            except (PacketboatError, TimeoutError) as error:
+                _log.debug("leases are not extended yet: %s", error)
+                return  # The next tick tries again; what stays so is lost at its end.
+            self._extended(part, ids, settled.failures, sent_s + seconds)
+
+    def _extended(
+        self,
+        part: Sequence[Held],
+        ids: Sequence[str],
+        failures: Sequence[ItemFailure],
+        lease_end_s: float,
+    ) -> None:
+        failed = {failure.index: failure for failure in failures}
+        for index, held in enumerate(part):
+            if held.ack_id != ids[index]:
+                continue  # Delivered to us anew meanwhile.
+            if index not in failed:
+                held.lease_end_s = lease_end_s
+            elif failed[index].status == 409:
+                self._lose(held)
+        self._on_extended(len(part) - len(failed))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,107 @@
+"""What becomes of a message once its handler is done with it.
+
+A handler that returns has its message acked, one that raises has it delivered again; it raises one
+of the exceptions here to say more.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from packetboat.worker.emit import Emit, check_outputs
+
+REASON_CHARS = 1024
+"""The server keeps so much of a reason."""
+
+
+class Retry(Exception):
+    """Delivered again: after `delay_s`, or after the back-off of the subscription's policy."""
+
+    def __init__(self, reason: str = "", *, delay_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.delay_s = delay_s
+
+
+class Reject(Exception):
+    """A dead letter at once, with this reason: trying again would not help."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+
+
+class Release(Exception):
+    """Not worked on: delivered again at once, to any worker; the attempt does not count."""
+
+
+class Verb(enum.Enum):
+    """How a message is settled, as the server's routes say it."""
+
+    ACK = "ack"
+    NACK = "nack"
+    REJECT = "reject"
+    RELEASE = "release"
+
+
+class Settlement(NamedTuple):
+    """Of one message. Those that are equal and have no outputs are sent together."""
+
+    verb: Verb
+    reason: str | None = None
+    delay_s: float | None = None
+    outputs: tuple[Emit, ...] = ()
+
+
+ACK = Settlement(Verb.ACK)
+RELEASE = Settlement(Verb.RELEASE)
+
+
+def of_value(value: Any) -> Settlement:
+    """Of what a handler returned: an ack, with what it emits. Raises ValueError where that is more
+    than an ack may publish, TypeError where only some of it is `Emit`."""
+    if value is None:
+        return ACK
+    if isinstance(value, Emit):
+        return Settlement(Verb.ACK, outputs=check_outputs((value,)))
+    if isinstance(value, list | tuple) and any(isinstance(each, Emit) for each in value):
+        return Settlement(Verb.ACK, outputs=check_outputs(value))
+    return ACK
+
+
+def of_error(error: BaseException, attempt: int, max_attempts: int | None) -> Settlement:
+    """Of what a handler raised. The last attempt that is allowed ends among the dead letters."""
+    if isinstance(error, Release):
+        return RELEASE
+    if isinstance(error, Reject):
+        return Settlement(Verb.REJECT, reason_of(error))
+    if max_attempts is not None and attempt >= max_attempts:
+        return Settlement(Verb.REJECT, reason_of(error))
+    if isinstance(error, Retry):
+        return Settlement(Verb.NACK, reason_of(error), error.delay_s)
+    return Settlement(Verb.NACK, reason_of(error))
+
+
+def exhausted(attempt: int, max_attempts: int) -> Settlement:
+    """Of a message whose attempts ended without its handlers saying so: their workers died."""
+    reason = f"attempt {attempt} of at most {max_attempts}: earlier ones ended without an answer"
+    return Settlement(Verb.REJECT, reason)
+
+
+def reason_of(error: BaseException) -> str | None:
+    text = str(error)
+    if isinstance(error, Retry | Reject):
+        return text[:REASON_CHARS] or None
+    return f"{type(error).__name__}: {text}"[:REASON_CHARS]
+
+
+def of_batch(value: Any, count: int) -> list[Any]:
+    """What a batch handler said of each of its messages: nothing, or as many outcomes."""
+    if value is None:
+        return [None] * count
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+        raise TypeError(f"a batch handler returns None or an outcome a message, not {value!r}")
+    outcomes = list(value)
+    if len(outcomes) != count:
+        raise ValueError(f"a batch handler was given {count} messages and told of {len(outcomes)}")
+    return outcomes

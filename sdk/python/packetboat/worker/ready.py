@@ -1,0 +1,114 @@
+"""Messages that wait for a handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+from packetboat.worker.held import Held, State
+
+
+class Ready:
+    """In the order they came; with `by_key`, one of a key at a time. As long as what is leased, so
+    it needs no bound of its own. What was lost meanwhile is passed over."""
+
+    def __init__(self, *, by_key: bool) -> None:
+        self._by_key = by_key
+        self._queue: deque[Held] = deque()
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._behind: dict[str, deque[Held]] = {}
+        """By key that is queued or worked on: what waits for its end."""
+        self._closed = False
+        self._keep = False
+
+    def put(self, held: Held) -> None:
+        key = held.message.key
+        if self._by_key and key is not None:
+            behind = self._behind.get(key)
+            if behind is not None:
+                behind.append(held)
+                return
+            self._behind[key] = deque()
+        self._append(held)
+
+    def done(self, held: Held) -> None:
+        """A handler has ended with it, or it was lost: the next of its key may go."""
+        key = held.message.key
+        if not self._by_key or key is None:
+            return
+        behind = self._behind[key]
+        if behind:
+            self._append(behind.popleft())
+        else:
+            del self._behind[key]
+
+    async def take(self, most: int, wait_s: float) -> list[Held]:
+        """One or more; fewer than `most` after the wait. Empty once it is closed and all is out."""
+        taken = [held] if (held := await self._next()) is not None else []
+        if taken and most > 1:
+            await self._fill(taken, most, wait_s)
+        return taken
+
+    def close(self, *, keep: bool = False) -> None:
+        """Nothing more is taken, but for what waits already if that is kept."""
+        self._closed, self._keep = True, keep
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_result(None)
+
+    def clear(self) -> list[Held]:
+        """What waits, and is nobody's any more."""
+        left = [*self._queue, *(held for behind in self._behind.values() for held in behind)]
+        self._queue.clear()
+        for behind in self._behind.values():
+            behind.clear()
+        return [held for held in left if held.state is State.QUEUED]
+
+    async def _fill(self, taken: list[Held], most: int, wait_s: float) -> None:
+        self._fill_now(taken, most)
+        if not wait_s:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while len(taken) < most and (held := await self._next()) is not None:
+                    taken.append(held)
+
+    def _fill_now(self, taken: list[Held], most: int) -> None:
+        while len(taken) < most and (held := self._pop()) is not None:
+            taken.append(held)
+
+    async def _next(self) -> Held | None:
+        while (held := self._pop()) is None:
+            if self._closed and not (self._keep and any(self._behind.values())):
+                return None
+            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    self._wake()
+                raise
+        return held
+
+    def _pop(self) -> Held | None:
+        if self._closed and not self._keep:
+            return None
+        while self._queue:
+            held = self._queue.popleft()
+            if held.state is State.QUEUED:
+                return held
+            self.done(held)
+        return None
+
+    def _append(self, held: Held) -> None:
+        self._queue.append(held)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return

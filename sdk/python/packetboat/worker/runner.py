@@ -1,0 +1,129 @@
+"""Runs workers of one client together, until they are told to stop or one can't go on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from packetboat.aio.client import AsyncClient
+from packetboat.sync.client import Client
+from packetboat.worker.client_calls import SenderCalls
+from packetboat.worker.engine import Engine
+from packetboat.worker.events import WorkerEvents
+from packetboat.worker.handlers import Handler, Handling, Middleware
+from packetboat.worker.settings import WorkerSettings
+from packetboat.worker.signals import told_of_signals
+from packetboat.worker.stopping import Stopping
+
+
+class Assignment(NamedTuple):
+    """What one subscription's messages are done with."""
+
+    subscription: str
+    handler: Handler
+    body: Any
+    settings: WorkerSettings
+    middleware: Sequence[Middleware]
+    events: WorkerEvents
+
+    def handling(self) -> Handling:
+        """Raises TypeError where handler and middleware do not go together."""
+        return Handling(
+            self.handler,
+            batches=self.settings.batch_size > 1,
+            body=self.body,
+            middleware=self.middleware,
+            threads=self.settings.concurrency,
+        )
+
+
+class Runner:
+    """One run at a time. `stop` may come from any thread, also before the run has begun."""
+
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._running: tuple[asyncio.AbstractEventLoop, Stopping] | None = None
+        self._stops = 0
+
+    def run(self, assignments: Sequence[Assignment]) -> None:
+        """Blocks. In the main thread SIGTERM and SIGINT stop it; the second time at once."""
+        asyncio.run(self.arun(assignments, signals=True))
+
+    async def arun(self, assignments: Sequence[Assignment], *, signals: bool) -> None:
+        handlings = [assignment.handling() for assignment in assignments]
+        stopping = self._begin()
+        try:
+            if signals:
+                with told_of_signals(stopping.ask):
+                    await self._run(assignments, handlings, stopping)
+            else:
+                await self._run(assignments, handlings, stopping)
+        finally:
+            with self._lock:
+                self._running, self._stops = None, 0
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stops += 1
+            if self._running is not None:
+                loop, stopping = self._running
+                loop.call_soon_threadsafe(stopping.ask)
+
+    def _begin(self) -> Stopping:
+        stopping = Stopping()
+        with self._lock:
+            if self._running is not None:
+                raise RuntimeError("this worker runs already")
+            self._running = (asyncio.get_running_loop(), stopping)
+            for _ in range(self._stops):
+                stopping.ask()
+        return stopping
+
+    async def _run(
+        self, assignments: Sequence[Assignment], handlings: Sequence[Handling], stopping: Stopping
+    ) -> None:
+        """What one of them raises stops the others, gently, and is raised at the end."""
+        given = self._client
+        client = (
+            given if isinstance(given, AsyncClient) else AsyncClient.from_options(given.options)
+        )
+        try:
+            engines = [
+                Engine(
+                    SenderCalls(client._sender, each.subscription, each.settings.consumer),
+                    each.subscription,
+                    each.settings,
+                    handling,
+                    each.events,
+                    stopping,
+                ).run()
+                for each, handling in zip(assignments, handlings, strict=True)
+            ]
+            await together(engines, stopping.ask_once)
+        finally:
+            if client is not given:
+                await client.close()
+
+
+async def together(runs: Sequence[Any], stop: Callable[[], None]) -> None:
+    """All to their end; `stop` is called when one fails. Raises the first failure."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    failure: BaseException | None = None
+    try:
+        for task in asyncio.as_completed(tasks):
+            try:
+                await task
+            except Exception as error:
+                failure = failure or error
+                stop()
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    if failure is not None:
+        raise failure

@@ -1,0 +1,82 @@
+"""Messages from one stream after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from packetboat.errors import PacketboatError
+from packetboat.models import Message
+from packetboat.worker.calls import WorkerCalls
+from packetboat.worker.held import Hold
+from packetboat.worker.outage import Backoff, Outage, is_passing
+from packetboat.worker.sources import Take
+from packetboat.worker.stopping import Stopping
+
+FIRST_LIFE_S = 1.0
+MAX_LIFE_S = 60.0
+QUIET_S = 0.1
+MAX_STREAM_MESSAGES = 10_000
+MAX_STREAM_BYTES = 64 * 1024 * 1024
+
+
+class StreamSource:
+    """A stream's window is what there was room for when it was opened, and can't be changed: the
+    first ones are short, so that the window follows what handlers turn out to take.
+    """
+
+    def __init__(
+        self,
+        calls: WorkerCalls,
+        hold: Hold,
+        take: Take,
+        outage: Outage,
+        stopping: Stopping,
+        *,
+        wait_if_refused: bool,
+    ) -> None:
+        self._calls = calls
+        self._hold = hold
+        self._take = take
+        self._outage = outage
+        self._stopping = stopping
+        self._wait_if_refused = wait_if_refused
+        self.on_its_way = False
+
+    async def run(self) -> None:
+        backoff = Backoff()
+        life_s = FIRST_LIFE_S
+        while not self._stopping.asked:
+            room = await self._hold.wait_for_room()
+            if room * 4 < self._hold.target() * 3:
+                life_s = FIRST_LIFE_S  # What earlier streams gave is still worked on.
+            try:
+                await self._follow(room, life_s, backoff)
+            except PacketboatError as error:
+                if not (is_passing(error) or self._wait_if_refused):
+                    raise
+                self._outage.failed(error)
+                await asyncio.sleep(backoff.pause_s(error))
+            life_s = min(MAX_LIFE_S, life_s * 2)
+
+    async def _follow(self, room: int, life_s: float, backoff: Backoff) -> None:
+        most_bytes = max(1, min(MAX_STREAM_BYTES, self._hold.room_bytes()))
+        stream = self._calls.stream(min(room, MAX_STREAM_MESSAGES), most_bytes, life_s)
+        async with stream as batches:
+            self._outage.answered()
+            backoff.reset()
+            self.on_its_way = True
+            try:
+                await self._read(batches)
+            finally:
+                self.on_its_way = False
+
+    async def _read(self, batches: AsyncIterator[list[Message]]) -> None:
+        """Once told to stop: until nothing more comes of what was written already."""
+        while True:
+            timeout_s = QUIET_S if self._stopping.asked else None
+            try:
+                async with asyncio.timeout(timeout_s):
+                    self._take(await anext(batches))
+            except (StopAsyncIteration, TimeoutError):
+                return

@@ -1,0 +1,63 @@
+"""A worker: calls a handler for each message of a subscription, and acks what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from packetboat.aio.client import AsyncClient
+from packetboat.sync.client import Client
+from packetboat.worker.events import WorkerEvents
+from packetboat.worker.handlers import Handler, Middleware
+from packetboat.worker.runner import Assignment, Runner
+from packetboat.worker.settings import WorkerOptions, WorkerSettings
+
+
+class Worker:
+    """Of one subscription. `options` are the fields of `WorkerSettings`.
+
+    A handler that returns has its message acked; one that raises has it delivered again, after the
+    subscription's back-off and with the exception's text as the reason. It raises `Retry`, `Reject`
+    or `Release` to say more, and returns or yields `Emit` to publish with the ack.
+
+    `client` may be a Client or an AsyncClient; of a Client a worker makes its own connections.
+    """
+
+    def __init__(
+        self,
+        client: Client | AsyncClient,
+        subscription: str,
+        *,
+        middleware: Sequence[Middleware] = (),
+        events: WorkerEvents | None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        self.subscription = subscription
+        self.settings = WorkerSettings(**options)
+        self._middleware = tuple(middleware)
+        self._events = events or WorkerEvents()
+        self._runner = Runner(client)
+
+    def run(self, handler: Handler, *, body: Any = None) -> None:
+        """Blocks until it is stopped. In the main thread SIGTERM and SIGINT stop it: handlers that
+        have begun may end, for `drain_s`, and the rest goes back; a second one stops it at once.
+
+        `handler` gets a Message, or a list of them where `batch_size` is over 1; with `body`, what
+        the message's data is as that type. A second parameter gets the Context. Raises what will
+        not pass by itself, such as NotFound and NotAuthorized.
+        """
+        self._runner.run([self._assignment(handler, body)])
+
+    async def arun(self, handler: Handler, *, body: Any = None, signals: bool = False) -> None:
+        """The same, to be awaited; `signals`: as `run` does with them. Cancelling it abandons what
+        is being handled to be delivered again: `stop` is better."""
+        await self._runner.arun([self._assignment(handler, body)], signals=signals)
+
+    def stop(self) -> None:
+        """As SIGTERM does; from any thread. The second time at once."""
+        self._runner.stop()
+
+    def _assignment(self, handler: Handler, body: Any) -> Assignment:
+        return Assignment(
+            self.subscription, handler, body, self.settings, self._middleware, self._events
+        )
