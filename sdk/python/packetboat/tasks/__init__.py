@@ -1,0 +1,48 @@
+"""Task frameworks: map-reduce jobs."""
+
+from packetboat.models.jobs import (
+    Job,
+    JobOutput,
+    JobParent,
+    JobSpec,
+    JobTask,
+    Pool,
+    TaskCounts,
+    TaskOutput,
+    TaskRetry,
+)
+from packetboat.tasks.context import TaskContext
+from packetboat.tasks.definitions import FoldTask, MapTask, ReduceTask
+from packetboat.tasks.errors import JobCancelled, JobFailed
+from packetboat.tasks.nested import NestedJob
+from packetboat.tasks.outcomes import TaskCancelled
+from packetboat.tasks.registry import Tasks
+from packetboat.tasks.specs import JobOptions
+from packetboat.tasks.worker import TaskWorker
+from packetboat.worker.outcomes import Reject, Release, Retry
+
+__all__ = [
+    "FoldTask",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobOptions",
+    "JobOutput",
+    "JobParent",
+    "JobSpec",
+    "JobTask",
+    "MapTask",
+    "NestedJob",
+    "Pool",
+    "ReduceTask",
+    "Reject",
+    "Release",
+    "Retry",
+    "TaskCancelled",
+    "TaskContext",
+    "TaskCounts",
+    "TaskOutput",
+    "TaskRetry",
+    "TaskWorker",
+    "Tasks",
+]

@@ -1,0 +1,93 @@
+"""What a handler knows of the task that it runs, and how it hands it on to a nested job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, Unpack, overload
+
+import msgspec
+
+from packetboat.models.jobs import ClaimedTask, JobParent, Phase
+from packetboat.tasks.definitions import MapTask, ReduceTask
+from packetboat.tasks.nested import NestedJob, nested_name
+from packetboat.tasks.outcomes import TaskCancelled
+from packetboat.tasks.specs import JobOptions, spec_of
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """The second argument of a handler that takes one."""
+
+    job_name: str
+    index: int
+    kind: str
+    attempt: int = 1
+    """Counts from 1. A task that was handed out before may have run then, even to its end."""
+    phase: Phase = "map"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Those of the job."""
+    inputs_total: int | None = None
+    """Of a reduce task: of how many map tasks."""
+    _ended: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    @classmethod
+    def of(cls, task: ClaimedTask, ended: threading.Event) -> TaskContext:
+        return cls(
+            job_name=task.job,
+            index=task.index,
+            kind=task.kind,
+            attempt=task.attempt,
+            phase=task.phase,
+            labels=task.labels,
+            inputs_total=task.inputs_total,
+            _ended=ended,
+        )
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody waits for the output any more: the job ended, the lease is lost, or the time is
+        over. An async handler is cancelled then, and a process ended; a thread has to look."""
+        return self._ended.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        if self.cancelled:
+            raise TaskCancelled(f"task {self.index} of {self.job_name}")
+
+    @overload
+    def job(
+        self,
+        task: MapTask[In, Out],
+        inputs: Iterable[In],
+        *,
+        reduce: ReduceTask[Out, Result],
+        **options: Unpack[JobOptions],
+    ) -> NestedJob[Result]: ...
+    @overload
+    def job(
+        self,
+        task: MapTask[In, Any] | str,
+        inputs: Iterable[In],
+        *,
+        reduce: ReduceTask[Any, Any] | str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> NestedJob[Any]: ...
+    def job(
+        self,
+        task: MapTask[In, Any] | str,
+        inputs: Iterable[In],
+        *,
+        reduce: ReduceTask[Any, Any] | str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> NestedJob[Any]:
+        """A job that is to give this task's output: return it. Its name is made of this task's, so
+        an attempt after a crash goes on with it; it is cancelled with this job."""
+        name = options.get("name") or nested_name(self.job_name, self.phase, self.index)
+        spec = spec_of(task, reduce, options)
+        parent = JobParent(self.job_name, self.index)
+        return NestedJob(name, msgspec.structs.replace(spec, parent=parent), inputs)

@@ -1,0 +1,62 @@
+"""Tasks that this worker has leased and not yet settled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+from packetboat.models.jobs import ClaimedTask
+
+
+class HeldTask:
+    """One lease. Times are of the loop's clock."""
+
+    __slots__ = ("ended", "extended_s", "lost", "on_gone", "over", "settling", "task")
+
+    def __init__(
+        self, task: ClaimedTask, now_s: float, on_gone: Callable[[HeldTask], None]
+    ) -> None:
+        self.task = task
+        self.extended_s = now_s
+        """When its lease was last known to begin anew."""
+        self.on_gone = on_gone
+        """Called once it is settled, or nothing of ours any more."""
+        self.settling = False
+        self.lost = False
+        """The server has no such lease any more: there is nothing to settle."""
+        self.ended = threading.Event()
+        """Nobody waits for the handler: what its thread looks at."""
+        self.over = asyncio.Event()
+        """The same, for who waits on the loop."""
+
+    def end(self) -> None:
+        self.ended.set()
+        self.over.set()
+
+    def lose(self) -> None:
+        self.lost = True
+        self.end()
+
+
+class HeldTasks:
+    """Of one worker, over all its pools, by lease."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, HeldTask] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[HeldTask]:
+        return iter(tuple(self._held.values()))
+
+    def add(self, held: HeldTask) -> None:
+        self._held[held.task.lease_id] = held
+
+    def find(self, lease_id: str) -> HeldTask | None:
+        return self._held.get(lease_id)
+
+    def discard(self, held: HeldTask) -> None:
+        if self._held.pop(held.task.lease_id, None) is not None:
+            held.on_gone(held)

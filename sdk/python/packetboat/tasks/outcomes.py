@@ -1,0 +1,93 @@
+"""What running a task ends in.
+
+A handler that returns has given its output, one that raises is tried again. It raises `Reject` when
+the task has failed for good, `Retry` to say when to try again, `Release` to have it done by
+somebody else: the exceptions of the handlers of messages.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+import msgspec
+
+from packetboat.models.jobs import JobSpec
+from packetboat.worker.outcomes import Reject, Release, Retry
+
+MAX_ERROR_CHARACTERS = 4_000
+"""A little less than the server keeps."""
+
+
+class TaskCancelled(Exception):
+    """Nobody waits for the output any more. Raised by `TaskContext.raise_if_cancelled`."""
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """It has an output."""
+
+    output: msgspec.Raw
+
+
+class Nested(msgspec.Struct, frozen=True, tag=True):
+    """A job of its own is to give its output."""
+
+    name: str
+    spec: JobSpec
+    inputs: list[msgspec.Raw]
+
+
+class Waits(msgspec.Struct, frozen=True, tag=True):
+    """That job is there, and is to give its output."""
+
+    job: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """It has none; `retry`: another attempt may help."""
+
+    error: str
+    retry: bool = True
+    delay_s: float | None = None
+
+
+class Released(msgspec.Struct, frozen=True, tag=True):
+    """Another worker is to do it; the attempt does not count."""
+
+
+class Dropped(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for it, and nobody is told."""
+
+
+Outcome = Done | Nested | Failed | Released | Dropped
+Settlement = Done | Waits | Failed | Released
+"""What the server is told."""
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """Of what a handler raised."""
+    match error:
+        case TaskCancelled():
+            return Dropped()
+        case Release():
+            return Released()
+        case Reject():
+            return Failed(text_of(error), retry=False)
+        case Retry():
+            return Failed(text_of(error), delay_s=error.delay_s)
+        case _:
+            return Failed(text_of(error))
+
+
+def text_of(error: BaseException) -> str:
+    """What it says, if it was raised to say it; else also where it comes from."""
+    if isinstance(error, Reject | Retry) and error.__cause__ is None and str(error):
+        return bounded(str(error))
+    return bounded("".join(traceback.format_exception(error)).strip())
+
+
+def bounded(text: str) -> str:
+    """Its middle cut out where it is long: the first and the last lines say most."""
+    if len(text) <= MAX_ERROR_CHARACTERS:
+        return text
+    half = MAX_ERROR_CHARACTERS // 2 - 20
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters …\n{text[-half:]}"

@@ -1,0 +1,142 @@
+"""Runs one leased task to its outcome: on the loop, in a thread, or in a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from packetboat.aio.resources.jobs import AsyncJobs
+from packetboat.tasks import folding
+from packetboat.tasks.context import TaskContext
+from packetboat.tasks.definitions import Definition, FoldPart, FoldTask, MapTask
+from packetboat.tasks.executing import execute, execute_async
+from packetboat.tasks.held import HeldTask
+from packetboat.tasks.outcomes import Dropped, Failed, Outcome
+from packetboat.tasks.output_pages import OutputPages, each_output, each_output_of
+from packetboat.tasks.processes import HandlerProcess, ProcessEnded
+from packetboat.worker.threads import Threads
+
+
+class Processes:
+    """Of one pool: one for each slot at most, and as few as do."""
+
+    def __init__(self) -> None:
+        self._idle: list[HandlerProcess] = []
+        self._all: list[HandlerProcess] = []
+
+    def take(self) -> HandlerProcess:
+        if self._idle:
+            return self._idle.pop()
+        self._all.append(HandlerProcess())
+        return self._all[-1]
+
+    def give_back(self, process: HandlerProcess) -> None:
+        self._idle.append(process)
+
+    def close(self) -> None:
+        """Blocks, a little."""
+        for each in self._all:
+            each.kill()
+            each.close()
+
+
+class Running:
+    """`outcome` is known when the handler ends, when its time is over, or when nobody waits for it
+    any more. `left` is when the handler is out of its slot: a thread cannot be ended."""
+
+    def __init__(
+        self,
+        jobs: AsyncJobs,
+        pool: str,
+        definition: Definition,
+        held: HeldTask,
+        threads: Threads,
+        processes: Processes,
+    ) -> None:
+        self._jobs = jobs
+        self._pool = pool
+        self._definition = definition
+        self._held = held
+        self._threads = threads
+        self._processes = processes
+        self._handler: asyncio.Future[Outcome] | None = None
+        self._process: HandlerProcess | None = None
+
+    async def outcome(self) -> Outcome:
+        definition, held = self._definition, self._held
+        if isinstance(definition, FoldTask) and folding.in_parts(definition, held.task):
+            return folding.parts_of(definition, held.task, self._pool)
+        handler = self._handler = self._begin()
+        over = asyncio.ensure_future(held.over.wait())
+        try:
+            timeout_s, first = definition.timeout_s, asyncio.FIRST_COMPLETED
+            await asyncio.wait((handler, over), timeout=timeout_s, return_when=first)
+            if handler.done():
+                return handler.result()
+            if over.done():
+                return Dropped()
+            return Failed(f"{definition.kind} took longer than its {timeout_s} s")
+        finally:
+            over.cancel()
+            self._end_handler()
+
+    async def left(self) -> None:
+        """Raises nothing of the handler's."""
+        if self._handler is not None:
+            await asyncio.wait((self._handler,))
+
+    def _begin(self) -> asyncio.Future[Outcome]:
+        context = TaskContext.of(self._held.task, self._held.ended)
+        definition, source = self._definition, self._source()
+        if definition.is_async:
+            given = source if isinstance(source, msgspec.Raw) else each_output(source)
+            return asyncio.ensure_future(execute_async(definition, given, context))
+        if definition.isolation == "process":
+            return self._threads.submit(self._in_process(source, context))
+        here = source if isinstance(source, msgspec.Raw) else each_output_of(_blocking(source))
+        return self._threads.submit(execute, definition, here, context)
+
+    def _source(self) -> msgspec.Raw | OutputPages:
+        task = self._held.task
+        if isinstance(self._definition, MapTask):
+            return task.input
+        if isinstance(self._definition, FoldPart):
+            return folding.outputs_of_part(self._jobs, task)
+        return folding.outputs_of(self._jobs, task)
+
+    def _in_process(
+        self, source: msgspec.Raw | OutputPages, context: TaskContext
+    ) -> Callable[[], Outcome]:
+        process = self._process = self._processes.take()
+        given = source if isinstance(source, msgspec.Raw) else _blocking(source)
+
+        def run() -> Outcome:
+            try:
+                return process.run(self._definition, given, context)
+            except ProcessEnded as error:
+                return Failed(str(error))
+
+        return run
+
+    def _end_handler(self) -> None:
+        """Where it has not ended by itself."""
+        handler = self._handler
+        if handler is None:
+            return
+        if self._process is not None:
+            if not handler.done():
+                self._process.kill()
+            process = self._process
+            handler.add_done_callback(lambda _: self._processes.give_back(process))
+        elif self._definition.is_async:
+            handler.cancel()
+        self._held.ended.set()
+
+
+def _blocking(pages: OutputPages) -> Callable[[], Any]:
+    """For another thread."""
+    loop = asyncio.get_running_loop()
+    return lambda: asyncio.run_coroutine_threadsafe(pages.next(), loop).result()

@@ -1,0 +1,176 @@
+"""Tells the server what became of tasks: all that ended while the last request was out goes with
+the next one, again and again until it is confirmed. Leases say how much that can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Sequence
+
+from packetboat.aio.resources.jobs import AsyncJobs
+from packetboat.calls.jobs import MAX_LEASES
+from packetboat.errors import InvalidRequest, PacketboatError
+from packetboat.models.jobs import Completion, Failing, TaskFailure, TasksSettled
+from packetboat.tasks.held import HeldTask, HeldTasks
+from packetboat.tasks.outcomes import Done, Failed, Released, Settlement, Waits
+from packetboat.worker.outage import Backoff, is_passing
+
+MAX_BYTES = 1024 * 1024
+"""Of the outputs in one request, if it has more than one."""
+MAX_PAUSE_S = 2.0
+_log = logging.getLogger("packetboat.tasks")
+Item = tuple[HeldTask, Settlement]
+
+
+class Verb(enum.Enum):
+    """What can be said of many tasks at once, one request at a time each."""
+
+    COMPLETE = "complete"
+    FAIL = "fail"
+    RELEASE = "release"
+
+
+class TaskSettler:
+    """`put` never waits."""
+
+    def __init__(self, jobs: AsyncJobs, held: HeldTasks, tasks: asyncio.TaskGroup) -> None:
+        self._jobs = jobs
+        self._held = held
+        self._tasks = tasks
+        self._lanes: dict[Verb, list[Item]] = {verb: [] for verb in Verb}
+        self._running: dict[Verb, asyncio.Task[None]] = {}
+
+    def put(self, held: HeldTask, settlement: Settlement) -> None:
+        """Nothing is said of a task whose lease is lost."""
+        if held.lost:
+            self._held.discard(held)
+            return
+        held.settling = True
+        verb = _verb_of(settlement)
+        self._lanes[verb].append((held, settlement))
+        if verb not in self._running:
+            self._running[verb] = self._tasks.create_task(self._empty(verb))
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Whether all of it was confirmed or given up in time."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while running := set(self._running.values()):
+            if (left_s := deadline_s - loop.time()) <= 0:
+                for task in running:
+                    task.cancel()
+                return False
+            await asyncio.wait(running, timeout=left_s)
+        return True
+
+    async def _empty(self, verb: Verb) -> None:
+        try:
+            while self._lanes[verb]:
+                count = _fitting(self._lanes[verb])
+                batch, self._lanes[verb] = self._lanes[verb][:count], self._lanes[verb][count:]
+                await self._settle(verb, batch)
+        finally:
+            del self._running[verb]
+
+    async def _settle(self, verb: Verb, batch: list[Item]) -> None:
+        backoff = Backoff(MAX_PAUSE_S)
+        while batch := [item for item in batch if self._is_held(item[0])]:
+            try:
+                settled = await self._send(verb, batch)
+            except PacketboatError as error:
+                if is_passing(error):
+                    await asyncio.sleep(backoff.pause_s(error))
+                    continue
+                await self._refused(verb, batch, error)
+                return
+            batch = self._answered(batch, settled)
+            if batch:
+                await asyncio.sleep(backoff.pause_s(PacketboatError()))
+
+    async def _send(self, verb: Verb, batch: Sequence[Item]) -> TasksSettled:
+        match verb:
+            case Verb.COMPLETE:
+                return await self._jobs.complete([_completion(*item) for item in batch])
+            case Verb.FAIL:
+                return await self._jobs.fail([_failing(*item) for item in batch])
+            case Verb.RELEASE:
+                return await self._jobs.release([held.task.lease_id for held, _ in batch])
+
+    def _answered(self, batch: list[Item], settled: TasksSettled) -> list[Item]:
+        """Those to send again."""
+        failed = {failure.index: failure for failure in settled.failures}
+        again = []
+        for index, (held, settlement) in enumerate(batch):
+            failure = failed.get(index)
+            if failure is not None and failure.status >= 500:
+                again.append((held, settlement))
+            elif failure is not None and failure.slug != "lease-lost":
+                self._instead(held, settlement, f"{failure.slug}: {failure.detail}")
+            else:
+                self._gone(held, failure)
+        return again
+
+    async def _refused(self, verb: Verb, batch: list[Item], error: PacketboatError) -> None:
+        """The request as a whole. Where one task is what is wrong the others are not held up."""
+        if isinstance(error, InvalidRequest) and len(batch) > 1:
+            middle = len(batch) // 2
+            await self._settle(verb, batch[:middle])
+            await self._settle(verb, batch[middle:])
+            return
+        for held, settlement in batch:
+            if isinstance(error, InvalidRequest):
+                self._instead(held, settlement, str(error))
+            else:
+                _log.warning("a task is not settled and will be done again: %s", error)
+                self._held.discard(held)
+
+    def _instead(self, held: HeldTask, settlement: Settlement, reason: str) -> None:
+        """An output that is refused is a failure; a failure that is refused is let go."""
+        if isinstance(settlement, Done | Waits):
+            self.put(held, Failed(f"the output was refused: {reason}", retry=False))
+        else:
+            _log.warning("what became of a task was refused: %s", reason)
+            self._held.discard(held)
+
+    def _gone(self, held: HeldTask, failure: TaskFailure | None) -> None:
+        if failure is not None:
+            task = held.task
+            _log.info("task %d of %s was too late: its lease is lost", task.index, task.job)
+        self._held.discard(held)
+
+    def _is_held(self, held: HeldTask) -> bool:
+        return self._held.find(held.task.lease_id) is held
+
+
+def _verb_of(settlement: Settlement) -> Verb:
+    match settlement:
+        case Done() | Waits():
+            return Verb.COMPLETE
+        case Failed():
+            return Verb.FAIL
+        case Released():
+            return Verb.RELEASE
+
+
+def _fitting(lane: Sequence[Item]) -> int:
+    """How many go into one request."""
+    size = 0
+    for count, (_, settlement) in enumerate(lane[:MAX_LEASES]):
+        size += len(bytes(settlement.output)) if isinstance(settlement, Done) else 100
+        if count and size > MAX_BYTES:
+            return count
+    return min(len(lane), MAX_LEASES)
+
+
+def _completion(held: HeldTask, settlement: Settlement) -> Completion:
+    if isinstance(settlement, Done):
+        return Completion(held.task.lease_id, output=settlement.output)
+    assert isinstance(settlement, Waits)
+    return Completion(held.task.lease_id, wait_for=settlement.job)
+
+
+def _failing(held: HeldTask, settlement: Settlement) -> Failing:
+    assert isinstance(settlement, Failed)
+    return Failing(held.task.lease_id, settlement.error, settlement.retry, settlement.delay_s)

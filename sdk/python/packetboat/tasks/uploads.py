@@ -1,0 +1,139 @@
+"""Sends the inputs of a job: a page on its way while the next is read, and only so many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import msgspec
+
+from packetboat.aio.sender import AsyncSender
+from packetboat.calls import jobs as calls
+from packetboat.sync.sender import Sender
+from packetboat.tasks.values import encode
+
+PAGES_IN_FLIGHT = 4
+PAGE_BYTES = 1024 * 1024
+
+
+class Page(NamedTuple):
+    """Inputs of tasks that follow each other."""
+
+    first_index: int
+    inputs: list[msgspec.Raw]
+
+
+class Pages:
+    """Gathers inputs. What is read twice makes the same pages."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._inputs: list[msgspec.Raw] = []
+        self._bytes = 0
+
+    def add(self, value: Any) -> Page | None:
+        """A page that is full now. Raises ValueError for an input that is too large."""
+        raw = encode(value)
+        size = len(bytes(raw))
+        if size > calls.MAX_INPUT_BYTES:
+            text = (
+                f"input {self.count} has {size} bytes of JSON, and may have {calls.MAX_INPUT_BYTES}"
+            )
+            raise ValueError(f"{text}: pass a reference to what is larger")
+        full = len(self._inputs) == calls.MAX_TASKS or self._bytes + size > PAGE_BYTES
+        page = self.rest() if full else None
+        self._inputs.append(raw)
+        self._bytes += size
+        self.count += 1
+        return page
+
+    def rest(self) -> Page | None:
+        """What is gathered, whether or not it is full."""
+        if not self._inputs:
+            return None
+        page = Page(self.count - len(self._inputs), self._inputs)
+        self._inputs, self._bytes = [], 0
+        return page
+
+
+class AsyncUpload:
+    """Of one job. Safe to do again from the start: the server knows what it has."""
+
+    def __init__(self, sender: AsyncSender, job: str) -> None:
+        self._sender = sender
+        self._job = job
+        self._in_flight: set[asyncio.Task[None]] = set()
+
+    async def send(self, inputs: Iterable[Any] | AsyncIterable[Any]) -> int:
+        """How many there were. An iterator that blocks holds up the loop."""
+        pages = Pages()
+        try:
+            async for value in _each(inputs):
+                await self._put(pages.add(value))
+            await self._put(pages.rest())
+            while self._in_flight:
+                await self._settle()
+        finally:
+            for task in self._in_flight:
+                task.cancel()
+            await asyncio.gather(*self._in_flight, return_exceptions=True)
+        return pages.count
+
+    async def _put(self, page: Page | None) -> None:
+        if page is None:
+            return
+        while len(self._in_flight) >= PAGES_IN_FLIGHT:
+            await self._settle()
+        call = calls.add_tasks(self._job, page.first_index, page.inputs)
+        self._in_flight.add(asyncio.ensure_future(self._sender.send(call)))
+
+    async def _settle(self) -> None:
+        done, self._in_flight = await asyncio.wait(
+            self._in_flight, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in done:
+            task.result()
+
+
+class Upload:
+    """The same by threads."""
+
+    def __init__(self, sender: Sender, job: str) -> None:
+        self._sender = sender
+        self._job = job
+        self._in_flight: set[Future[None]] = set()
+
+    def send(self, inputs: Iterable[Any]) -> int:
+        """How many there were."""
+        pages = Pages()
+        with ThreadPoolExecutor(PAGES_IN_FLIGHT, "packetboat-upload") as threads:
+            for value in inputs:
+                self._put(pages.add(value), threads)
+            self._put(pages.rest(), threads)
+            while self._in_flight:
+                self._settle()
+        return pages.count
+
+    def _put(self, page: Page | None, threads: ThreadPoolExecutor) -> None:
+        if page is None:
+            return
+        while len(self._in_flight) >= PAGES_IN_FLIGHT:
+            self._settle()
+        call = calls.add_tasks(self._job, page.first_index, page.inputs)
+        self._in_flight.add(threads.submit(self._sender.send, call))
+
+    def _settle(self) -> None:
+        done, self._in_flight = wait(self._in_flight, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+
+
+async def _each(inputs: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+    if isinstance(inputs, AsyncIterable):
+        async for value in inputs:
+            yield value
+    else:
+        for value in inputs:
+            yield value

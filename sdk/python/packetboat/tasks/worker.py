@@ -1,0 +1,153 @@
+"""A worker: runs the tasks of jobs, each pool apart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+
+from packetboat.aio.client import AsyncClient
+from packetboat.sync.client import Client
+from packetboat.tasks.definitions import Definition
+from packetboat.tasks.held import HeldTasks
+from packetboat.tasks.leases import TaskLeases
+from packetboat.tasks.pool_worker import PoolWorker, Shared
+from packetboat.tasks.processes import check_importable
+from packetboat.tasks.registry import Tasks
+from packetboat.tasks.settling import TaskSettler
+from packetboat.worker.runner import together
+from packetboat.worker.signals import told_of_signals
+from packetboat.worker.stopping import Stopping
+
+DEFAULT_CONCURRENCY = 4
+FLUSH_S = 10.0
+FLUSH_AT_ONCE_S = 1.0
+_log = logging.getLogger("packetboat.tasks")
+
+
+class TaskWorker:
+    """`pools`: how many tasks of each run here at once; by default four of each pool that the tasks
+    name. Only kinds in `tasks` are claimed. A task whose worker dies is handed out again when its
+    lease ends, after at most `lease_s`.
+
+    `client` may be a Client or an AsyncClient; of a Client a worker makes its own connections.
+    """
+
+    def __init__(
+        self,
+        client: Client | AsyncClient,
+        tasks: Tasks | Iterable[Tasks],
+        *,
+        pools: Mapping[str, int] | None = None,
+        lease_s: float = 30.0,
+        drain_s: float = 30.0,
+        name: str | None = None,
+    ) -> None:
+        self._client = client
+        self._definitions = _all(tasks)
+        named = {each.pool for each in self._definitions.values()}
+        self._pools = dict.fromkeys(named, DEFAULT_CONCURRENCY) if pools is None else dict(pools)
+        if not self._pools or min(self._pools.values()) < 1:
+            raise ValueError("a worker has a pool, and runs at least one task of each")
+        self._lease_s = lease_s
+        self._drain_s = drain_s
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._lock = threading.Lock()
+        self._running: tuple[asyncio.AbstractEventLoop, Stopping] | None = None
+        self._stops = 0
+
+    def run(self) -> None:
+        """Blocks until it is stopped. In the main thread SIGTERM and SIGINT stop it: handlers that
+        have begun may end, for `drain_s`, and the rest goes back; a second one stops it at once.
+        Raises what will not pass by itself, such as NotAuthorized."""
+        asyncio.run(self.arun(signals=True))
+
+    async def arun(self, *, signals: bool = False) -> None:
+        """The same, to be awaited; `signals`: as `run` does with them."""
+        stopping = self._begin()
+        try:
+            if signals:
+                with told_of_signals(stopping.ask):
+                    await self._run(stopping)
+            else:
+                await self._run(stopping)
+        finally:
+            with self._lock:
+                self._running, self._stops = None, 0
+
+    def stop(self) -> None:
+        """As SIGTERM does; from any thread. The second time at once."""
+        with self._lock:
+            self._stops += 1
+            if self._running is not None:
+                loop, stopping = self._running
+                loop.call_soon_threadsafe(stopping.ask)
+
+    def _begin(self) -> Stopping:
+        stopping = Stopping()
+        with self._lock:
+            if self._running is not None:
+                raise RuntimeError("this worker runs already")
+            self._running = (asyncio.get_running_loop(), stopping)
+            for _ in range(self._stops):
+                stopping.ask()
+        return stopping
+
+    async def _run(self, stopping: Stopping) -> None:
+        given = self._client
+        client = (
+            given if isinstance(given, AsyncClient) else AsyncClient.from_options(given.options)
+        )
+        failure: Exception | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                held = HeldTasks()
+                settler = TaskSettler(client.jobs, held, group)
+                keeper = group.create_task(TaskLeases(client.jobs, held, self._lease_s).keep())
+                shared = Shared(
+                    client.jobs,
+                    self._definitions,
+                    held,
+                    settler,
+                    stopping,
+                    self.name,
+                    self._lease_s,
+                    self._drain_s,
+                )
+                try:
+                    await together(
+                        [PoolWorker(*pool, shared).run() for pool in self._pools.items()],
+                        stopping.ask_once,
+                    )
+                except Exception as error:
+                    failure = error
+                await self._flush(settler, held, stopping)
+                keeper.cancel()
+        finally:
+            if client is not given:
+                await client.close()
+        if failure is not None:
+            raise failure
+
+    async def _flush(self, settler: TaskSettler, held: HeldTasks, stopping: Stopping) -> None:
+        if not await settler.flush(FLUSH_AT_ONCE_S if stopping.at_once else FLUSH_S):
+            _log.warning("%d tasks are not settled; they will be done again", len(held))
+
+
+def _all(tasks: Tasks | Iterable[Tasks]) -> dict[str, Definition]:
+    """Checked, so that a mistake ends the worker where it begins."""
+    found: dict[str, Definition] = {}
+    for registry in [tasks] if isinstance(tasks, Tasks) else tasks:
+        for kind, definition in registry.definitions.items():
+            if kind in found:
+                raise ValueError(f"two tasks are called {kind}")
+            found[kind] = definition
+    for definition in found.values():
+        _ = definition.decode  # Annotations that cannot be read are said now.
+        if definition.isolation == "process":
+            check_importable(definition)
+    return found
