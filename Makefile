@@ -73,6 +73,10 @@ docs: $(INSTALLED) ## Render the API's description to build/api.html
 	  pathlib.Path('build/api.html').write_text(render(openapi.document()))"
 	@echo "build/api.html; start reading at README.md, ARCHITECTURE.md and docs/"
 
+.PHONY: sdk
+sdk: $(INSTALLED) ## Write the synchronous resources of the SDK from the asyncio ones
+	$(BIN)/python sdk/python/generate_sync.py
+
 .PHONY: clean
 clean: ## Remove what was built (not the data in .packetboat)
 	rm -rf $(VENV) build *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache .pytest_cache

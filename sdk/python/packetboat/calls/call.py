@@ -17,32 +17,29 @@ from packetboat.models import Page
 from packetboat.transport import Request, Response
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 TIMEOUT_S = 30.0
 
 
-class Call(NamedTuple, Generic[T]):
+class Call(NamedTuple, Generic[T_co]):
     """`safe`: sending it twice does no harm; `idempotency_key`: what makes a publish safe."""
 
     request: Request
-    read: Callable[[bytes], T]
+    read: Callable[[bytes], T_co]
     safe: bool = False
     idempotency_key: str | None = None
     tagged: bool = False
     """Whether the result has an `etag`, which comes in a header."""
 
-    def result(self, response: Response) -> T:
+    def result(self, response: Response) -> T_co:
         """The result, or the error that the response stands for."""
         if response.status < 300:
             try:
                 result = self.read(response.body)
             except msgspec.MsgspecError as error:
                 raise ServerError(response.status, f"unexpected body ({error})") from error
-            return self._with_tag(result, response) if self.tagged else result
+            return _with_tag(result, response) if self.tagged else result
         raise failure(response)
-
-    def _with_tag(self, result: T, response: Response) -> T:
-        tagged: T = msgspec.structs.replace(result, etag=response.headers.get("etag"))  # type: ignore[type-var]
-        return tagged
 
 
 class StreamCall(NamedTuple):
@@ -61,6 +58,12 @@ def failure(response: Response) -> PacketboatError:
     problem = msgspec.structs.replace(problem, status=response.status)
     after = response.headers.get("retry-after", "")
     return error_of(problem, float(after) if after.isdigit() else None)
+
+
+def _with_tag(result: T, response: Response) -> T:
+    etag = response.headers.get("etag")
+    tagged: T = msgspec.structs.replace(result, etag=etag)  # type: ignore[type-var]
+    return tagged
 
 
 def moment(moment: datetime | None) -> str | None:

@@ -122,9 +122,14 @@ class Reopening:
         """The next; None: the time that was asked for is over."""
         self._opened_s = None
         if self._ends_s is None:
-            return self._call_of(None)
+            return None if self._over else self._call_of(None)
         left_s = self._ends_s - now_s
         return None if self._over or left_s <= 0 else self._call_of(left_s)
+
+    @property
+    def over(self) -> bool:
+        """The server ended it as it was asked to."""
+        return self._over
 
     def opened(self, now_s: float) -> None:
         """Its head came."""

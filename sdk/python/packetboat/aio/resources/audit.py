@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Unpack
+
+from packetboat.aio.resources.lines import lines_of
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import audit as calls
+from packetboat.calls.call import Call
+from packetboat.models import AuditEntry, AuditFilter, Page
 
 
 class AsyncAudit:
@@ -10,3 +18,44 @@ class AsyncAudit:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    def list(
+        self,
+        tenant: str | None = None,
+        *,
+        page_size: int = 100,
+        **filters: Unpack[AuditFilter],
+    ) -> AsyncIterator[AuditEntry]:
+        """Of a tenant, for operators, or the own one; newest first unless said otherwise."""
+        return every(self._sender, lambda token: _call(tenant, filters, page_size, token))
+
+    async def page(
+        self,
+        tenant: str | None = None,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        **filters: Unpack[AuditFilter],
+    ) -> Page[AuditEntry]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(_call(tenant, filters, page_size, page_token))
+
+    async def export(
+        self, tenant: str | None = None, **filters: Unpack[AuditFilter]
+    ) -> AsyncGenerator[AuditEntry, None]:
+        """The same in one answer, which is read as it comes. Raises UnknownOutcome where it was cut
+        off: what came is not all."""
+        if tenant is None:
+            call = calls.export_own_audit(filters)
+        else:
+            call = calls.export_audit(tenant, filters)
+        async for line in lines_of(self._sender, call):
+            yield calls.read_entry(line)
+
+
+def _call(
+    tenant: str | None, filters: Mapping[str, Any], page_size: int, token: str | None
+) -> Call[Page[AuditEntry]]:
+    if tenant is None:
+        return calls.get_own_audit(filters, page_size, token)
+    return calls.get_audit(tenant, filters, page_size, token)

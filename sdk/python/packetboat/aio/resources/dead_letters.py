@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import dead_letters as calls
+from packetboat.models import (
+    DeadLetter,
+    DeadLetterPage,
+    DeadLetterWithMessage,
+    Discarded,
+    DryRun,
+    Edit,
+    Page,
+    Redrive,
+)
+
+State = Literal["open", "redriven", "discarded"]
 
 
 class AsyncDeadLetters:
@@ -10,3 +27,94 @@ class AsyncDeadLetters:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    def list(
+        self,
+        subscription: str,
+        *,
+        state: State | None = None,
+        filter: str | None = None,
+        page_size: int = 100,
+    ) -> AsyncIterator[DeadLetter]:
+        """Oldest first, open ones unless said otherwise. `filter` is a CEL expression over reason,
+        detail, attempts, key, attributes and more."""
+        return every(
+            self._sender,
+            lambda token: calls.list_dead_letters(subscription, state, filter, page_size, token),
+        )
+
+    async def page(
+        self,
+        subscription: str,
+        *,
+        state: State | None = None,
+        filter: str | None = None,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> DeadLetterPage:
+        """One page; `page_token` is that of the page before."""
+        call = calls.list_dead_letters(subscription, state, filter, page_size, page_token)
+        return await self._sender.send(call)
+
+    async def get(self, subscription: str, letter: str) -> DeadLetterWithMessage:
+        """With its message. Raises NotFound."""
+        return await self._sender.send(calls.get_dead_letter(subscription, letter))
+
+    async def discard(
+        self,
+        subscription: str,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: str | None = None,
+    ) -> Discarded:
+        """Not to be redriven: these, or those for which the filter is true; give one of the two.
+        Ask again where it is not `complete`."""
+        return await self._sender.send(calls.discard_dead_letters(subscription, ids, filter))
+
+    async def redrive(
+        self,
+        subscription: str,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: str | None = None,
+        to: str | None = None,
+        edit: Edit | None = None,
+        rate: float | None = None,
+    ) -> Redrive:
+        """Publishes them again, at most `rate` messages a second: these, those for which the filter
+        is true, or all open ones. To the subscription alone, or to the topic `to`, changed by
+        `edit`. Returns when it has begun; `get_redrive` tells how far it is."""
+        call = calls.redrive_dead_letters(subscription, ids, filter, to, edit, rate)
+        return await self._sender.send(call)
+
+    async def redrive_dry_run(
+        self,
+        subscription: str,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: str | None = None,
+        to: str | None = None,
+        edit: Edit | None = None,
+    ) -> DryRun:
+        """What `redrive` would publish again."""
+        return await self._sender.send(calls.redrive_dry_run(subscription, ids, filter, to, edit))
+
+    def redrives(self, subscription: str, *, page_size: int = 100) -> AsyncIterator[Redrive]:
+        """Newest first."""
+        return every(
+            self._sender, lambda token: calls.list_redrives(subscription, page_size, token)
+        )
+
+    async def redrives_page(
+        self, subscription: str, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[Redrive]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_redrives(subscription, page_size, page_token))
+
+    async def get_redrive(self, subscription: str, redrive: str) -> Redrive:
+        """How far it is. Raises NotFound."""
+        return await self._sender.send(calls.get_redrive(subscription, redrive))
+
+    async def cancel_redrive(self, subscription: str, redrive: str) -> Redrive:
+        """Redrives no more of it."""
+        return await self._sender.send(calls.cancel_redrive(subscription, redrive))

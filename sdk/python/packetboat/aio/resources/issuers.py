@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Unpack
+
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import access as calls
+from packetboat.models import Issuer, IssuerSettings, Page
 
 
 class AsyncIssuers:
@@ -10,3 +16,42 @@ class AsyncIssuers:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def create(
+        self, name: str, issuer: str, audience: str, **settings: Unpack[IssuerSettings]
+    ) -> Issuer:
+        """Its keys are found by OpenID Connect Discovery; of an issuer, each audience belongs to
+        one tenant. Raises Conflict where the name is taken."""
+        return await self._sender.send(
+            calls.create_issuer(name, {"issuer": issuer, "audience": audience, **settings})
+        )
+
+    async def get(self, name: str) -> Issuer:
+        """Raises NotFound."""
+        return await self._sender.send(calls.get_issuer(name))
+
+    def list(self, *, page_size: int = 100) -> AsyncIterator[Issuer]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_issuers(page_size, token))
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Issuer]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_issuers(page_size, page_token))
+
+    async def put(
+        self,
+        name: str,
+        issuer: str,
+        audience: str,
+        *,
+        if_match: str | None = None,
+        **settings: Unpack[IssuerSettings],
+    ) -> Issuer:
+        """Makes it, or replaces it; what is not given gets its default."""
+        return await self._sender.send(
+            calls.put_issuer(name, {"issuer": issuer, "audience": audience, **settings}, if_match)
+        )
+
+    async def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        await self._sender.send(calls.delete_issuer(name, if_match, force))

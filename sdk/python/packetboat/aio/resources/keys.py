@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from typing import Unpack
+
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import access as calls
+from packetboat.models import Key, KeySettings, Page
 
 
 class AsyncKeys:
@@ -10,3 +16,53 @@ class AsyncKeys:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def create(
+        self, name: str, scopes: Sequence[str], **settings: Unpack[KeySettings]
+    ) -> Key:
+        """`scopes` are permissions, each alone or with a resource: `read`,
+        `publish:topics/orders-*`. `key` of the answer is shown once. Raises
+        Conflict where the name is taken."""
+        return await self._sender.send(calls.create_key(name, {"scopes": scopes, **settings}))
+
+    async def get(self, name: str) -> Key:
+        """Raises NotFound."""
+        return await self._sender.send(calls.get_key(name))
+
+    def list(self, *, page_size: int = 100) -> AsyncIterator[Key]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_keys(page_size, token))
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Key]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_keys(page_size, page_token))
+
+    async def put(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        **settings: Unpack[KeySettings],
+    ) -> Key:
+        """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
+        nobody would be left who may give roles, unless forced."""
+        return await self._sender.send(
+            calls.put_key(name, {"scopes": scopes, **settings}, if_match, force)
+        )
+
+    async def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        await self._sender.send(calls.delete_key(name, if_match, force))
+
+    async def rotate(
+        self,
+        name: str,
+        *,
+        old_expires_in_seconds: int | None = None,
+        if_match: str | None = None,
+    ) -> Key:
+        """Another secret, `key` of the answer, shown once. The earlier ones hold for
+        `old_expires_in_seconds`, a day unless given; 0: not at all."""
+        return await self._sender.send(calls.rotate_key(name, old_expires_in_seconds, if_match))

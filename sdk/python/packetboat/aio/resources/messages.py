@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from datetime import datetime
+
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import messages as calls
+from packetboat.models import AckState, PartitionOffsets, ReplayPage, StoredMessage
 
 
 class AsyncMessages:
@@ -10,3 +15,109 @@ class AsyncMessages:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def get(self, topic: str, message_id: str) -> StoredMessage:
+        """As it is stored, also when it is not published yet. Raises NotFound."""
+        return await self._sender.send(calls.get_message(topic, message_id))
+
+    async def cancel(self, topic: str, message_id: str) -> None:
+        """A message published with a delay is never published. Raises Conflict if it is already;
+        cancelling it twice is no error."""
+        await self._sender.send(calls.cancel_message(topic, message_id))
+
+    async def reschedule(
+        self,
+        topic: str,
+        message_id: str,
+        *,
+        delay_seconds: float | None = None,
+        deliver_at: datetime | None = None,
+    ) -> datetime:
+        """When a message with a delay is published now: give one of the two, `deliver_at` with a
+        zone. Raises Conflict if it is published already."""
+        call = calls.reschedule_message(topic, message_id, delay_seconds, deliver_at)
+        return await self._sender.send(call)
+
+    async def ack_states(self, topic: str, message_id: str) -> dict[str, AckState]:
+        """What each subscription, by name, has done with it."""
+        return await self._sender.send(calls.get_message_ack(topic, message_id))
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int | datetime | None = None,
+        *,
+        lane: int | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        wait_seconds: float | None = None,
+        filter: str | None = None,
+    ) -> ReplayPage:
+        """Up to 1,000 messages from an offset or a moment on, or from the first; no ack state is
+        looked at. Waits up to `wait_seconds` (at most 60) for one. Raises InvalidRequest, status
+        410, for an offset that is not stored any more."""
+        call = calls.replay(
+            topic,
+            partition,
+            start,
+            lane=lane,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_seconds=wait_seconds,
+            filter=filter,
+        )
+        return await self._sender.send(call)
+
+    async def replay(
+        self,
+        topic: str,
+        partition: int,
+        start: int | datetime | None = None,
+        *,
+        lane: int | None = None,
+        filter: str | None = None,
+        page_size: int = 1000,
+        follow: bool = False,
+    ) -> AsyncGenerator[StoredMessage, None]:
+        """The messages of a partition in the order of offsets, up to its end as it is when it is
+        reached; with `follow` also those that come later, for ever."""
+        at = start
+        while True:
+            page = await self.read(
+                topic,
+                partition,
+                at,
+                lane=lane,
+                max_messages=page_size,
+                wait_seconds=60 if follow else None,
+                filter=filter,
+            )
+            for message in page.messages:
+                yield message
+            at = page.next_offset
+            if not follow and page.next_offset >= page.end_offset:
+                return
+
+    async def replay_arrow(
+        self,
+        topic: str,
+        partition: int,
+        start: int | datetime | None = None,
+        *,
+        lane: int | None = None,
+        max_messages: int | None = None,
+        filter: str | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The same as an Arrow IPC stream, in chunks; up to a million messages. An answer that was
+        cut off raises UnknownOutcome: begin again."""
+        call = calls.replay_arrow(topic, partition, start, lane, max_messages, filter)
+        async with self._sender.stream(call) as response:
+            async for chunk in response.chunks():
+                yield chunk
+
+    async def offsets(
+        self, topic: str, partition: int, time: datetime, *, lane: int | None = None
+    ) -> PartitionOffsets:
+        """Where a moment, which has a zone, is in a partition."""
+        return await self._sender.send(calls.offsets_of_partition(topic, partition, time, lane))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import dead_letters as calls
+from packetboat.models import ParkedKey
 
 
 class AsyncParkedKeys:
@@ -10,3 +12,16 @@ class AsyncParkedKeys:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def list(self, subscription: str) -> tuple[ParkedKey, ...]:
+        """Those whose first message is used up, with how many wait behind it."""
+        return await self._sender.send(calls.list_parked_keys(subscription))
+
+    async def resume(self, subscription: str, key: str) -> int:
+        """Delivers its messages again; returns how many keys that was about."""
+        return await self._sender.send(calls.resume_parked_key(subscription, key))
+
+    async def skip(self, subscription: str, key: str, *, dead_letter: bool = False) -> int:
+        """Gives up its first message, as a dead letter if said so; returns how many keys that was
+        about."""
+        return await self._sender.send(calls.skip_parked_key(subscription, key, dead_letter))

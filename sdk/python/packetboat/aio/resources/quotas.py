@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from packetboat import models
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import tenants as calls
+from packetboat.models import Limits
 
 
 class AsyncQuotas:
@@ -10,3 +13,20 @@ class AsyncQuotas:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def get(self, tenant: str | None = None) -> models.Quotas:
+        """The own ones; those of a tenant, for operators."""
+        if tenant is None:
+            return await self._sender.send(calls.get_own_quotas())
+        return await self._sender.send(calls.get_quotas(tenant))
+
+    async def put(
+        self,
+        tenant: str,
+        limits: Limits,
+        *,
+        weight: float | None = None,
+        if_match: str | None = None,
+    ) -> models.Quotas:
+        """All that a tenant has of its own, for operators; what is not named is the platform's."""
+        return await self._sender.send(calls.put_quotas(tenant, limits, weight, if_match))

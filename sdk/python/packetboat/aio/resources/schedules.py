@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Unpack
+
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import schedules as calls
+from packetboat.models import (
+    Page,
+    Schedule,
+    ScheduleChanges,
+    ScheduleMessage,
+    ScheduleRun,
+    ScheduleSettings,
+)
 
 
 class AsyncSchedules:
@@ -10,3 +24,69 @@ class AsyncSchedules:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def create(
+        self,
+        name: str,
+        topic: str,
+        cron: str,
+        message: ScheduleMessage,
+        **settings: Unpack[ScheduleSettings],
+    ) -> Schedule:
+        """`cron` is minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, ….
+        Raises Conflict where the name is taken."""
+        body = {"topic": topic, "cron": cron, "message": message, **settings}
+        return await self._sender.send(calls.create_schedule(name, body))
+
+    async def get(self, name: str) -> Schedule:
+        """Raises NotFound."""
+        return await self._sender.send(calls.get_schedule(name))
+
+    def list(self, *, page_size: int = 100) -> AsyncIterator[Schedule]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_schedules(page_size, token))
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Schedule]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_schedules(page_size, page_token))
+
+    async def put(
+        self,
+        name: str,
+        topic: str,
+        cron: str,
+        message: ScheduleMessage,
+        *,
+        if_match: str | None = None,
+        **settings: Unpack[ScheduleSettings],
+    ) -> Schedule:
+        """Makes it, or replaces it; what is not given gets its default."""
+        body = {"topic": topic, "cron": cron, "message": message, **settings}
+        return await self._sender.send(calls.put_schedule(name, body, if_match))
+
+    async def update(
+        self, name: str, *, if_match: str | None = None, **changes: Unpack[ScheduleChanges]
+    ) -> Schedule:
+        """Changes what is given; the rest stays."""
+        return await self._sender.send(calls.change_schedule(name, changes, if_match))
+
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """Raises NotFound."""
+        await self._sender.send(calls.delete_schedule(name, if_match))
+
+    async def next_runs(self, name: str, *, count: int = 10) -> tuple[datetime, ...]:
+        """When it runs next, up to 100."""
+        return await self._sender.send(calls.next_runs(name, count))
+
+    async def pause(self, name: str, *, if_match: str | None = None) -> Schedule:
+        """It publishes nothing until it is resumed."""
+        return await self._sender.send(calls.pause_schedule(name, if_match))
+
+    async def resume(self, name: str, *, if_match: str | None = None) -> Schedule:
+        """Runs that it passed over meanwhile are not made up for."""
+        return await self._sender.send(calls.resume_schedule(name, if_match))
+
+    async def run(self, name: str) -> ScheduleRun:
+        """Publishes its message now, besides its runs, also while it is paused. Raises
+        UnknownOutcome where it may have been: each call publishes once more."""
+        return await self._sender.send(calls.run_schedule(name))

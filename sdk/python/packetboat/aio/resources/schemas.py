@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Any
+
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import schemas as calls
+from packetboat.models import (
+    Compatibility,
+    Page,
+    Schema,
+    SchemaChecked,
+    SchemaType,
+    SchemaValidated,
+    SchemaVersion,
+)
 
 
 class AsyncSchemas:
@@ -10,3 +24,67 @@ class AsyncSchemas:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def create(
+        self,
+        name: str,
+        type: SchemaType,
+        definition: Any,
+        *,
+        compatibility: Compatibility | None = None,
+    ) -> Schema:
+        """`definition` is JSON, or its text. A new version must be compatible: `backward` unless
+        said otherwise. Raises Conflict where the name is taken, InvalidRequest for a definition
+        that is none."""
+        call = calls.create_schema(name, type, definition, compatibility)
+        return await self._sender.send(call)
+
+    async def get(self, name: str) -> Schema:
+        """With its latest version. Raises NotFound."""
+        return await self._sender.send(calls.get_schema(name))
+
+    def list(self, *, page_size: int = 100) -> AsyncIterator[Schema]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_schemas(page_size, token))
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Schema]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_schemas(page_size, page_token))
+
+    async def update(
+        self, name: str, *, compatibility: Compatibility, if_match: str | None = None
+    ) -> Schema:
+        """Changes what new versions must keep."""
+        return await self._sender.send(calls.change_schema(name, compatibility, if_match))
+
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """With all its versions. Raises Conflict while a topic uses it."""
+        await self._sender.send(calls.delete_schema(name, if_match))
+
+    async def versions(self, name: str) -> tuple[SchemaVersion, ...]:
+        """Their numbers, without definitions."""
+        return await self._sender.send(calls.list_schema_versions(name))
+
+    async def add_version(self, name: str, definition: Any) -> int:
+        """Its number; that of the latest where it is the same. Raises InvalidRequest with `errors`
+        that name what would break."""
+        return await self._sender.send(calls.add_schema_version(name, definition))
+
+    async def version(self, name: str, number: int) -> SchemaVersion:
+        """Raises NotFound."""
+        return await self._sender.send(calls.get_schema_version(name, number))
+
+    async def check(self, name: str, definition: Any) -> SchemaChecked:
+        """Whether a definition could be the next version."""
+        return await self._sender.send(calls.check_schema(name, definition))
+
+    async def validate(
+        self,
+        name: str,
+        data: Any,
+        *,
+        content_type: str | None = None,
+        number: int | None = None,
+    ) -> SchemaValidated:
+        """Whether a body, JSON or bytes, fits the latest version, or that of a number."""
+        return await self._sender.send(calls.validate_body(name, data, content_type, number))

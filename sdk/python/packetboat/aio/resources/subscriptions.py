@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Unpack
+
+from packetboat.aio.resources.lines import lines
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import backlog
+from packetboat.calls import subscriptions as calls
+from packetboat.calls.call import StreamCall
+from packetboat.calls.streams import Reopening
+from packetboat.models import (
+    Backlog,
+    BacklogUpdate,
+    FilterPreview,
+    Flow,
+    Page,
+    Position,
+    Reconciliation,
+    SkipRule,
+    SkipRules,
+    Sought,
+    Subscription,
+    SubscriptionChanges,
+    SubscriptionSettings,
+    SubscriptionState,
+)
 
 
 class AsyncSubscriptions:
@@ -10,3 +36,175 @@ class AsyncSubscriptions:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def create(
+        self, topic: str, name: str, **settings: Unpack[SubscriptionSettings]
+    ) -> Subscription:
+        """With `push` it is one of type push; the answer alone tells the signing secrets. Raises
+        Conflict where the name is taken, in any topic."""
+        return await self._sender.send(calls.create_subscription(topic, name, settings))
+
+    async def get(self, name: str) -> Subscription:
+        """Raises NotFound."""
+        return await self._sender.send(calls.get_subscription(name))
+
+    def list(
+        self, topic: str | None = None, *, page_size: int = 100
+    ) -> AsyncIterator[Subscription]:
+        """All of a topic, or all there are, page by page."""
+        if topic is None:
+            return every(self._sender, lambda token: calls.list_subscriptions(page_size, token))
+        of = topic
+        return every(
+            self._sender, lambda token: calls.list_topic_subscriptions(of, page_size, token)
+        )
+
+    async def page(
+        self,
+        topic: str | None = None,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[Subscription]:
+        """One page; `page_token` is that of the page before."""
+        if topic is None:
+            return await self._sender.send(calls.list_subscriptions(page_size, page_token))
+        call = calls.list_topic_subscriptions(topic, page_size, page_token)
+        return await self._sender.send(call)
+
+    async def put(
+        self,
+        name: str,
+        *,
+        topic: str | None = None,
+        if_match: str | None = None,
+        **settings: Unpack[SubscriptionSettings],
+    ) -> Subscription:
+        """Makes it, which needs `topic`, or changes it to this; what is not given gets its
+        default, but for topic, delivery, order and start, which cannot be changed."""
+        return await self._sender.send(calls.put_subscription(name, topic, settings, if_match))
+
+    async def update(
+        self, name: str, *, if_match: str | None = None, **changes: Unpack[SubscriptionChanges]
+    ) -> Subscription:
+        """Changes what is given, within 2 s; the rest stays, and what is leased stays leased."""
+        return await self._sender.send(calls.patch_subscription(name, changes, if_match))
+
+    async def delete(self, name: str, *, force: bool = False, if_match: str | None = None) -> None:
+        """With its ack state. Raises Conflict while messages are not acked, unless forced."""
+        await self._sender.send(calls.delete_subscription(name, force, if_match))
+
+    async def pause(self, name: str, reason: str | None = None) -> SubscriptionState:
+        """Nothing is handed out; acks are taken."""
+        return await self._sender.send(calls.pause(name, reason))
+
+    async def resume(self, name: str, reason: str | None = None) -> SubscriptionState:
+        """Messages are handed out again."""
+        return await self._sender.send(calls.resume(name, reason))
+
+    async def drain(self, name: str, reason: str | None = None) -> SubscriptionState:
+        """Only what was handed out before is handed out again."""
+        return await self._sender.send(calls.drain(name, reason))
+
+    async def seek(self, name: str, to: Position, *, dry_run: bool = False) -> Sought:
+        """Moves it; with `dry_run` says what would be, and changes nothing."""
+        return await self._sender.send(calls.seek(name, to, dry_run))
+
+    async def backlog(self, name: str) -> Backlog:
+        """What it has to do."""
+        return await self._sender.send(backlog.get_backlog(name))
+
+    async def reconciliation(self, name: str) -> Reconciliation:
+        """Whether every message is accounted for, from what is committed."""
+        return await self._sender.send(backlog.get_reconciliation(name))
+
+    async def backlog_stream(
+        self,
+        *names: str,
+        min_messages: int | None = None,
+        heartbeat_seconds: float = 10.0,
+        max_seconds: float | None = None,
+        reconnect_for_s: float | None = None,
+    ) -> AsyncGenerator[BacklogUpdate, None]:
+        """What subscriptions have to do: first as it is, then whenever it has changed.
+
+        Of these names, or beginnings of names and a `*`; without any, of all. With `min_messages`
+        only of those with so many, and once when there are fewer again. Opened again as
+        `delivery.stream` is.
+        """
+
+        def call_of(left_s: float | None) -> StreamCall:
+            return backlog.stream_backlogs(names, min_messages, heartbeat_seconds, left_s)
+
+        reopening = Reopening(
+            call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
+        )
+        async for line in lines(self._sender, reopening):
+            if (update := line.update) is not None:
+                yield update
+
+    async def follow_backlog(
+        self,
+        name: str,
+        *,
+        min_messages: int | None = None,
+        heartbeat_seconds: float = 10.0,
+        max_seconds: float | None = None,
+        reconnect_for_s: float | None = None,
+    ) -> AsyncGenerator[BacklogUpdate, None]:
+        """The same of one subscription that is there; ends with it. Raises NotFound."""
+
+        def call_of(left_s: float | None) -> StreamCall:
+            return backlog.stream_backlog(name, min_messages, heartbeat_seconds, left_s)
+
+        reopening = Reopening(
+            call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
+        )
+        async for line in lines(self._sender, reopening):
+            if (update := line.update) is not None:
+                yield update
+                if update.removed:
+                    return
+
+    async def preview_filter(
+        self, name: str, expression: str, *, messages: int = 1000
+    ) -> FilterPreview:
+        """What a CEL expression gives of the most recent messages, up to 10,000, and how that is
+        other than the present filter."""
+        call = calls.preview_subscription_filter(name, expression, messages)
+        return await self._sender.send(call)
+
+    async def skip_rules(self, name: str, *, removed: bool = False) -> SkipRules:
+        """Those that hold; with `removed` all that ever did."""
+        return await self._sender.send(calls.list_skip_rules(name, removed))
+
+    async def add_skip_rule(self, name: str, expression: str, reason: str) -> SkipRule:
+        """Messages for which the CEL expression is true are settled instead of delivered, also
+        those that wait. `reason` is for whoever reads the audit."""
+        return await self._sender.send(calls.add_skip_rule(name, expression, reason))
+
+    async def remove_skip_rule(self, name: str, rule: str) -> None:
+        """By its id; what it skipped stays skipped. Removing it twice is no error."""
+        await self._sender.send(calls.remove_skip_rule(name, rule))
+
+    async def say_flow(
+        self,
+        name: str,
+        *,
+        messages_per_second: float | None = None,
+        max_outstanding: int | None = None,
+        ttl_seconds: float | None = None,
+        reason: str | None = None,
+    ) -> Flow:
+        """How much its consumers can take now, all together, for `ttl_seconds` (60 unless given);
+        0 messages a second is none."""
+        call = calls.say_flow(name, messages_per_second, max_outstanding, ttl_seconds, reason)
+        return await self._sender.send(call)
+
+    async def flow(self, name: str) -> Flow:
+        """What was said, if it still holds."""
+        return await self._sender.send(calls.get_flow(name))
+
+    async def end_flow(self, name: str) -> None:
+        """Takes back what was said."""
+        await self._sender.send(calls.end_flow(name))

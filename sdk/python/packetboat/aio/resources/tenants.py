@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Unpack
+
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import tenants as calls
+from packetboat.models import Page, Tenant, TenantSettings
 
 
 class AsyncTenants:
@@ -10,3 +16,33 @@ class AsyncTenants:
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def create(self, name: str, **settings: Unpack[TenantSettings]) -> Tenant:
+        """With `owner` the answer has the first client and its secret, shown once. Raises Conflict
+        where the name is taken."""
+        return await self._sender.send(calls.create_tenant(name, settings))
+
+    async def get(self, name: str) -> Tenant:
+        """Raises NotFound."""
+        return await self._sender.send(calls.get_tenant(name))
+
+    def list(self, *, page_size: int = 100) -> AsyncIterator[Tenant]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_tenants(page_size, token))
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Tenant]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_tenants(page_size, page_token))
+
+    async def put(
+        self, name: str, *, if_match: str | None = None, **settings: Unpack[TenantSettings]
+    ) -> Tenant:
+        """Makes it, or replaces it; what is not given gets its default."""
+        return await self._sender.send(calls.put_tenant(name, settings, if_match))
+
+    async def delete(
+        self, name: str, *, force: bool = False, if_match: str | None = None
+    ) -> Tenant:
+        """It is `deleting` until all that it has is gone. Raises Conflict while it has topics,
+        unless forced."""
+        return await self._sender.send(calls.delete_tenant(name, force, if_match))

@@ -3,10 +3,45 @@
 from __future__ import annotations
 
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import tokens as calls
+from packetboat.models import AccessToken, Introspection, IssuerMetadata, KeySet
 
 
 class AsyncTokens:
-    """Access tokens: get, ask about and revoke them."""
+    """Access tokens: get, ask about and revoke them, as a client with its secret."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
+
+    async def get(
+        self,
+        client_id: str,
+        client_secret: str,
+        *,
+        scope: str | None = None,
+        tenant: str | None = None,
+    ) -> AccessToken:
+        """By client credentials, bounded to the permissions of `scope`, divided by spaces. `tenant`
+        is for operators: to act in it as its owner. A client gets its own by itself where it was
+        given the credentials. Raises NotAuthorized."""
+        return await self._sender.send(calls.get_token(client_id, client_secret, scope, tenant))
+
+    async def introspect(self, client_id: str, client_secret: str, token: str) -> Introspection:
+        """Whether a token holds; of one of another tenant no more than that it is not active."""
+        return await self._sender.send(calls.introspect_token(client_id, client_secret, token))
+
+    async def revoke(self, client_id: str, client_secret: str, token: str) -> None:
+        """It holds no more, nowhere 5 s later."""
+        await self._sender.send(calls.revoke_token(client_id, client_secret, token))
+
+    async def metadata(self) -> IssuerMetadata:
+        """Where the token endpoints are (RFC 8414)."""
+        return await self._sender.send(calls.oauth_metadata())
+
+    async def openid_configuration(self) -> IssuerMetadata:
+        """Where receivers of webhooks find the keys of the tokens that these carry."""
+        return await self._sender.send(calls.openid_configuration())
+
+    async def signing_keys(self) -> KeySet:
+        """The public keys that tokens are signed with (RFC 7517)."""
+        return await self._sender.send(calls.jwks())

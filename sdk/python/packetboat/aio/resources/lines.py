@@ -1,0 +1,38 @@
+"""Streams: one answer after the other, as lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+
+from packetboat.aio.sender import AsyncSender
+from packetboat.aio.waiting import pause
+from packetboat.calls.call import StreamCall
+from packetboat.calls.streams import Line, Reopening, Splitter
+from packetboat.errors import PacketboatError
+
+
+async def lines_of(sender: AsyncSender, call: StreamCall) -> AsyncGenerator[bytes, None]:
+    """The lines of one answer."""
+    async with sender.stream(call) as response:
+        splitter = Splitter()
+        async for chunk in response.chunks():
+            for line in splitter.feed(chunk):
+                yield line
+
+
+async def lines(sender: AsyncSender, reopening: Reopening) -> AsyncGenerator[Line, None]:
+    """The lines of a stream, over as many answers as it takes."""
+    while (call := reopening.call(time.monotonic())) is not None:
+        cause: PacketboatError | None = None
+        try:
+            async with sender.stream(call) as response:
+                reopening.opened(time.monotonic())
+                splitter = Splitter()
+                async for chunk in response.chunks():
+                    for text in splitter.feed(chunk):
+                        yield reopening.line(text)
+        except PacketboatError as error:
+            cause = error
+        if not reopening.over:
+            await pause(reopening.pause_s(cause, time.monotonic()))

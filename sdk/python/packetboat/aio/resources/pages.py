@@ -1,0 +1,35 @@
+"""Listings, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, TypeVar
+
+from packetboat.aio.sender import AsyncSender
+from packetboat.calls.call import Call
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PageOf(Protocol[T_co]):
+    """Any part of a listing."""
+
+    @property
+    def items(self) -> tuple[T_co, ...]: ...
+    @property
+    def next_page_token(self) -> str | None: ...
+
+
+async def every(
+    sender: AsyncSender, call_of: Callable[[str | None], Call[PageOf[T]]]
+) -> AsyncIterator[T]:
+    """The items of all pages; the next page is asked for when the last one was used up."""
+    token = None
+    while True:
+        page = await sender.send(call_of(token))
+        for item in page.items:
+            yield item
+        token = page.next_page_token
+        if token is None:
+            return

@@ -1,0 +1,138 @@
+"""A lock that is held for as long as a block goes on, renewed by a thread."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+
+from packetboat.calls import locks as calls
+from packetboat.errors import Conflict, LeaseLost, PacketboatError
+from packetboat.lock_lease import LockLease, goes_on, wait_seconds
+from packetboat.models import Lock
+from packetboat.sync.sender import Sender
+
+JOIN_S = 5.0
+
+
+class Holding:
+    """Held from when the block begins, unless it is lost."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        name: str,
+        ttl_s: float,
+        wait_s: float | None,
+        holder: str | None,
+        labels: Mapping[str, str] | None,
+    ) -> None:
+        self.name = name
+        self._sender = sender
+        self._ttl_s = ttl_s
+        self._wait_s = wait_s
+        self._holder = holder
+        self._labels = labels
+        self._lease: LockLease | None = None
+        self._error: PacketboatError | None = None
+        self._was_lost = threading.Event()
+        self._ended = threading.Event()
+        self._keeping: threading.Thread | None = None
+
+    @property
+    def fence(self) -> int:
+        """The fencing token, higher than that of every holder before. Let what the lock protects
+        refuse lower ones. Ask for it anew before each write: it may grow."""
+        return self._held().lock.fencing_token
+
+    @property
+    def lost(self) -> bool:
+        """It is not held for sure any more."""
+        return self._error is not None or self._held().left_s(time.monotonic()) <= 0
+
+    def check(self) -> None:
+        """Raises LeaseLost where the lock is lost."""
+        if self.lost:
+            raise LeaseLost(f"the lock {self.name!r} is lost") from self._error
+
+    def wait_lost(self) -> None:
+        """Returns when the lock is lost."""
+        self._was_lost.wait()
+
+    def __enter__(self) -> Holding:
+        if self._lease is not None:
+            raise RuntimeError("hold it anew for each block")
+        self._lease = self._acquired()
+        if self._lease.renew_in_s(time.monotonic()) == 0:
+            self._renewed(self._lease)
+        self._keeping = threading.Thread(
+            target=self._keep, name=f"packetboat-lock-{self.name}", daemon=True
+        )
+        self._keeping.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._keeping is not None
+        lost = self.lost
+        self._ended.set()
+        self._release()
+        self._keeping.join(JOIN_S)
+        if lost and error is None:
+            raise LeaseLost(f"the lock {self.name!r} was lost") from self._error
+
+    def _acquired(self) -> LockLease:
+        request_id, began_s = secrets.token_hex(16), time.monotonic()
+        while True:
+            asked_s = time.monotonic()
+            wait = wait_seconds(self._wait_s, asked_s - began_s)
+            call = calls.acquire_lock(
+                self.name, self._ttl_s, wait, self._holder, request_id, self._labels
+            )
+            try:
+                return LockLease(self._sender.send(call), asked_s)
+            except Conflict as error:
+                if not goes_on(error, self._wait_s, time.monotonic() - began_s):
+                    raise
+
+    def _keep(self) -> None:
+        """Renews until the lock is lost, or the block ends."""
+        while self._error is None:
+            lease = self._held()
+            if self._ended.wait(lease.renew_in_s(time.monotonic())):
+                return
+            try:
+                self._renewed(lease)
+            except PacketboatError as error:
+                pause_s = lease.again_in_s(error, time.monotonic())
+                if pause_s is None:
+                    self._error = error
+                    self._was_lost.set()
+                elif self._ended.wait(pause_s):
+                    return
+
+    def _renewed(self, lease: LockLease) -> None:
+        asked_s = time.monotonic()
+        call = calls.renew_lock(self.name, lease.lock.lock_id, self._ttl_s)
+        left_s = max(lease.left_s(asked_s), self._ttl_s / 3)
+        lock: Lock = self._sender.send(call, deadline_s=left_s)
+        self._lease = LockLease(lock, asked_s)
+
+    def _release(self) -> None:
+        """Where this fails the lease ends by itself."""
+        lease = self._held()
+        with suppress(PacketboatError):
+            call = calls.release_lock(self.name, lease.lock.lock_id)
+            self._sender.send(call, deadline_s=self._ttl_s)
+
+    def _held(self) -> LockLease:
+        if self._lease is None:
+            raise RuntimeError("not held yet: use it in a with statement")
+        return self._lease

@@ -1,0 +1,77 @@
+# generated from aio/resources/clients.py by generate_sync.py; do not edit
+"""Clients that get access tokens with a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Unpack
+
+from packetboat.calls import access as calls
+from packetboat.models import ClientSettings, OAuthClient, Page
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Clients:
+    """Clients that get access tokens with a secret."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def create(self, name: str, **settings: Unpack[ClientSettings]) -> OAuthClient:
+        """`client_secret` of the answer is shown once. Raises Conflict where the name is taken."""
+        return self._sender.send(calls.create_client(name, settings))
+
+    def get(self, name: str) -> OAuthClient:
+        """Raises NotFound."""
+        return self._sender.send(calls.get_client(name))
+
+    def list(self, *, page_size: int = 100) -> Iterator[OAuthClient]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_clients(page_size, token))
+
+    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[OAuthClient]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_clients(page_size, page_token))
+
+    def put(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        **settings: Unpack[ClientSettings],
+    ) -> OAuthClient:
+        """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
+        nobody would be left who may give roles, unless forced."""
+        return self._sender.send(calls.put_client(name, settings, if_match, force))
+
+    def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        self._sender.send(calls.delete_client(name, if_match, force))
+
+    def add_secret(
+        self,
+        name: str,
+        *,
+        old_expires_in_seconds: int | None = None,
+        if_match: str | None = None,
+    ) -> OAuthClient:
+        """Another secret, `client_secret` of the answer, shown once. The earlier ones hold for
+        `old_expires_in_seconds`, a day unless given; 0: not at all."""
+        return self._sender.send(calls.add_client_secret(name, old_expires_in_seconds, if_match))
+
+    def remove_secret(
+        self,
+        name: str,
+        prefix: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+    ) -> None:
+        """By how it begins."""
+        self._sender.send(calls.remove_client_secret(name, prefix, if_match, force))
+
+    def revoke_tokens(self, name: str) -> OAuthClient:
+        """All tokens that were issued to it until now are refused."""
+        return self._sender.send(calls.revoke_client_tokens(name))

@@ -1,0 +1,58 @@
+# generated from aio/resources/issuers.py by generate_sync.py; do not edit
+"""Other issuers whose tokens hold here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Unpack
+
+from packetboat.calls import access as calls
+from packetboat.models import Issuer, IssuerSettings, Page
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Issuers:
+    """Other issuers whose tokens hold here."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def create(
+        self, name: str, issuer: str, audience: str, **settings: Unpack[IssuerSettings]
+    ) -> Issuer:
+        """Its keys are found by OpenID Connect Discovery; of an issuer, each audience belongs to
+        one tenant. Raises Conflict where the name is taken."""
+        return self._sender.send(
+            calls.create_issuer(name, {"issuer": issuer, "audience": audience, **settings})
+        )
+
+    def get(self, name: str) -> Issuer:
+        """Raises NotFound."""
+        return self._sender.send(calls.get_issuer(name))
+
+    def list(self, *, page_size: int = 100) -> Iterator[Issuer]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_issuers(page_size, token))
+
+    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Issuer]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_issuers(page_size, page_token))
+
+    def put(
+        self,
+        name: str,
+        issuer: str,
+        audience: str,
+        *,
+        if_match: str | None = None,
+        **settings: Unpack[IssuerSettings],
+    ) -> Issuer:
+        """Makes it, or replaces it; what is not given gets its default."""
+        return self._sender.send(
+            calls.put_issuer(name, {"issuer": issuer, "audience": audience, **settings}, if_match)
+        )
+
+    def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        self._sender.send(calls.delete_issuer(name, if_match, force))

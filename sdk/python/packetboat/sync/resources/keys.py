@@ -1,0 +1,67 @@
+# generated from aio/resources/keys.py by generate_sync.py; do not edit
+"""API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Unpack
+
+from packetboat.calls import access as calls
+from packetboat.models import Key, KeySettings, Page
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Keys:
+    """API keys."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def create(self, name: str, scopes: Sequence[str], **settings: Unpack[KeySettings]) -> Key:
+        """`scopes` are permissions, each alone or with a resource: `read`,
+        `publish:topics/orders-*`. `key` of the answer is shown once. Raises
+        Conflict where the name is taken."""
+        return self._sender.send(calls.create_key(name, {"scopes": scopes, **settings}))
+
+    def get(self, name: str) -> Key:
+        """Raises NotFound."""
+        return self._sender.send(calls.get_key(name))
+
+    def list(self, *, page_size: int = 100) -> Iterator[Key]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_keys(page_size, token))
+
+    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Key]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_keys(page_size, page_token))
+
+    def put(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        **settings: Unpack[KeySettings],
+    ) -> Key:
+        """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
+        nobody would be left who may give roles, unless forced."""
+        return self._sender.send(
+            calls.put_key(name, {"scopes": scopes, **settings}, if_match, force)
+        )
+
+    def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        self._sender.send(calls.delete_key(name, if_match, force))
+
+    def rotate(
+        self,
+        name: str,
+        *,
+        old_expires_in_seconds: int | None = None,
+        if_match: str | None = None,
+    ) -> Key:
+        """Another secret, `key` of the answer, shown once. The earlier ones hold for
+        `old_expires_in_seconds`, a day unless given; 0: not at all."""
+        return self._sender.send(calls.rotate_key(name, old_expires_in_seconds, if_match))

@@ -1,0 +1,38 @@
+# generated from aio/resources/lines.py by generate_sync.py; do not edit
+"""Streams: one answer after the other, as lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+
+from packetboat.calls.call import StreamCall
+from packetboat.calls.streams import Line, Reopening, Splitter
+from packetboat.errors import PacketboatError
+from packetboat.sync.sender import Sender
+from packetboat.sync.waiting import pause
+
+
+def lines_of(sender: Sender, call: StreamCall) -> Generator[bytes, None, None]:
+    """The lines of one answer."""
+    with sender.stream(call) as response:
+        splitter = Splitter()
+        for chunk in response.chunks():
+            yield from splitter.feed(chunk)
+
+
+def lines(sender: Sender, reopening: Reopening) -> Generator[Line, None, None]:
+    """The lines of a stream, over as many answers as it takes."""
+    while (call := reopening.call(time.monotonic())) is not None:
+        cause: PacketboatError | None = None
+        try:
+            with sender.stream(call) as response:
+                reopening.opened(time.monotonic())
+                splitter = Splitter()
+                for chunk in response.chunks():
+                    for text in splitter.feed(chunk):
+                        yield reopening.line(text)
+        except PacketboatError as error:
+            cause = error
+        if not reopening.over:
+            pause(reopening.pause_s(cause, time.monotonic()))

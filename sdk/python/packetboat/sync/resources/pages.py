@@ -1,0 +1,33 @@
+# generated from aio/resources/pages.py by generate_sync.py; do not edit
+"""Listings, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from packetboat.calls.call import Call
+from packetboat.sync.sender import Sender
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PageOf(Protocol[T_co]):
+    """Any part of a listing."""
+
+    @property
+    def items(self) -> tuple[T_co, ...]: ...
+    @property
+    def next_page_token(self) -> str | None: ...
+
+
+def every(sender: Sender, call_of: Callable[[str | None], Call[PageOf[T]]]) -> Iterator[T]:
+    """The items of all pages; the next page is asked for when the last one was used up."""
+    token = None
+    while True:
+        page = sender.send(call_of(token))
+        yield from page.items
+        token = page.next_page_token
+        if token is None:
+            return

@@ -1,0 +1,33 @@
+# generated from aio/resources/quotas.py by generate_sync.py; do not edit
+"""What a tenant may use."""
+
+from __future__ import annotations
+
+from packetboat import models
+from packetboat.calls import tenants as calls
+from packetboat.models import Limits
+from packetboat.sync.sender import Sender
+
+
+class Quotas:
+    """What a tenant may use."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def get(self, tenant: str | None = None) -> models.Quotas:
+        """The own ones; those of a tenant, for operators."""
+        if tenant is None:
+            return self._sender.send(calls.get_own_quotas())
+        return self._sender.send(calls.get_quotas(tenant))
+
+    def put(
+        self,
+        tenant: str,
+        limits: Limits,
+        *,
+        weight: float | None = None,
+        if_match: str | None = None,
+    ) -> models.Quotas:
+        """All that a tenant has of its own, for operators; what is not named is the platform's."""
+        return self._sender.send(calls.put_quotas(tenant, limits, weight, if_match))

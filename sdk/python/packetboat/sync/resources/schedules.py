@@ -1,0 +1,93 @@
+# generated from aio/resources/schedules.py by generate_sync.py; do not edit
+"""Messages that are published by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Unpack
+
+from packetboat.calls import schedules as calls
+from packetboat.models import (
+    Page,
+    Schedule,
+    ScheduleChanges,
+    ScheduleMessage,
+    ScheduleRun,
+    ScheduleSettings,
+)
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Schedules:
+    """Messages that are published by the clock."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def create(
+        self,
+        name: str,
+        topic: str,
+        cron: str,
+        message: ScheduleMessage,
+        **settings: Unpack[ScheduleSettings],
+    ) -> Schedule:
+        """`cron` is minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, ….
+        Raises Conflict where the name is taken."""
+        body = {"topic": topic, "cron": cron, "message": message, **settings}
+        return self._sender.send(calls.create_schedule(name, body))
+
+    def get(self, name: str) -> Schedule:
+        """Raises NotFound."""
+        return self._sender.send(calls.get_schedule(name))
+
+    def list(self, *, page_size: int = 100) -> Iterator[Schedule]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_schedules(page_size, token))
+
+    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Schedule]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_schedules(page_size, page_token))
+
+    def put(
+        self,
+        name: str,
+        topic: str,
+        cron: str,
+        message: ScheduleMessage,
+        *,
+        if_match: str | None = None,
+        **settings: Unpack[ScheduleSettings],
+    ) -> Schedule:
+        """Makes it, or replaces it; what is not given gets its default."""
+        body = {"topic": topic, "cron": cron, "message": message, **settings}
+        return self._sender.send(calls.put_schedule(name, body, if_match))
+
+    def update(
+        self, name: str, *, if_match: str | None = None, **changes: Unpack[ScheduleChanges]
+    ) -> Schedule:
+        """Changes what is given; the rest stays."""
+        return self._sender.send(calls.change_schedule(name, changes, if_match))
+
+    def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """Raises NotFound."""
+        self._sender.send(calls.delete_schedule(name, if_match))
+
+    def next_runs(self, name: str, *, count: int = 10) -> tuple[datetime, ...]:
+        """When it runs next, up to 100."""
+        return self._sender.send(calls.next_runs(name, count))
+
+    def pause(self, name: str, *, if_match: str | None = None) -> Schedule:
+        """It publishes nothing until it is resumed."""
+        return self._sender.send(calls.pause_schedule(name, if_match))
+
+    def resume(self, name: str, *, if_match: str | None = None) -> Schedule:
+        """Runs that it passed over meanwhile are not made up for."""
+        return self._sender.send(calls.resume_schedule(name, if_match))
+
+    def run(self, name: str) -> ScheduleRun:
+        """Publishes its message now, besides its runs, also while it is paused. Raises
+        UnknownOutcome where it may have been: each call publishes once more."""
+        return self._sender.send(calls.run_schedule(name))

@@ -1,0 +1,31 @@
+# generated from aio/resources/server.py by generate_sync.py; do not edit
+"""The installation itself: whether it is up, who delivers, who a token is."""
+
+from __future__ import annotations
+
+from packetboat.calls import server as calls
+from packetboat.models import Fleet, WhoAmI
+from packetboat.sync.sender import Sender
+
+
+class Server:
+    """The installation itself: whether it is up, who delivers, who a token is."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def who_am_i(self) -> WhoAmI:
+        """The tenant and subject of the token, and what it may do."""
+        return self._sender.send(calls.who_am_i())
+
+    def forwarders(self) -> Fleet:
+        """Who delivers messages, with which load."""
+        return self._sender.send(calls.list_forwarders())
+
+    def alive(self) -> None:
+        """Returns where a process answers."""
+        self._sender.send(calls.healthz())
+
+    def ready(self) -> None:
+        """Returns where it should be sent requests; raises Unavailable where not."""
+        self._sender.send(calls.readyz())

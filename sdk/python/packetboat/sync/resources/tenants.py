@@ -1,0 +1,47 @@
+# generated from aio/resources/tenants.py by generate_sync.py; do not edit
+"""Tenants, for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Unpack
+
+from packetboat.calls import tenants as calls
+from packetboat.models import Page, Tenant, TenantSettings
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Tenants:
+    """Tenants, for operators."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def create(self, name: str, **settings: Unpack[TenantSettings]) -> Tenant:
+        """With `owner` the answer has the first client and its secret, shown once. Raises Conflict
+        where the name is taken."""
+        return self._sender.send(calls.create_tenant(name, settings))
+
+    def get(self, name: str) -> Tenant:
+        """Raises NotFound."""
+        return self._sender.send(calls.get_tenant(name))
+
+    def list(self, *, page_size: int = 100) -> Iterator[Tenant]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_tenants(page_size, token))
+
+    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Tenant]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_tenants(page_size, page_token))
+
+    def put(
+        self, name: str, *, if_match: str | None = None, **settings: Unpack[TenantSettings]
+    ) -> Tenant:
+        """Makes it, or replaces it; what is not given gets its default."""
+        return self._sender.send(calls.put_tenant(name, settings, if_match))
+
+    def delete(self, name: str, *, force: bool = False, if_match: str | None = None) -> Tenant:
+        """It is `deleting` until all that it has is gone. Raises Conflict while it has topics,
+        unless forced."""
+        return self._sender.send(calls.delete_tenant(name, force, if_match))

@@ -1,0 +1,95 @@
+# generated from aio/resources/topics.py by generate_sync.py; do not edit
+"""Topics: make, change, grow and delete them, and where their partitions are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Unpack
+
+from packetboat.calls import schemas
+from packetboat.calls import topics as calls
+from packetboat.models import (
+    FilterPreview,
+    Page,
+    Partitions,
+    SchemaPreviewed,
+    SchemaType,
+    Topic,
+    TopicChanges,
+    TopicSettings,
+)
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Topics:
+    """Topics: make, change, grow and delete them, and where their partitions are."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def create(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
+        """Returns when every partition is there. Raises Conflict where the name is taken."""
+        return self._sender.send(calls.create_topic(name, settings))
+
+    def get(self, name: str) -> Topic:
+        """Raises NotFound."""
+        return self._sender.send(calls.get_topic(name))
+
+    def list(self, *, page_size: int = 100) -> Iterator[Topic]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_topics(page_size, token))
+
+    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Topic]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_topics(page_size, page_token))
+
+    def put(
+        self, name: str, *, if_match: str | None = None, **settings: Unpack[TopicSettings]
+    ) -> Topic:
+        """Makes it, or changes it to this; what is not given gets its default.
+
+        `if_match` is the etag of the topic that is to be changed; Conflict where it has another.
+        """
+        return self._sender.send(calls.put_topic(name, settings, if_match))
+
+    def update(
+        self, name: str, *, if_match: str | None = None, **changes: Unpack[TopicChanges]
+    ) -> Topic:
+        """Changes what is given, at every process within 2 s; the rest stays."""
+        return self._sender.send(calls.patch_topic(name, changes, if_match))
+
+    def delete(self, name: str, *, force: bool = False, if_match: str | None = None) -> None:
+        """With its messages and subscriptions. Raises Conflict while a subscription has messages
+        that are not acked, unless forced."""
+        self._sender.send(calls.delete_topic(name, force, if_match))
+
+    def grow(self, name: str, partitions: int) -> Partitions:
+        """`partitions` is how many it has afterwards, never fewer than now. Publishing goes on;
+        `placement` of the answer is None when it is done."""
+        return self._sender.send(calls.grow_topic(name, partitions))
+
+    def partitions(self, name: str) -> Partitions:
+        """Where its partitions are, and a move or growth that is under way."""
+        return self._sender.send(calls.list_partitions(name))
+
+    def move(self, name: str, partition: int, group: int) -> Partitions:
+        """Moves a partition to another group of store nodes. Publishing goes on, in order."""
+        return self._sender.send(calls.move_partition(name, partition, group))
+
+    def preview_filter(self, name: str, expression: str, *, messages: int = 1000) -> FilterPreview:
+        """What a CEL expression gives of the most recent messages, up to 10,000."""
+        return self._sender.send(calls.preview_topic_filter(name, expression, messages))
+
+    def preview_schema(
+        self,
+        name: str,
+        schema: str | None = None,
+        *,
+        type: SchemaType | None = None,
+        definition: object = None,
+        messages: int = 100,
+    ) -> SchemaPreviewed:
+        """How many of the newest messages, up to 1,000, fit a schema, by its name or as given."""
+        call = schemas.preview_schema(name, schema, type, definition, messages)
+        return self._sender.send(call)

@@ -1,0 +1,63 @@
+# generated from aio/resources/usage.py by generate_sync.py; do not edit
+"""What a tenant used, per hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from packetboat.calls import tenants as calls
+from packetboat.calls.call import Call
+from packetboat.models import Page, UsageHour
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+
+class Usage:
+    """What a tenant used, per hour."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def list(
+        self,
+        tenant: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        metric: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[UsageHour]:
+        """Of hours not before `since` and before `until`, which have a zone. Of a tenant, for
+        operators, or the own one."""
+        return every(
+            self._sender,
+            lambda token: _call(tenant, since, until, metric, page_size, token),
+        )
+
+    def page(
+        self,
+        tenant: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        metric: str | None = None,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[UsageHour]:
+        """One page; `page_token` is that of the page before."""
+        call = _call(tenant, since, until, metric, page_size, page_token)
+        return self._sender.send(call)
+
+
+def _call(
+    tenant: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    metric: str | None,
+    page_size: int,
+    token: str | None,
+) -> Call[Page[UsageHour]]:
+    if tenant is None:
+        return calls.get_own_usage(since, until, metric, page_size, token)
+    return calls.get_usage(tenant, since, until, metric, page_size, token)

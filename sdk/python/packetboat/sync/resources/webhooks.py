@@ -1,0 +1,111 @@
+# generated from aio/resources/webhooks.py by generate_sync.py; do not edit
+"""Push subscriptions: attempts, tests, replay, and signing secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Literal
+
+from packetboat.calls import push as calls
+from packetboat.models import (
+    NewSigningSecret,
+    Page,
+    PushAttempt,
+    PushEndpointState,
+    PushReplayed,
+    PushTest,
+    SigningKind,
+    SigningSecrets,
+)
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+Outcome = Literal["delivered", "refused", "busy", "failed", "gone"]
+
+
+class Webhooks:
+    """Push subscriptions: attempts, tests, replay, and signing secrets."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def attempts(
+        self,
+        subscription: str,
+        *,
+        outcome: Outcome | None = None,
+        message_id: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[PushAttempt]:
+        """Requests to the endpoint, newest first; the newest 1,000 of 7 days are kept."""
+        return every(
+            self._sender,
+            lambda token: calls.list_push_attempts(
+                subscription, outcome, message_id, page_size, token
+            ),
+        )
+
+    def attempts_page(
+        self,
+        subscription: str,
+        *,
+        outcome: Outcome | None = None,
+        message_id: str | None = None,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[PushAttempt]:
+        """One page; `page_token` is that of the page before."""
+        call = calls.list_push_attempts(subscription, outcome, message_id, page_size, page_token)
+        return self._sender.send(call)
+
+    def test(self, subscription: str) -> PushTest:
+        """Sends a sample to the endpoint now, and says what it answered."""
+        return self._sender.send(calls.test_push_endpoint(subscription))
+
+    def replay(
+        self,
+        subscription: str,
+        message_ids: Sequence[str] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        max_messages: int | None = None,
+    ) -> PushReplayed:
+        """Delivers settled messages once more: these, or those published from `since` to `until`,
+        which have a zone. Raises UnknownOutcome where it is open which are."""
+        call = calls.replay_to_endpoint(subscription, message_ids, since, until, max_messages)
+        return self._sender.send(call)
+
+    def enable(self, subscription: str) -> PushEndpointState:
+        """Delivers to a disabled endpoint again; the backlog comes first."""
+        return self._sender.send(calls.enable_push_endpoint(subscription))
+
+    def verify(self, subscription: str) -> PushEndpointState:
+        """Sends the endpoint a challenge now."""
+        return self._sender.send(calls.verify_push_endpoint(subscription))
+
+    def signing_secrets(self, subscription: str) -> SigningSecrets:
+        """What requests are signed with now; the secrets themselves are not told again."""
+        return self._sender.send(calls.list_signing_secrets(subscription))
+
+    def create_signing_secret(
+        self,
+        subscription: str,
+        *,
+        kind: SigningKind | None = None,
+        expires_previous_after_seconds: float | None = None,
+        if_match: str | None = None,
+    ) -> NewSigningSecret:
+        """Signs at once, beside the earlier ones of its kind for `expires_previous_after_seconds`
+        (a day unless given). `secret` of the answer is shown once."""
+        call = calls.create_signing_secret(
+            subscription, kind, expires_previous_after_seconds, if_match
+        )
+        return self._sender.send(call)
+
+    def delete_signing_secret(
+        self, subscription: str, secret: str, *, if_match: str | None = None
+    ) -> None:
+        """By its id; it signs nothing from now on. Raises Conflict for the last one."""
+        self._sender.send(calls.delete_signing_secret(subscription, secret, if_match))
