@@ -22,18 +22,23 @@ def merged(
     options: Options | None,
     url: Urls | None,
     token: str | None,
+    credentials: Credentials | None,
     retry_for_s: float | None,
     *,
     networked: bool,
 ) -> Options:
     """Of a client: what it is told, over its options, over what is found here. One that has a way
     of its own to the server looks for nothing."""
+    if token:
+        if credentials is not None:
+            raise ValueError("give a token or credentials, not both")
+        credentials = StaticToken(token)
     if options is None:
-        options = found(url, token) if networked else Options()
+        options = found(url, credentials) if networked else Options()
     if url is not None:
         options = options.replace(urls=urls(url))
-    if token is not None:
-        options = options.replace(credentials=StaticToken(token))
+    if credentials is not None:
+        options = options.replace(credentials=credentials)
     if retry_for_s is not None:
         options = options.replace(retry_for_s=retry_for_s)
     return options
@@ -41,12 +46,12 @@ def merged(
 
 def found(
     url: Urls | None = None,
-    token: str | None = None,
+    credentials: Credentials | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Of a client that is told no more than this."""
     given = environment.get("PACKETBOAT_URL") if url is None else url
-    credentials = StaticToken(token) if token else _credentials(environment)
+    credentials = credentials or _credentials(environment)
     name = environment.get("PACKETBOAT_PROFILE")
     if given:
         return Options(urls=urls(given), credentials=credentials)

@@ -5,34 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
 
 from packetboat import calls, settings
+from packetboat.aio.flat import FlatNames
+from packetboat.aio.resources.audit import AsyncAudit
+from packetboat.aio.resources.clients import AsyncClients
+from packetboat.aio.resources.dead_letters import AsyncDeadLetters
+from packetboat.aio.resources.delivery import AsyncDelivery
+from packetboat.aio.resources.issuers import AsyncIssuers
+from packetboat.aio.resources.jobs import AsyncJobs
+from packetboat.aio.resources.keys import AsyncKeys
+from packetboat.aio.resources.locks import AsyncLocks
+from packetboat.aio.resources.messages import AsyncMessages
+from packetboat.aio.resources.parked_keys import AsyncParkedKeys
+from packetboat.aio.resources.policies import AsyncPolicies
+from packetboat.aio.resources.pools import AsyncPools
+from packetboat.aio.resources.quotas import AsyncQuotas
+from packetboat.aio.resources.schedules import AsyncSchedules
+from packetboat.aio.resources.schemas import AsyncSchemas
+from packetboat.aio.resources.server import AsyncServer
+from packetboat.aio.resources.snapshots import AsyncSnapshots
+from packetboat.aio.resources.subscriptions import AsyncSubscriptions
+from packetboat.aio.resources.tenants import AsyncTenants
+from packetboat.aio.resources.tokens import AsyncTokens
+from packetboat.aio.resources.topics import AsyncTopics
+from packetboat.aio.resources.usage import AsyncUsage
+from packetboat.aio.resources.webhooks import AsyncWebhooks
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import Ids, consuming, messages, subscriptions, topics
+from packetboat.credentials import Credentials
 from packetboat.errors import PacketboatError
-from packetboat.models import (
-    Data,
-    Durability,
-    EarlyDurability,
-    Message,
-    Outgoing,
-    Page,
-    Receipt,
-    Retention,
-    Settled,
-    Subscription,
-    Topic,
-)
+from packetboat.models import Data, Durability, EarlyDurability, Outgoing, Receipt, WhoAmI
 from packetboat.options import Options
 from packetboat.transport import AsyncTransport, open_async_transport
 
 
-class AsyncClient:
-    """The same calls as `Client`, to be awaited.
+class AsyncClient(AsyncDelivery, FlatNames):
+    """The same calls as `Client`, to be awaited; of one event loop at a time.
 
-    `url` and `token` default to the environment's PACKETBOAT_URL and PACKETBOAT_TOKEN. A call that
-    did not take effect is sent again for up to `retry_for_s` seconds; 0 turns that off.
+    `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
+    key) are over those of `options`; without options the environment has them: PACKETBOAT_URL,
+    PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET, PACKETBOAT_PROFILE; or
+    the profile of `packetboat login`. A call that did not take effect is sent again for up to
+    `retry_for_s` seconds (10 unless given); 0 turns that off. With `transport` no network is used.
+
+    Everything raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
     """
 
     def __init__(
@@ -40,17 +56,43 @@ class AsyncClient:
         url: str | Sequence[str] | None = None,
         token: str | None = None,
         *,
+        credentials: Credentials | None = None,
         options: Options | None = None,
         retry_for_s: float | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
-        told = settings.merged(options, url, token, retry_for_s, networked=transport is None)
-        self._sender = AsyncSender(told, open_async_transport(told, transport))
+        told = settings.merged(
+            options, url, token, credentials, retry_for_s, networked=transport is None
+        )
+        sender = AsyncSender(told, open_async_transport(told, transport))
+        super().__init__(sender)
         self._producer = calls.Producer()
+        self.topics = AsyncTopics(sender)
+        self.subscriptions = AsyncSubscriptions(sender)
+        self.messages = AsyncMessages(sender)
+        self.snapshots = AsyncSnapshots(sender)
+        self.dead_letters = AsyncDeadLetters(sender)
+        self.parked_keys = AsyncParkedKeys(sender)
+        self.webhooks = AsyncWebhooks(sender)
+        self.schedules = AsyncSchedules(sender)
+        self.schemas = AsyncSchemas(sender)
+        self.locks = AsyncLocks(sender)
+        self.jobs = AsyncJobs(sender)
+        self.pools = AsyncPools(sender)
+        self.tenants = AsyncTenants(sender)
+        self.clients = AsyncClients(sender)
+        self.keys = AsyncKeys(sender)
+        self.tokens = AsyncTokens(sender)
+        self.policies = AsyncPolicies(sender)
+        self.issuers = AsyncIssuers(sender)
+        self.quotas = AsyncQuotas(sender)
+        self.usage = AsyncUsage(sender)
+        self.audit = AsyncAudit(sender)
+        self.server = AsyncServer(sender)
 
     @classmethod
     def from_options(cls, options: Options) -> AsyncClient:
-        """Of these options alone; nothing of the environment."""
+        """Of these options alone; nothing of the environment but what they say of proxies."""
         return cls(options=options)
 
     @property
@@ -58,73 +100,9 @@ class AsyncClient:
         """How it behaves; another client of the same options behaves alike."""
         return self._sender.options
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = 4,
-        retention: Retention | None = None,
-        dedup_window_seconds: int | None = None,
-        labels: Mapping[str, str] | None = None,
-        priorities: int | None = None,
-    ) -> Topic:
-        """Raises Conflict where the name is taken."""
-        given = {
-            "partitions": partitions,
-            "retention": retention,
-            "dedup_window_seconds": dedup_window_seconds,
-            "labels": labels,
-            "priorities": priorities,
-        }
-        call = topics.create_topic(name, {k: v for k, v in given.items() if v is not None})
-        return await self._sender.send(call)
-
-    async def get_topic(self, name: str) -> Topic:
-        return await self._sender.send(topics.get_topic(name))
-
-    async def list_topics(
-        self, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Topic]:
-        return await self._sender.send(topics.list_topics(page_size, page_token))
-
-    async def delete_topic(self, name: str, *, force: bool = False) -> None:
-        """With all its messages and subscriptions."""
-        await self._sender.send(topics.delete_topic(name, force, None))
-
-    async def create_subscription(
-        self,
-        topic: str,
-        name: str,
-        *,
-        ack_deadline_seconds: float | None = None,
-        start: str | Mapping[str, Any] | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> Subscription:
-        """`start` is "latest", "earliest", {"time": …} or {"offset": …}."""
-        given = {
-            "ack_deadline_seconds": ack_deadline_seconds,
-            "start": start,
-            "labels": labels,
-        }
-        settings = {k: v for k, v in given.items() if v is not None}
-        call = subscriptions.create_subscription(topic, name, settings)
-        return await self._sender.send(call)
-
-    async def get_subscription(self, name: str) -> Subscription:
-        return await self._sender.send(subscriptions.get_subscription(name))
-
-    async def list_subscriptions(
-        self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Subscription]:
-        """Of a topic, or all."""
-        if topic is None:
-            return await self._sender.send(subscriptions.list_subscriptions(page_size, page_token))
-        call = subscriptions.list_topic_subscriptions(topic, page_size, page_token)
-        return await self._sender.send(call)
-
-    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
-        """With its ack state; `force` also while messages are undelivered."""
-        await self._sender.send(subscriptions.delete_subscription(name, force, None))
+    async def whoami(self) -> WhoAmI:
+        """The tenant and subject of the token, and what it may do."""
+        return await self.server.who_am_i()
 
     async def publish(
         self,
@@ -189,69 +167,9 @@ class AsyncClient:
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
         return await self._sender.send(call)
 
-    async def cancel(self, topic: str, message_id: str) -> None:
-        """A message published with a delay is never published. Raises Conflict if it is already."""
-        await self._sender.send(messages.cancel_message(topic, message_id))
-
-    async def reschedule(
-        self,
-        topic: str,
-        message_id: str,
-        *,
-        delay_seconds: float | None = None,
-        deliver_at: datetime | None = None,
-    ) -> datetime:
-        """When a message with a delay is published now. Raises Conflict if it is already."""
-        return await self._sender.send(
-            messages.reschedule_message(topic, message_id, delay_seconds, deliver_at)
-        )
-
-    async def pull(
-        self,
-        subscription: str,
-        *,
-        max_messages: int = 10,
-        wait_seconds: float = 0,
-        max_bytes: int | None = None,
-    ) -> list[Message]:
-        """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
-        call = consuming.pull(subscription, max_messages, wait_seconds, max_bytes)
-        return await self._sender.send(call)
-
-    async def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
-        """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
-        return await self._sender.send(consuming.ack(subscription, ids, by_message_id))
-
-    async def nack(
-        self,
-        subscription: str,
-        ids: Ids,
-        *,
-        by_message_id: bool = False,
-        delay_seconds: float | None = None,
-        reason: str | None = None,
-    ) -> Settled:
-        """Failed: to be delivered again, after a delay."""
-        call = consuming.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return await self._sender.send(call)
-
-    async def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
-        """Not processed: to be delivered again at once; the attempt does not count."""
-        return await self._sender.send(consuming.release(subscription, ids, by_message_id))
-
-    async def modify_ack_deadline(
-        self,
-        subscription: str,
-        ids: Ids,
-        deadline_seconds: float,
-        *,
-        by_message_id: bool = False,
-    ) -> Settled:
-        """The leases end that much from now."""
-        call = consuming.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return await self._sender.send(call)
-
     async def close(self) -> None:
+        """What is on its way is given up: its outcome is unknown. Later calls raise ClientClosed.
+        Closing twice is no error."""
         await self._sender.close()
 
     async def __aenter__(self) -> AsyncClient:
@@ -264,3 +182,6 @@ class AsyncClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({', '.join(self.options.urls)!r})"

@@ -11,8 +11,9 @@ Out = TypeVar("Out")
 OnFailure = Literal["fail", "continue"]
 Phase = Literal["map", "reduce"]
 JobState = Literal["open", "running", "reducing", "succeeded", "failed", "cancelled"]
-TaskState = Literal["waiting", "delayed", "running", "nested", "succeeded", "failed", "cancelled"]
-"""`nested`: it waits for a job of its own."""
+TaskState = Literal[
+    "waiting", "delayed", "running", "waiting_for_job", "succeeded", "failed", "cancelled"
+]
 
 
 class TaskRetry(msgspec.Struct, frozen=True):
@@ -23,10 +24,11 @@ class TaskRetry(msgspec.Struct, frozen=True):
 
 
 class JobParent(msgspec.Struct, frozen=True):
-    """The task that waits for a nested job; a reduce task's index is as it was claimed."""
+    """The task that waits for a nested job; the index of a reduce task is 0."""
 
     job: str
     index: int
+    phase: Phase = "map"
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,6 +107,8 @@ class JobTask(msgspec.Struct, frozen=True):
     attempt: int = 0
     error: str | None = None
     worker: str | None = None
+    wait_for: str | None = None
+    """The nested job whose result is to be its output."""
     lease_until: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None

@@ -5,34 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
 
 from packetboat import calls, settings
-from packetboat.calls import Ids, consuming, messages, subscriptions, topics
+from packetboat.credentials import Credentials
 from packetboat.errors import PacketboatError
-from packetboat.models import (
-    Data,
-    Durability,
-    EarlyDurability,
-    Message,
-    Outgoing,
-    Page,
-    Receipt,
-    Retention,
-    Settled,
-    Subscription,
-    Topic,
-)
+from packetboat.models import Data, Durability, EarlyDurability, Outgoing, Receipt, WhoAmI
 from packetboat.options import Options
+from packetboat.sync.flat import FlatNames
+from packetboat.sync.resources.audit import Audit
+from packetboat.sync.resources.clients import Clients
+from packetboat.sync.resources.dead_letters import DeadLetters
+from packetboat.sync.resources.delivery import Delivery
+from packetboat.sync.resources.issuers import Issuers
+from packetboat.sync.resources.jobs import Jobs
+from packetboat.sync.resources.keys import Keys
+from packetboat.sync.resources.locks import Locks
+from packetboat.sync.resources.messages import Messages
+from packetboat.sync.resources.parked_keys import ParkedKeys
+from packetboat.sync.resources.policies import Policies
+from packetboat.sync.resources.pools import Pools
+from packetboat.sync.resources.quotas import Quotas
+from packetboat.sync.resources.schedules import Schedules
+from packetboat.sync.resources.schemas import Schemas
+from packetboat.sync.resources.server import Server
+from packetboat.sync.resources.snapshots import Snapshots
+from packetboat.sync.resources.subscriptions import Subscriptions
+from packetboat.sync.resources.tenants import Tenants
+from packetboat.sync.resources.tokens import Tokens
+from packetboat.sync.resources.topics import Topics
+from packetboat.sync.resources.usage import Usage
+from packetboat.sync.resources.webhooks import Webhooks
 from packetboat.sync.sender import Sender
 from packetboat.transport import Transport, open_transport
 
 
-class Client:
-    """Blocking calls; one client may be shared between threads.
+class Client(Delivery, FlatNames):
+    """Blocking calls; one client may be shared between threads, and used in the child of a fork.
 
-    `url` and `token` default to the environment's PACKETBOAT_URL and PACKETBOAT_TOKEN. A call that
-    did not take effect is sent again for up to `retry_for_s` seconds; 0 turns that off.
+    `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
+    key) are over those of `options`; without options the environment has them: PACKETBOAT_URL,
+    PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET, PACKETBOAT_PROFILE; or
+    the profile of `packetboat login`. A call that did not take effect is sent again for up to
+    `retry_for_s` seconds (10 unless given); 0 turns that off. With `transport` no network is used.
+
+    Everything raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
     """
 
     def __init__(
@@ -40,17 +56,43 @@ class Client:
         url: str | Sequence[str] | None = None,
         token: str | None = None,
         *,
+        credentials: Credentials | None = None,
         options: Options | None = None,
         retry_for_s: float | None = None,
         transport: Transport | None = None,
     ) -> None:
-        told = settings.merged(options, url, token, retry_for_s, networked=transport is None)
-        self._sender = Sender(told, open_transport(told, transport))
+        told = settings.merged(
+            options, url, token, credentials, retry_for_s, networked=transport is None
+        )
+        sender = Sender(told, open_transport(told, transport))
+        super().__init__(sender)
         self._producer = calls.Producer()
+        self.topics = Topics(sender)
+        self.subscriptions = Subscriptions(sender)
+        self.messages = Messages(sender)
+        self.snapshots = Snapshots(sender)
+        self.dead_letters = DeadLetters(sender)
+        self.parked_keys = ParkedKeys(sender)
+        self.webhooks = Webhooks(sender)
+        self.schedules = Schedules(sender)
+        self.schemas = Schemas(sender)
+        self.locks = Locks(sender)
+        self.jobs = Jobs(sender)
+        self.pools = Pools(sender)
+        self.tenants = Tenants(sender)
+        self.clients = Clients(sender)
+        self.keys = Keys(sender)
+        self.tokens = Tokens(sender)
+        self.policies = Policies(sender)
+        self.issuers = Issuers(sender)
+        self.quotas = Quotas(sender)
+        self.usage = Usage(sender)
+        self.audit = Audit(sender)
+        self.server = Server(sender)
 
     @classmethod
     def from_options(cls, options: Options) -> Client:
-        """Of these options alone; nothing of the environment."""
+        """Of these options alone; nothing of the environment but what they say of proxies."""
         return cls(options=options)
 
     @property
@@ -58,71 +100,9 @@ class Client:
         """How it behaves; another client of the same options behaves alike."""
         return self._sender.options
 
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = 4,
-        retention: Retention | None = None,
-        dedup_window_seconds: int | None = None,
-        labels: Mapping[str, str] | None = None,
-        priorities: int | None = None,
-    ) -> Topic:
-        """Raises Conflict where the name is taken."""
-        given = {
-            "partitions": partitions,
-            "retention": retention,
-            "dedup_window_seconds": dedup_window_seconds,
-            "labels": labels,
-            "priorities": priorities,
-        }
-        call = topics.create_topic(name, {k: v for k, v in given.items() if v is not None})
-        return self._sender.send(call)
-
-    def get_topic(self, name: str) -> Topic:
-        return self._sender.send(topics.get_topic(name))
-
-    def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Topic]:
-        return self._sender.send(topics.list_topics(page_size, page_token))
-
-    def delete_topic(self, name: str, *, force: bool = False) -> None:
-        """With all its messages and subscriptions."""
-        self._sender.send(topics.delete_topic(name, force, None))
-
-    def create_subscription(
-        self,
-        topic: str,
-        name: str,
-        *,
-        ack_deadline_seconds: float | None = None,
-        start: str | Mapping[str, Any] | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> Subscription:
-        """`start` is "latest", "earliest", {"time": …} or {"offset": …}."""
-        given = {
-            "ack_deadline_seconds": ack_deadline_seconds,
-            "start": start,
-            "labels": labels,
-        }
-        settings = {k: v for k, v in given.items() if v is not None}
-        call = subscriptions.create_subscription(topic, name, settings)
-        return self._sender.send(call)
-
-    def get_subscription(self, name: str) -> Subscription:
-        return self._sender.send(subscriptions.get_subscription(name))
-
-    def list_subscriptions(
-        self, topic: str | None = None, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Subscription]:
-        """Of a topic, or all."""
-        if topic is None:
-            return self._sender.send(subscriptions.list_subscriptions(page_size, page_token))
-        call = subscriptions.list_topic_subscriptions(topic, page_size, page_token)
-        return self._sender.send(call)
-
-    def delete_subscription(self, name: str, *, force: bool = False) -> None:
-        """With its ack state; `force` also while messages are undelivered."""
-        self._sender.send(subscriptions.delete_subscription(name, force, None))
+    def whoami(self) -> WhoAmI:
+        """The tenant and subject of the token, and what it may do."""
+        return self.server.who_am_i()
 
     def publish(
         self,
@@ -185,70 +165,9 @@ class Client:
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
         return self._sender.send(call)
 
-    def cancel(self, topic: str, message_id: str) -> None:
-        """A message published with a delay is never published. Raises Conflict if it is already."""
-        self._sender.send(messages.cancel_message(topic, message_id))
-
-    def reschedule(
-        self,
-        topic: str,
-        message_id: str,
-        *,
-        delay_seconds: float | None = None,
-        deliver_at: datetime | None = None,
-    ) -> datetime:
-        """When a message with a delay is published now. Raises Conflict if it is already."""
-        return self._sender.send(
-            messages.reschedule_message(topic, message_id, delay_seconds, deliver_at)
-        )
-
-    def pull(
-        self,
-        subscription: str,
-        *,
-        max_messages: int = 10,
-        wait_seconds: float = 0,
-        max_bytes: int | None = None,
-    ) -> list[Message]:
-        """Leases messages; waits up to `wait_seconds` (at most 60) for the first."""
-        call = consuming.pull(subscription, max_messages, wait_seconds, max_bytes)
-        return self._sender.send(call)
-
-    def ack(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
-        """One or many messages, or ack ids (message ids if said so). Durable when it returns."""
-        return self._sender.send(consuming.ack(subscription, ids, by_message_id))
-
-    def nack(
-        self,
-        subscription: str,
-        ids: Ids,
-        *,
-        by_message_id: bool = False,
-        delay_seconds: float | None = None,
-        reason: str | None = None,
-    ) -> Settled:
-        """Failed: to be delivered again, after a delay."""
-        call = consuming.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return self._sender.send(call)
-
-    def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
-        """Not processed: to be delivered again at once; the attempt does not count."""
-        return self._sender.send(consuming.release(subscription, ids, by_message_id))
-
-    def modify_ack_deadline(
-        self,
-        subscription: str,
-        ids: Ids,
-        deadline_seconds: float,
-        *,
-        by_message_id: bool = False,
-    ) -> Settled:
-        """The leases end that much from now."""
-        call = consuming.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return self._sender.send(call)
-
     def close(self) -> None:
-        """Also ends the retries that other threads wait for."""
+        """What is on its way is given up: its outcome is unknown. Later calls raise ClientClosed.
+        Closing twice is no error."""
         self._sender.close()
 
     def __enter__(self) -> Client:
@@ -261,3 +180,6 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({', '.join(self.options.urls)!r})"

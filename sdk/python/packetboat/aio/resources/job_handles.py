@@ -63,23 +63,15 @@ class AsyncJobHandle(Generic[Out, Result]):
         return result
 
     async def outputs(self, *, page_size: int = 200) -> AsyncIterator[TaskOutput[Out]]:
-        """Of the map tasks that are over, in the order of their inputs."""
+        """Of the map tasks that are over, in the order of their inputs, page by page."""
         from packetboat.tasks.values import typed_output
 
-        token: str | None = None
-        while True:
-            page = await self._jobs.outputs_page(
-                self.name, page_size=page_size, page_token=token
-            )
-            for output in page.items:
-                yield typed_output(output, self._output_type)
-            if (token := page.next_page_token) is None:
-                return
+        async for output in self._jobs.outputs(self.name, page_size=page_size):
+            yield typed_output(output, self._output_type)
 
-    async def failures(self) -> AsyncIterator[JobTask]:
+    def failures(self) -> AsyncIterator[JobTask]:
         """Tasks that failed for good, with their last error."""
-        async for task in self._jobs.tasks(self.name, state="failed"):
-            yield task
+        return self._jobs.tasks(self.name, state="failed")
 
     async def cancel(self) -> Job:
         """Nothing more of it begins; handlers that run are told. A finished job stays as it is."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import msgspec
 
 from packetboat.aio.resources.job_handles import AsyncJobHandle
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import jobs as calls
 from packetboat.models.jobs import (
@@ -123,17 +124,9 @@ class AsyncJobs:
         deadline_s = wait_seconds + OUTAGE_S if wait_seconds else None
         return await self._sender.send(calls.get_job(name, wait_seconds), deadline_s=deadline_s)
 
-    async def list(
-        self, *, state: JobState | None = None, page_size: int = 100
-    ) -> AsyncIterator[Job]:
-        """All of them, by name."""
-        token: str | None = None
-        while True:
-            page = await self.page(state=state, page_size=page_size, page_token=token)
-            for job in page.items:
-                yield job
-            if (token := page.next_page_token) is None:
-                return
+    def list(self, *, state: JobState | None = None, page_size: int = 100) -> AsyncIterator[Job]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_jobs(state, page_size, token))
 
     async def page(
         self,
@@ -142,7 +135,7 @@ class AsyncJobs:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[Job]:
-        """Part of the listing."""
+        """One page; `page_token` is that of the page before."""
         return await self._sender.send(calls.list_jobs(state, page_size, page_token))
 
     async def add_tasks(self, name: str, first_index: int, inputs: Sequence[msgspec.Raw]) -> None:
@@ -165,18 +158,15 @@ class AsyncJobs:
         """`force`: also one that is not finished."""
         await self._sender.send(calls.delete_job(name, force))
 
-    async def tasks(
+    def tasks(
         self, name: str, *, state: TaskState | None = None, page_size: int = 100
     ) -> AsyncIterator[JobTask]:
         """Of one job, in the order of their inputs; the reduce task, if there is one, too."""
-        token: str | None = None
-        while True:
-            call = calls.list_tasks(name, state, page_size, token)
-            page = await self._sender.send(call)
-            for task in page.items:
-                yield task
-            if (token := page.next_page_token) is None:
-                return
+        return every(self._sender, lambda token: calls.list_tasks(name, state, page_size, token))
+
+    def outputs(self, name: str, *, page_size: int = 200) -> AsyncIterator[JobOutput]:
+        """Of map tasks that are over, as JSON, in the order of their inputs."""
+        return every(self._sender, lambda token: calls.list_outputs(name, 0, page_size, token))
 
     async def outputs_page(
         self,
@@ -186,7 +176,7 @@ class AsyncJobs:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[JobOutput]:
-        """Outputs, as JSON, of map tasks that are over, in the order of their inputs."""
+        """One page of them, from `first_index` on."""
         call = calls.list_outputs(name, first_index, page_size, page_token)
         return await self._sender.send(call)
 
@@ -201,7 +191,7 @@ class AsyncJobs:
         wait_seconds: float = 0,
         lease_seconds: float = 30,
         worker: str = "",
-    ) -> list[ClaimedTask]:
+    ) -> Sequence[ClaimedTask]:
         """Leases tasks of those kinds: as many as there are, or the first to come."""
         call = calls.claim(pool, kinds, max_tasks, wait_seconds, lease_seconds, worker)
         return await self._sender.send(call)

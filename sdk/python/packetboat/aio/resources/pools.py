@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import jobs as calls
 from packetboat.models.jobs import Pool
@@ -25,18 +26,12 @@ class AsyncPools:
         """With how many of its tasks run and wait."""
         return await self._sender.send(calls.get_pool(name))
 
-    async def list(self, *, page_size: int = 100) -> AsyncIterator[Pool]:
-        """All that were made or have tasks, by name."""
-        token: str | None = None
-        while True:
-            page = await self.page(page_size=page_size, page_token=token)
-            for pool in page.items:
-                yield pool
-            if (token := page.next_page_token) is None:
-                return
+    def list(self, *, page_size: int = 100) -> AsyncIterator[Pool]:
+        """All that were made or have tasks, page by page."""
+        return every(self._sender, lambda token: calls.list_pools(page_size, token))
 
     async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Pool]:
-        """Part of the listing."""
+        """One page; `page_token` is that of the page before."""
         return await self._sender.send(calls.list_pools(page_size, page_token))
 
     async def delete(self, name: str) -> None:

@@ -1,0 +1,212 @@
+# generated from aio/resources/jobs.py by generate_sync.py; do not edit
+"""Jobs: start them, follow them, and what workers do with their tasks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+import msgspec
+
+from packetboat.calls import jobs as calls
+from packetboat.models.jobs import (
+    ClaimedTask,
+    Completion,
+    Failing,
+    Job,
+    JobOutput,
+    JobSpec,
+    JobState,
+    JobTask,
+    TasksSettled,
+    TaskState,
+)
+from packetboat.models.page import Page
+from packetboat.sync.resources.job_handles import JobHandle
+from packetboat.sync.resources.pages import every
+from packetboat.sync.sender import Sender
+
+if TYPE_CHECKING:
+    from packetboat.tasks.definitions import MapTask, ReduceTask
+    from packetboat.tasks.specs import JobOptions
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Result = TypeVar("Result")
+OUTAGE_S = 60.0
+"""A wait for a job goes on through so much."""
+
+
+class Jobs:
+    """Jobs: start them, follow them, and what workers do with their tasks."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    @overload
+    def run(
+        self,
+        task: MapTask[In, Out],
+        inputs: Iterable[In] | Iterable[In],
+        *,
+        reduce: ReduceTask[Out, Result],
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Out, Result]: ...
+    @overload
+    def run(
+        self,
+        task: MapTask[In, Out],
+        inputs: Iterable[In] | Iterable[In],
+        *,
+        reduce: None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Out, None]: ...
+    @overload
+    def run(
+        self,
+        task: MapTask[Any, Any] | str,
+        inputs: Iterable[Any] | Iterable[Any],
+        *,
+        reduce: ReduceTask[Any, Any] | str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Any, Any]: ...
+    def run(
+        self,
+        task: MapTask[Any, Any] | str,
+        inputs: Iterable[Any] | Iterable[Any],
+        *,
+        reduce: ReduceTask[Any, Any] | str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Any, Any]:
+        """Starts a job: a map task for each input, and where `reduce` is given one task that gets
+        their outputs. Inputs are sent as they are read, in pages; tasks begin before all are there.
+
+        With a `name` it may be called again after a crash, with the same inputs in the same order,
+        and goes on: what the server has is not made anew. Raises Conflict where a job of that name
+        is made of something else.
+        """
+        from packetboat.tasks.specs import name_of, spec_of, types_of
+
+        name = options.get("name") or f"{name_of(task)}-{secrets.token_hex(6)}"
+        self.start(name, spec_of(task, reduce, options), inputs)
+        return JobHandle(self, name, *types_of(task, reduce))
+
+    def start(self, name: str, spec: JobSpec, inputs: Iterable[Any] | Iterable[Any]) -> Job:
+        """Makes the job if there is none, sends its inputs, and seals it. Of one that is sealed
+        the inputs are not read again."""
+        from packetboat.tasks.uploads import Upload
+
+        job = self.put(name, spec)
+        if job.state != "open":
+            return job
+        count = Upload(self._sender, name).send(inputs)
+        return self.seal(name, count)
+
+    def handle(
+        self, name: str, *, output_type: Any = Any, result_type: Any = Any
+    ) -> JobHandle[Any, Any]:
+        """Of a job that was started elsewhere."""
+        return JobHandle(self, name, output_type, result_type)
+
+    def create(self, name: str, spec: JobSpec) -> Job:
+        """Raises Conflict where there is one of that name."""
+        return self._sender.send(calls.create_job(name, spec))
+
+    def put(self, name: str, spec: JobSpec) -> Job:
+        """Makes it, or finds the one that was made of the same. Raises Conflict where a job of
+        that name is made of something else."""
+        return self._sender.send(calls.put_job(name, spec))
+
+    def get(self, name: str, *, wait_seconds: float = 0) -> Job:
+        """As it stands; with `wait_seconds` once it is finished, or after that long."""
+        deadline_s = wait_seconds + OUTAGE_S if wait_seconds else None
+        return self._sender.send(calls.get_job(name, wait_seconds), deadline_s=deadline_s)
+
+    def list(self, *, state: JobState | None = None, page_size: int = 100) -> Iterator[Job]:
+        """All of them, page by page."""
+        return every(self._sender, lambda token: calls.list_jobs(state, page_size, token))
+
+    def page(
+        self,
+        *,
+        state: JobState | None = None,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[Job]:
+        """One page; `page_token` is that of the page before."""
+        return self._sender.send(calls.list_jobs(state, page_size, page_token))
+
+    def add_tasks(self, name: str, first_index: int, inputs: Sequence[msgspec.Raw]) -> None:
+        """Inputs as JSON, 1,000 at most, of the tasks from `first_index` on."""
+        self._sender.send(calls.add_tasks(name, first_index, inputs))
+
+    def seal(self, name: str, tasks: int) -> Job:
+        """That were all tasks."""
+        return self._sender.send(calls.seal_job(name, tasks))
+
+    def cancel(self, name: str) -> Job:
+        """Nothing more of it begins; handlers that run are told. A finished job stays as it is."""
+        return self._sender.send(calls.cancel_job(name))
+
+    def retry(self, name: str) -> Job:
+        """Of a job that failed or was cancelled: what did not succeed is done again."""
+        return self._sender.send(calls.retry_job(name))
+
+    def delete(self, name: str, *, force: bool = False) -> None:
+        """`force`: also one that is not finished."""
+        self._sender.send(calls.delete_job(name, force))
+
+    def tasks(
+        self, name: str, *, state: TaskState | None = None, page_size: int = 100
+    ) -> Iterator[JobTask]:
+        """Of one job, in the order of their inputs; the reduce task, if there is one, too."""
+        return every(self._sender, lambda token: calls.list_tasks(name, state, page_size, token))
+
+    def outputs(self, name: str, *, page_size: int = 200) -> Iterator[JobOutput]:
+        """Of map tasks that are over, as JSON, in the order of their inputs."""
+        return every(self._sender, lambda token: calls.list_outputs(name, 0, page_size, token))
+
+    def outputs_page(
+        self,
+        name: str,
+        *,
+        first_index: int = 0,
+        page_size: int = 100,
+        page_token: str | None = None,
+    ) -> Page[JobOutput]:
+        """One page of them, from `first_index` on."""
+        call = calls.list_outputs(name, first_index, page_size, page_token)
+        return self._sender.send(call)
+
+    # What workers do.
+
+    def claim(
+        self,
+        pool: str,
+        kinds: Sequence[str],
+        *,
+        max_tasks: int = 1,
+        wait_seconds: float = 0,
+        lease_seconds: float = 30,
+        worker: str = "",
+    ) -> Sequence[ClaimedTask]:
+        """Leases tasks of those kinds: as many as there are, or the first to come."""
+        call = calls.claim(pool, kinds, max_tasks, wait_seconds, lease_seconds, worker)
+        return self._sender.send(call)
+
+    def complete(self, tasks: Sequence[Completion]) -> TasksSettled:
+        """They succeeded, or wait for a nested job."""
+        return self._sender.send(calls.complete(tasks))
+
+    def fail(self, tasks: Sequence[Failing]) -> TasksSettled:
+        """They failed, perhaps to be tried again."""
+        return self._sender.send(calls.fail(tasks))
+
+    def extend(self, lease_ids: Sequence[str], lease_seconds: float) -> TasksSettled:
+        """Their leases begin anew; `cancelled` are those whose handlers are to end."""
+        return self._sender.send(calls.extend(lease_ids, lease_seconds))
+
+    def release(self, lease_ids: Sequence[str]) -> TasksSettled:
+        """Others may have them; the attempt does not count."""
+        return self._sender.send(calls.release(lease_ids))
