@@ -89,5 +89,5 @@ class TaskContext:
         an attempt after a crash goes on with it; it is cancelled with this job."""
         name = options.get("name") or nested_name(self.job_name, self.phase, self.index)
         spec = spec_of(task, reduce, options)
-        parent = JobParent(self.job_name, self.index)
+        parent = JobParent(self.job_name, self.index, self.phase)
         return NestedJob(name, msgspec.structs.replace(spec, parent=parent), inputs)

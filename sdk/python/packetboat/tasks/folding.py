@@ -39,7 +39,7 @@ def parts_of(fold: FoldTask[object], task: ClaimedTask, pool: str) -> Nested:
         reduce=fold.kind,
         pool=pool,
         reduce_pool=pool,
-        parent=JobParent(task.job, task.index),
+        parent=JobParent(task.job, task.index, "reduce"),
         labels={LABEL: "parts"},
     )
     name = nested_name(task.job, "reduce", task.index)
