@@ -7,7 +7,8 @@ it lets through, SETTLING requests may take four fifths, NORMAL ones nearly all 
 DEFERRABLE ones the rest, at least a twentieth.
 
 A loop that is late because somebody else has the processor is none that refusing helps: it counts
-where this process works hard, or many requests are under way.
+where this process works hard, or many requests are under way. And a process that does next to
+nothing is not what publishes queue for: they wait for a store that elects a leader.
 
 Between tenants both are fair by weight. Under the pace a tenant that asks for no more than its part
 is not held to anything, and what it leaves is for the others; one that asks for more has a rate.
@@ -47,6 +48,8 @@ LITTLE = 0.25
 """Of what would be its part of all that is asked for."""
 BUSY_CPU = 0.7
 """Of a core."""
+IDLE_CPU = 0.25
+"""Below it nothing is refused for the loop's sake or for a crowd's."""
 BURST_S = 0.2
 DEMAND_S = 0.3
 FORGET_S = 5.0
@@ -204,8 +207,8 @@ class Admission:
         went = sum(self._went)
         self._went = [0.0, 0.0, 0.0]
         before = self._pace.per_second
-        self._tick_crowd(took_s)
-        if cpu < BUSY_CPU and self.running < CROWD:
+        self._tick_crowd(took_s, idle=cpu < IDLE_CPU)
+        if cpu < IDLE_CPU or (cpu < BUSY_CPU and self.running < CROWD):
             late = 0.0
         self._pace.tick(went=went, wanted=wanted, took_s=took_s, overloaded=late)
         self._note_change(before)
@@ -237,7 +240,7 @@ class Admission:
         self._next = (self._next + 1) % len(OVERLOADED)
         return OVERLOADED[self._next]
 
-    def _tick_crowd(self, took_s: float) -> None:
+    def _tick_crowd(self, took_s: float, *, idle: bool) -> None:
         before = self._crowd.limit
         shared = self._shared()
         queued = self._sojourn.tick(
@@ -245,7 +248,7 @@ class Admission:
         )
         self._crowd.tick(
             running=self.publishing,
-            queued=queued,
+            queued=0.0 if idle else queued,
             held=self._crowded,
             shared=shared,
             took_s=took_s,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from store_nodes.client import StoreClient
+from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import ready_client
@@ -72,10 +74,11 @@ async def test_a_settled_log_is_read_truncated_and_restarted(
         await client.truncate(0, queue, 245, keep=(7,))
     async with asyncio.timeout(120):
         while any(wal_bytes(cluster, node) > 2 * MIB for node in NODES):
-            await client.take_checkpoint(0)
-            await fill(client, queues[:1], 10)
-            end = (await client.offsets(0, queues[0])).end
-            await client.truncate(0, queues[0], end - 5, keep=(7,))
+            with contextlib.suppress(StoreError):  # a busy machine elects anew at times
+                await client.take_checkpoint(0)
+                await fill(client, queues[:1], 10)
+                end = (await client.offsets(0, queues[0])).end
+                await client.truncate(0, queues[0], end - 5, keep=(7,))
             await asyncio.sleep(0.5)
     for node in NODES:
         cluster.kill_node(node)

@@ -183,6 +183,21 @@ def crowded(admission: Admission, tenants: tuple[bytes, ...], each: int = 300) -
     assert admission.pacing
 
 
+def test_publishes_that_wait_for_an_election_are_no_crowd_of_ours() -> None:
+    """A store node was restarted: for a second nothing is answered, and there is nothing to do."""
+    admission = Admission()
+    for _ in range(500):
+        assert admission.enter(CALM, TIMED) is None
+    admission.enter(CALM, TIMED)
+    admission.leave(CALM, TIMED, 0, 0.002)
+    for _ in range(20):
+        admission.enter(CALM, TIMED)
+        admission.leave(CALM, TIMED, 0, 1.0)
+        admission.tick(EVERY_S, 1.0, cpu=0.1)
+    assert not admission.pacing
+    assert admission.enter(CALM, TIMED) is None
+
+
 def test_who_is_within_its_part_passes_a_crowd_of_another() -> None:
     admission = Admission()
     crowded(admission, (FLOOD,))
