@@ -134,7 +134,9 @@ def test_a_callback_publishes_but_does_not_wait(
         except RuntimeError as error:
             results.append(error)
 
+    server.held = True
     publisher.publish("t", message(b"1")).add_done_callback(publish_again)
+    server.held = False
     wait_until(lambda: len(results) == 2)
     assert isinstance(results[0], PendingReceipt)
     results[0].result(PATIENCE_S)
