@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     from packetboat.publisher.pending_receipt import PendingReceipt
     from packetboat.publisher.settings import PublisherSettings
     from packetboat.sync.client import Client
+    from packetboat.tasks.stream import stream_task
+    from packetboat.worker.app import WorkerApp
+    from packetboat.worker.emit import Emit
+    from packetboat.worker.outcomes import Reject, Release
+    from packetboat.worker.worker import Worker
 
 __all__ = [
     "ApiError",
@@ -61,6 +66,7 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "Dropped",
+    "Emit",
     "FieldError",
     "InvalidRequest",
     "ItemFailure",
@@ -79,6 +85,8 @@ __all__ = [
     "Problem",
     "PublisherSettings",
     "Receipt",
+    "Reject",
+    "Release",
     "Retention",
     "Retry",
     "ServerError",
@@ -88,6 +96,9 @@ __all__ = [
     "Topic",
     "Unavailable",
     "UnknownOutcome",
+    "Worker",
+    "WorkerApp",
+    "stream_task",
 ]
 
 _HOMES = {
@@ -132,6 +143,11 @@ _HOMES = {
     ),
     "packetboat.publisher.pending_receipt": ("PendingReceipt",),
     "packetboat.publisher.settings": ("PublisherSettings",),
+    "packetboat.tasks.stream": ("stream_task",),
+    "packetboat.worker.app": ("WorkerApp",),
+    "packetboat.worker.emit": ("Emit",),
+    "packetboat.worker.outcomes": ("Reject", "Release"),
+    "packetboat.worker.worker": ("Worker",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

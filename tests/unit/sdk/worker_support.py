@@ -66,6 +66,7 @@ class FakeSubscription:
     down: bool = False
     refuse: dict[str, PacketboatError] = field(default_factory=dict)
     dead_letter_topic: bool = True
+    attributes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.stored: list[Stored] = []
@@ -227,6 +228,7 @@ class FakeSubscription:
             content_type="application/json",
             key=stored.key,
             attempt=stored.attempt,
+            attributes=self.attributes,
         )
 
     def _by_ack_id(self, ack_id: str) -> Stored:

@@ -19,6 +19,7 @@ from packetboat.worker.outcomes import (
     Release,
     Retry,
     Settlement,
+    Verb,
     exhausted,
     of_batch,
     of_error,
@@ -63,7 +64,7 @@ class Attempts:
             if refused is None:
                 given.append((held, context))
             else:
-                self._finish(held, context, refused, 0.0)
+                self._end(held, refused)
         if given:
             await self._call(given)
 
@@ -109,8 +110,9 @@ class Attempts:
                     held.scope = scope
                 value = await self._handling(contexts if self._handling.batches else contexts[0])
             if not self._handling.batches:
-                return [self._outcome(value)]
-            return [self._outcome(each) for each in of_batch(value, len(given))]
+                return [self._outcome(value, contexts[0])]
+            values = of_batch(value, len(given))
+            return [self._outcome(*each) for each in zip(values, contexts, strict=True)]
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -122,13 +124,14 @@ class Attempts:
                 error = TimeoutError(f"no end after {self._settings.handler_timeout_s} s")
         return [error] * len(given)
 
-    def _outcome(self, value: Any) -> Outcome:
+    def _outcome(self, value: Any, context: Context) -> Outcome:
         if isinstance(value, BaseException):
             return value
         if isinstance(value, type) and issubclass(value, Exception):
             return value()
-        if self._handling.strict and value is not None:
-            check_outputs(value if isinstance(value, list | tuple) else (value,))
+        if self._handling.stream_task is not None:
+            outputs = self._handling.stream_task.outputs(value, context.message)
+            return Settlement(Verb.ACK, outputs=check_outputs(outputs))
         return of_value(value)
 
     def _finish(self, held: Held, context: Context, settlement: Settlement, seconds: float) -> None:

@@ -75,7 +75,7 @@ class Engine:
         if lease is None:
             return
         self._finish_all = lease.delivery == "at_most_once"
-        if self._finish_all and self._handling.strict:
+        if self._finish_all and self._handling.stream_task is not None:
             raise ValueError(f"{self._subscription} is at_most_once: it has no acks that publish")
         self._lease_s = lease.ack_deadline_seconds
         error = None

@@ -16,7 +16,7 @@ class WorkerEvents:
         """A handler begins with it."""
 
     def handled(self, context: Context, verb: Verb, seconds: float) -> None:
-        """A handler has ended with it; `verb` is what the server will be told."""
+        """The handler that had begun has ended; `verb` is what the server will be told."""
 
     def settled(self, subscription: str, verb: Verb, messages: int) -> None:
         """The server has confirmed it."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from packetboat.models import Message
 from packetboat.worker.context import Context
+from packetboat.worker.emit import Emit
 from packetboat.worker.outcomes import Reject
 from packetboat.worker.threads import Threads
 
@@ -20,6 +21,27 @@ Middleware = Callable[[Any, Callable[[], Any]], Any]
 """Of the context (or the list of them) and what goes on to the handler: it returns what that
 returns, or raises. A coroutine function runs around the handler on the event loop; a plain function
 in the handler's own thread, so for plain handlers only."""
+
+
+STREAM_TASK = "packetboat_stream_task"
+"""The attribute of a handler that is one."""
+
+
+class StreamTask(NamedTuple):
+    """`to`: where what is no `Emit` goes; None: nowhere."""
+
+    to: str | None
+
+    def outputs(self, value: Any, message: Message) -> list[Any]:
+        """Of what the handler gave; what is no `Emit` is for the caller to refuse."""
+        if value is None:
+            return []
+        given = value if isinstance(value, list | tuple) else [value]
+        if self.to is None:
+            return list(given)
+        return [
+            each if isinstance(each, Emit) else Emit(self.to, each, message.key) for each in given
+        ]
 
 
 class Handling:
@@ -35,7 +57,9 @@ class Handling:
         threads: int = 1,
     ) -> None:
         self.batches = batches
-        self.strict = bool(getattr(handler, "packetboat_stream_task", False))
+        self.stream_task: StreamTask | None = getattr(handler, STREAM_TASK, None)
+        if batches and self.stream_task is not None:
+            raise ValueError("a stream task takes one message at a time: its acks are its own")
         self._decode = None if body is None else decoder_of(body)
         self._takes_context = _takes_context(handler)
         self._is_async = _is_async(handler)

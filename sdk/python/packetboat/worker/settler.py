@@ -54,6 +54,7 @@ class Settler:
         """Nothing is said of a message whose lease is lost: it must not come here."""
         held.state = State.SETTLING
         if settlement.outputs:
+            # One commit a message: those of others must not wait for what is wrong with this one.
             self._start(self._send([held], settlement))
             return
         lane = self._lanes.get(settlement)

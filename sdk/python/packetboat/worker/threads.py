@@ -7,6 +7,8 @@ is told to stop at once must not wait for a handler that hangs.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import itertools
 import threading
 from collections.abc import Callable
@@ -38,7 +40,9 @@ class Threads:
             self._started += 1
             name = f"{self._name}-{self._started}"
             threading.Thread(target=self._run, name=name, daemon=True).start()
-        self._queue.put((function, arguments, future))
+        # The context goes along: a trace that was begun around the handler goes on in it.
+        context = contextvars.copy_context()
+        self._queue.put((functools.partial(context.run, function), arguments, future))
         return future
 
     async def free(self) -> None:
