@@ -51,7 +51,11 @@ if TYPE_CHECKING:
     from packetboat.publisher.pending_receipt import PendingReceipt
     from packetboat.publisher.settings import PublisherSettings
     from packetboat.sync.client import Client
+    from packetboat.tasks.context import TaskContext
+    from packetboat.tasks.errors import JobCancelled, JobFailed
+    from packetboat.tasks.registry import Tasks
     from packetboat.tasks.stream import stream_task
+    from packetboat.tasks.worker import TaskWorker
     from packetboat.worker.app import WorkerApp
     from packetboat.worker.emit import Emit
     from packetboat.worker.outcomes import Reject, Release
@@ -70,6 +74,8 @@ __all__ = [
     "FieldError",
     "InvalidRequest",
     "ItemFailure",
+    "JobCancelled",
+    "JobFailed",
     "LeaseLost",
     "Message",
     "NotAuthorized",
@@ -92,6 +98,9 @@ __all__ = [
     "ServerError",
     "Settled",
     "Subscription",
+    "TaskContext",
+    "TaskWorker",
+    "Tasks",
     "Tls",
     "Topic",
     "Unavailable",
@@ -143,6 +152,10 @@ _HOMES = {
     ),
     "packetboat.publisher.pending_receipt": ("PendingReceipt",),
     "packetboat.publisher.settings": ("PublisherSettings",),
+    "packetboat.tasks.context": ("TaskContext",),
+    "packetboat.tasks.errors": ("JobCancelled", "JobFailed"),
+    "packetboat.tasks.registry": ("Tasks",),
+    "packetboat.tasks.worker": ("TaskWorker",),
     "packetboat.tasks.stream": ("stream_task",),
     "packetboat.worker.app": ("WorkerApp",),
     "packetboat.worker.emit": ("Emit",),

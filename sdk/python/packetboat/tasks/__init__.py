@@ -1,5 +1,7 @@
 """Task frameworks: map-reduce jobs."""
 
+from __future__ import annotations
+
 from packetboat.models.jobs import (
     Job,
     JobOutput,
