@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from packetboat.tasks.worker import TaskWorker
     from packetboat.worker.app import WorkerApp
     from packetboat.worker.emit import Emit
-    from packetboat.worker.outcomes import Reject, Release
     from packetboat.worker.worker import Worker
 
 __all__ = [
@@ -91,8 +90,6 @@ __all__ = [
     "Problem",
     "PublisherSettings",
     "Receipt",
-    "Reject",
-    "Release",
     "Retention",
     "Retry",
     "ServerError",
@@ -107,7 +104,6 @@ __all__ = [
     "UnknownOutcome",
     "Worker",
     "WorkerApp",
-    "stream_task",
 ]
 
 _HOMES = {
@@ -156,10 +152,8 @@ _HOMES = {
     "packetboat.tasks.errors": ("JobCancelled", "JobFailed"),
     "packetboat.tasks.registry": ("Tasks",),
     "packetboat.tasks.worker": ("TaskWorker",),
-    "packetboat.tasks.stream": ("stream_task",),
     "packetboat.worker.app": ("WorkerApp",),
     "packetboat.worker.emit": ("Emit",),
-    "packetboat.worker.outcomes": ("Reject", "Release"),
     "packetboat.worker.worker": ("Worker",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
