@@ -26,7 +26,7 @@ class Permission(enum.Enum):
 
 
 GRANTABLE = frozenset(Permission) - {Permission.PUBLIC, Permission.SELF}
-KINDS = ("topic", "subscription", "schema", "schedule", "snapshot", "lock")
+KINDS = ("topic", "subscription", "schema", "schedule", "snapshot", "lock", "job", "pool")
 """What a grant may be limited to names of."""
 EVERY = "*"
 """As a kind: every kind; as a pattern: every name."""

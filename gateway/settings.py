@@ -60,6 +60,13 @@ class Role(enum.Enum):
         return self in (Role.ALL, Role.GATEWAY)
 
 
+BOUNDS = (
+    *("requests", "waiting", "connections", "connections_of_address"),
+    *("jobs", "job_tasks", "job_bytes"),
+)
+"""Settings `max_…` that are at least 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """One server process. `PACKETBOAT_PORT=80` sets `port`, and so on."""
@@ -129,6 +136,12 @@ class ServerSettings:
     """The longest pause between two parts of a request body."""
     topic_repair_after_s: float = 60.0
     """What a dead process left of making or deleting a topic is gone on with so much later."""
+    max_jobs: int = 10_000
+    """Of a tenant, also of those that have ended and are still kept."""
+    max_job_tasks: int = 1_000_000
+    """Of all jobs of a tenant."""
+    max_job_bytes: int = 4 * 1024**3
+    """Of inputs and outputs of all jobs of a tenant; outputs are taken all the same."""
     drain_s: float = 10.0
     """From SIGTERM to exit at the latest."""
 
@@ -175,7 +188,7 @@ class ServerSettings:
             )
 
     def _check_bounds(self) -> None:
-        for name in ("requests", "waiting", "connections", "connections_of_address"):
+        for name in BOUNDS:
             if getattr(self, f"max_{name}") < 1:
                 raise SettingsError(f"{PREFIX}MAX_{name.upper()} must be at least 1")
         if self.max_request_bytes < 16 * 1024 * 1024:

@@ -36,6 +36,9 @@ publications = Counter(
     ["how"],
 )
 redriven = Counter("packetboat_scheduler_redriven_total", "Dead letters published again.")
+job_leases_expired = Counter(
+    "packetboat_scheduler_job_leases_expired_total", "Tasks given back, or failed, by their time."
+)
 schedule_runs = Counter("packetboat_scheduler_schedule_runs_total", "Runs of schedules made.")
 schedule_missed = Counter(
     "packetboat_scheduler_schedule_missed_total", "Runs passed over by a schedule's policy."

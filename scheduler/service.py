@@ -29,6 +29,7 @@ from scheduler.balancing.view import Home
 from scheduler.cron import Cron
 from scheduler.due_loop import DueLoop
 from scheduler.forwarding import Forwarding
+from scheduler.job_keeper import JobKeeper
 from scheduler.keeper import Keeper
 from scheduler.leader import Leader
 from scheduler.limits import DEFAULT_AGE_S
@@ -97,6 +98,7 @@ class Scheduler:
 
     async def _work(self, term: Term, lock: Callable[[], Lock]) -> None:
         term.spawn(self._balancer(lock).run())
+        term.spawn(JobKeeper(self._database, self._settings.jobs_every_s).run())
         await self._topics.read()
         due = DueLoop(
             self._store,

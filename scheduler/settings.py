@@ -27,6 +27,8 @@ class SchedulerSettings:
     """How often it is counted what tenants store."""
     age_every_s: float = 60.0
     """How often at most a partition is asked which of its messages are too old."""
+    jobs_every_s: float = 0.5
+    """How often leases of tasks are looked at that may be over, and jobs that ended."""
     audit_retention_days: float = 400.0
     """Rows of the audit that are older are deleted."""
     usage_retention_days: float = 400.0

@@ -33,6 +33,7 @@ _SETTLING = frozenset(
         "DELETE /subscriptions/{name}/flow",
         "POST /locks/{name}:renew",
         "POST /locks/{name}:release",
+        *(f"POST /tasks:{action}" for action in ("complete", "fail", "extend", "release")),
         "POST /subscriptions/{name}/pause",
         "PUT /tenants/{tenant}/quotas",
     }
@@ -43,6 +44,8 @@ _WAITING = frozenset(
         "GET /topics/{topic}/subscriptions/{name}/messages",
         "POST /subscriptions/{name}:pull",
         "POST /locks/{name}:acquire",
+        "POST /pools/{pool}:claim",
+        "GET /jobs/{job}",
     }
 )
 _DEFERRABLE = frozenset(
@@ -54,6 +57,7 @@ _DEFERRABLE = frozenset(
         "GET /subscriptions/{name}/reconciliation",
         "GET /topics/{topic}/partitions/{partition}/messages",
         "GET /topics/{topic}/subscriptions",
+        "GET /jobs/{job}/tasks",
         "GET /tenants/{tenant}/usage",
         "GET /tenants/{tenant}/audit",
         "POST /subscriptions/{name}:replay",

@@ -30,7 +30,7 @@ SECRET_VALUES = re.compile(
 """How credentials of ours begin, keys of webhooks, and what goes into Authorization."""
 UNMARKED = ("headers",)
 """Members of which every value is a secret, and the names are not."""
-PAYLOAD = ("data", "data_base64", "definition")
+PAYLOAD = ("data", "data_base64", "definition", "inputs", "output")
 _USER_OF_URL = re.compile(r"(?<=://)[^/@\s]*@")
 _QUERY_OF_URL = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
 

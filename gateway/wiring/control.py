@@ -20,6 +20,7 @@ from gateway.subscriptions import SubscriptionRoutes
 from gateway.topic_lifecycle import TopicLifecycle
 from gateway.topics import TopicRoutes
 from gateway.whoami import WhoAmI
+from gateway.wiring.jobs import open_jobs
 from gateway.wiring.oauth import open_oauth
 from gateway.wiring.parts import Shared, own
 from gateway.wiring.tenancy import open_tenancy
@@ -92,6 +93,7 @@ def open_control(shared: Shared) -> None:
     ).routes()
     own(stack, sweep_snapshots(shared.snapshots))
     _open_locks(shared)
+    open_jobs(shared)
 
 
 def _open_locks(shared: Shared) -> None:

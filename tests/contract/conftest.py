@@ -3,10 +3,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import requests
 
 from tests.e2e.installation import Installation
 
 TOPIC, SUBSCRIPTION, TENANT = "contract", "contract-reader", "contract"
+
+
+def _job(http: requests.Session, url: str) -> None:
+    job = {"name": SUBSCRIPTION, "map": "k", "pool": SUBSCRIPTION}
+    http.post(f"{url}/jobs", json=job).raise_for_status()
+    tasks = {"first_index": 0, "inputs": [1, 2]}
+    http.post(f"{url}/jobs/{SUBSCRIPTION}/tasks", json=tasks).raise_for_status()
+    http.put(f"{url}/pools/{SUBSCRIPTION}", json={"max_running": 1}).raise_for_status()
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         }
         for path, body in things.items():
             http.put(f"{url}/{path}", json=body).raise_for_status()
+        _job(http, url)
         for data in (b'{"a":1}', b"text", b"\xff\x00"):
             http.post(f"{url}/topics/{TOPIC}/messages", data=data).raise_for_status()
         yield installation

@@ -16,7 +16,10 @@ from schemathesis.checks import CHECKS
 import openapi
 from tests.e2e.installation import Installation
 
-EXISTING = {"topic": "contract", "name": "contract-reader", "tenant": "contract"}
+EXISTING = {
+    **{"topic": "contract", "name": "contract-reader", "tenant": "contract"},
+    **{"job": "contract-reader", "pool": "contract-reader"},
+}
 LONGEST_WAIT_S = 0.05
 USED = (
     "not_a_server_error",

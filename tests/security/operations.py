@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import openapi
 from edge.message_id import FORM_OFFSET, MessageId
+from metadata.job_types import Lease
 from tests.security.tenants import fresh
 
 METHODS = ("get", "put", "patch", "post", "delete")
@@ -42,6 +43,16 @@ _BODIES: dict[str, Callable[[Ids], Any]] = {
     "renewLock": lambda ids: {"lock_id": ids["lock_id"]},
     "releaseLock": lambda ids: {"lock_id": ids["lock_id"]},
     "verifyLock": lambda ids: {"fencing_token": 1},
+    "createJob": lambda ids: {"name": fresh("job"), "map": "k"},
+    "putJob": lambda ids: {"map": "k"},
+    "addTasks": lambda ids: {"first_index": 1, "inputs": [1]},
+    "sealJob": lambda ids: {"tasks": 2},
+    "putPool": lambda ids: {"max_running": 1},
+    "claimTasks": lambda ids: {"kinds": ["k"], "max_tasks": 100},
+    "completeTasks": lambda ids: {"tasks": [{"lease_id": ids["task_lease"]}]},
+    "failTasks": lambda ids: {"tasks": [{"lease_id": ids["task_lease"], "error": "x"}]},
+    "extendTasks": lambda ids: {"lease_ids": [ids["task_lease"]]},
+    "releaseTasks": lambda ids: {"lease_ids": [ids["task_lease"]]},
     "seek": lambda ids: {"to": "latest"},
     "pause": lambda ids: {},
     "resume": lambda ids: {},
@@ -127,7 +138,12 @@ class Operation:
     @property
     def makes(self) -> bool:
         """Something new, that its body names."""
-        return self.method == "POST" and not self.params
+        return self.method == "POST" and not self.params and not self.by_leases
+
+    @property
+    def by_leases(self) -> bool:
+        """It answers for each lease that its body names."""
+        return self.template.startswith("/tasks:")
 
     def request(self, ids: Ids) -> dict[str, Any]:
         """Arguments of `requests.Session.request` but for the server's part of the URL."""
@@ -188,4 +204,5 @@ def absent(ids: Ids) -> dict[str, str]:
         form = FORM_OFFSET if what == "message" else 2
         made[what] = str(MessageId(form, secrets.token_bytes(16), 0, 0, 1))
     made["ack"] = ids["ack"][:-4] + "AAAA"
+    made["task_lease"] = str(Lease(0, secrets.token_bytes(16), 0, secrets.token_bytes(16)))
     return made

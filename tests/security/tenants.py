@@ -82,13 +82,14 @@ class Victim:
         self.tenant, self.owner = new_tenant(running)
         names = (
             *("topic", "letters", "subscription", "schema", "schedule", "snapshot"),
-            *("lock", "client", "key", "policy", "issuer"),
+            *("lock", "client", "key", "policy", "issuer", "job", "pool"),
         )
         self.ids = {what: fresh(what) for what in names} | {"tenant": self.tenant}
         self.secret = fresh("payload")
         self._topics()
         self._messages()
         self._access()
+        self._jobs()
 
     def _topics(self) -> None:
         ids, owner = self.ids, self.owner
@@ -175,6 +176,15 @@ class Victim:
             audience="packetboat",
         )
 
+    def _jobs(self) -> None:
+        ids, owner = self.ids, self.owner
+        owner.ask("PUT", f"/pools/{ids['pool']}", 201, json={"max_running": 7})
+        owner.post("/jobs", 201, name=ids["job"], map="k", pool=ids["pool"])
+        owner.post(f"/jobs/{ids['job']}/tasks", 200, first_index=0, inputs=[self.secret, 1])
+        claim = {"kinds": ["k"], "lease_seconds": 3600, "worker": self.secret}
+        (task,) = owner.post(f"/pools/{ids['pool']}:claim", 200, **claim).json()["tasks"]
+        ids["task_lease"] = task["lease_id"]
+
     def strings(self) -> set[str]:
         """What no answer to anybody else may contain."""
         return {*self.ids.values(), self.secret}
@@ -188,6 +198,9 @@ class Victim:
             "/schedules",
             "/snapshots",
             "/locks",
+            "/jobs",
+            "/pools",
+            f"/jobs/{self.ids['job']}/tasks",
             "/clients",
             "/keys",
             "/policies",

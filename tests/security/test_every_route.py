@@ -15,9 +15,13 @@ from tests.security.operations import Operation, absent, operations
 from tests.security.tenants import Actor, Victim, new_tenant
 
 OPERATIONS = operations()
-FREE = {"acquireLock": 200, "renewLock": 409, "releaseLock": 204}
-"""Names are free in each tenant: a lock that nobody has held there can be had."""
-KINDS = ("topics", "subscriptions", "schemas", "schedules", "snapshots", "locks")
+FREE = {"acquireLock": 200, "renewLock": 409, "releaseLock": 204, "claimTasks": 200}
+"""Names are free in each tenant: a lock that nobody has held there can be had, and in a pool that
+nobody has used there is nothing."""
+KINDS = (
+    *("topics", "subscriptions", "schemas", "schedules", "snapshots", "locks"),
+    *("jobs", "pools"),
+)
 PERMISSIONS = ("publish", "consume", "lock", "read", "manage", "administer")
 FORGED = (
     "garbage",
@@ -95,6 +99,8 @@ def test_with_a_token_of_another_tenant(
     elif operation.id in FREE:
         assert answer.status_code == FREE[operation.id], answer.text
         stranger.ask("DELETE", f"/locks/{victim.ids['lock']}")
+    elif operation.by_leases:
+        require_lost(answer)
     elif operation.lists:
         assert answer.status_code == 200, answer.text
     elif operation.makes:
@@ -105,6 +111,14 @@ def test_with_a_token_of_another_tenant(
         nothing = absent(victim.ids)
         same = send(stranger, operation, nothing)
         assert plain(answer, victim.ids) == plain(same, nothing)
+
+
+def require_lost(answer: requests.Response) -> None:
+    """Of a lease of somebody else nothing was done, whoever has it."""
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["done"] == 0
+    assert [one["type"].rpartition("/")[2] for one in answer.json()["results"]] == ["lease-lost"]
+    assert not answer.json().get("cancelled")
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +170,8 @@ def test_with_a_pattern_that_does_not_match(
     # Some lists can be had of what one may read; there is nothing of it.
     if operation.id == "whoAmI" or (operation.lists and answer.status_code == 200):
         assert not any(isinstance(one, list) and one for one in answer_lists(answer, operation))
+    elif operation.by_leases:
+        require_lost(answer)
     else:
         assert answer.status_code == 403, answer.text
 
@@ -228,6 +244,7 @@ IN_BODIES: list[tuple[str, str, dict[str, Any]]] = [
         "/subscriptions/mine/dead_letters:redrive",
         {"to": "{topic}", "ids": ["{letter}"]},
     ),
+    ("POST", "/jobs", {"name": "j", "map": "k", "parent": {"job": "{job}", "index": 0}}),
 ]
 """Names of the victim in bodies of one's own."""
 
@@ -291,6 +308,14 @@ IN_BODIES_ELSEWHERE: list[tuple[str, str, dict[str, Any]]] = [
         {"topic": "{topic}", "cron": "0 0 1 1 *", "message": {"data": 1}},
     ),
     ("GET", "/backlog:stream?subscription={subscription}", {}),
+    ("POST", "/jobs", {"name": "else", "map": "k", "pool": "elsewhere-1"}),
+    ("PUT", "/jobs/elsewhere-1", {"map": "k", "pool": "{pool}"}),
+    ("PUT", "/jobs/elsewhere-1", {"map": "k", "pool": "elsewhere-1", "reduce_pool": "{pool}"}),
+    (
+        "PUT",
+        "/jobs/elsewhere-1",
+        {"map": "k", "pool": "elsewhere-1", "parent": {"job": "{job}", "index": 0}},
+    ),
 ]
 
 

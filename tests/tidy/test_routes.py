@@ -10,6 +10,9 @@ import openapi
 from auth.permissions import Permission
 from auth.signing_keys import KeyPolicy, SigningKeys
 from gateway.forwarders import ForwarderRoutes
+from gateway.jobs.jobs import JobRoutes
+from gateway.jobs.pools import PoolRoutes
+from gateway.jobs.work import WorkRoutes
 from gateway.locks import LockRoutes
 from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
@@ -64,6 +67,9 @@ def router() -> Router:
         *TopicRoutes(part, part, part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
         *LockRoutes(part, part, part).routes(),
+        *JobRoutes(part, part, part, part, part).routes(),
+        *PoolRoutes(part).routes(),
+        *WorkRoutes(part, part).routes(),
         *SchemaRoutes(part, part, part).routes(),
         *ScheduleRoutes(part, part, part, part).routes(),
         *SkipRuleRoutes(part, part, part).routes(),

@@ -1,0 +1,74 @@
+"""Callers of this process that wait for the end of a job."""
+
+from __future__ import annotations
+
+import asyncio
+
+from metadata.job_claims import JobLeaseRepository
+from metadata.job_types import Job
+from metadata.jobs import JobRepository
+
+MAX_WAITING = 10_000
+"""In one process; who comes after is answered at once."""
+
+
+class EndWatch:
+    """One per process. Who waits costs nothing until the bell rings for that job."""
+
+    def __init__(self, jobs: JobRepository, leases: JobLeaseRepository) -> None:
+        self._jobs = jobs
+        self._leases = leases
+        self._waiting: dict[tuple[bytes, bytes], set[asyncio.Event]] = {}
+        self._count = 0
+        self._draining = False
+
+    async def get(self, tenant_id: bytes, name: str, wait_s: float) -> Job:
+        """The job as it is once it has ended, or `wait_s` are over. NotFound, also where it is
+        deleted meanwhile."""
+        job = await self._jobs.get(tenant_id, name)
+        if job.finished or wait_s <= 0 or self._draining or self._count >= MAX_WAITING:
+            return job
+        key, ended = (tenant_id, job.uid), asyncio.Event()
+        self._waiting.setdefault(key, set()).add(ended)
+        self._count += 1
+        try:
+            # Between the look before and now it may have ended unheard.
+            job = await self._jobs.get(tenant_id, name)
+            if not job.finished:
+                await _within(ended, wait_s)
+                job = await self._jobs.get(tenant_id, name)
+        finally:
+            self._leave(key, ended)
+        return job
+
+    def rung(self, tenant_id: bytes, job_uid: bytes) -> None:
+        """That job has ended."""
+        for ended in self._waiting.get((tenant_id, job_uid), ()):
+            ended.set()
+
+    async def look(self) -> None:
+        """Asks once for all of them. Raises MetadataError."""
+        for key in await self._leases.ended(list(self._waiting)):
+            self.rung(*key)
+
+    def drain(self) -> None:
+        """Whoever waits is answered now."""
+        self._draining = True
+        for waiting in self._waiting.values():
+            for ended in waiting:
+                ended.set()
+
+    def _leave(self, key: tuple[bytes, bytes], ended: asyncio.Event) -> None:
+        self._count -= 1
+        waiting = self._waiting[key]
+        waiting.discard(ended)
+        if not waiting:
+            del self._waiting[key]
+
+
+async def _within(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return

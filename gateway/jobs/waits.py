@@ -1,0 +1,55 @@
+"""What wakes those of this process who wait for jobs: a bell, and a look each second."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from gateway.jobs.claim_line import ClaimLine
+from gateway.jobs.end_watch import EndWatch
+from metadata.database import Database
+from metadata.errors import MetadataError
+from metadata.job_bell import JobBell
+from metadata.job_claims import JobLeaseRepository
+from metadata.jobs import JobRepository
+
+LOOK_EVERY_S = 1.0
+"""About: for rings that got lost, and for what becomes ready by time alone."""
+_log = structlog.get_logger("packetboat.jobs")
+
+
+class JobWaits:
+    """One per process; `run` it, and `close` it last."""
+
+    def __init__(self, database: Database) -> None:
+        leases = JobLeaseRepository(database)
+        self.line = ClaimLine(leases)
+        self.ends = EndWatch(JobRepository(database), leases)
+        self._bell = JobBell(database, self.line.rung, self.ends.rung, self.line.wake_all)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._bell.run())
+            tasks.create_task(self._look())
+
+    def drain(self) -> None:
+        """Whoever waits is answered now."""
+        self.line.drain()
+        self.ends.drain()
+
+    async def close(self) -> None:
+        """After the last caller has gone."""
+        await self.line.close()
+
+    async def _look(self) -> None:
+        while True:
+            # Not all processes at the same moment.
+            await asyncio.sleep(LOOK_EVERY_S * random.uniform(0.75, 1.25))
+            try:
+                await self.line.look()
+                await self.ends.look()
+            except MetadataError as error:
+                _log.debug("nothing is known of jobs now", error=str(error))

@@ -1,0 +1,218 @@
+"""Tasks as workers see them: claimed, extended, completed, failed and given back, in batches.
+
+A worker needs `consume` on the pool. What it names by leases of other pools, or of nobody, is lost
+to it like any lease that is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from edge.asgi import (
+    ClientGone,
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.departure import disconnected, ended_by
+from edge.problem import FieldError, Problem, invalid
+from gateway.decoding import read_json
+from gateway.jobs import metrics
+from gateway.jobs.bodies import (
+    MAX_COMPLETE_BODY_BYTES,
+    MAX_LEASES_AT_ONCE,
+    MAX_OUTPUT_BYTES,
+    TaskCompletion,
+    TasksClaim,
+    TasksExtend,
+    TasksFail,
+    TasksRelease,
+)
+from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
+from gateway.jobs.payload import converted, items_of, members_of, payload_of, read_members
+from gateway.jobs.views import leased_view
+from gateway.names import name_errors
+from metadata.job_claims import JobLeaseRepository, Wanted
+from metadata.job_machine import Complete, Fail, Release, Settlement, Verdict
+from metadata.job_settling import Item
+from metadata.job_types import BadLeaseId, Lease, LeasedTask
+
+NO_STORE = [(b"cache-control", b"no-store")]
+Failures = list[dict[str, object]]
+
+
+class WorkRoutes:
+    """Answers are told once what they tell of is committed."""
+
+    def __init__(self, leases: JobLeaseRepository, line: ClaimLine) -> None:
+        self._leases = leases
+        self._line = line
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/pools/{pool}:claim", self.claim, "consume", "pool:pool"),
+            Route("POST", "/tasks:complete", self.complete, "consume", "pool:?"),
+            Route("POST", "/tasks:fail", self.fail, "consume", "pool:?"),
+            Route("POST", "/tasks:extend", self.extend, "consume", "pool:?"),
+            Route("POST", "/tasks:release", self.release, "consume", "pool:?"),
+        ]
+
+    async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Who goes away while it waits gets none."""
+        body = await read_json(scope, receive, TasksClaim)
+        pool, tenant_id = path_param(scope, "pool"), tenant_of(scope)
+        errors = name_errors(pool, "pool")
+        if errors:
+            raise invalid("The request does not fit.", errors)
+        wanted = Wanted(pool, body.kinds, body.max_tasks, body.lease_seconds, body.worker)
+        tasks = await self._claim(tenant_id, wanted, body.wait_seconds, receive)
+        try:
+            answer = msgspec.json.encode({"tasks": [leased_view(task) for task in tasks]})
+            await respond(send, 200, answer, headers=NO_STORE)
+        except BaseException:
+            self._line.undo(tenant_id, tasks)
+            raise
+        metrics.claimed.inc(len(tasks))
+
+    async def _claim(
+        self, tenant_id: bytes, wanted: Wanted, wait_s: float, receive: Receive
+    ) -> list[LeasedTask]:
+        """ClientGone when nobody is there any more to be told; the Problem when the caller may not
+        wait any longer."""
+        claiming = asyncio.ensure_future(self._line.claim(tenant_id, wanted, wait_s))
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            await asyncio.wait((claiming, gone), return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise ended_by(gone)
+            return claiming.result()
+        except (ClientGone, Problem, asyncio.CancelledError):
+            if claiming.done() and not claiming.cancelled() and not claiming.exception():
+                self._line.undo(tenant_id, claiming.result())
+            raise
+        except TooManyWaiting as error:
+            detail = "Too many wait for tasks in this process."
+            raise Problem(503, "too-many-claim-waits", "Busy", detail, retry_after_s=1.0) from error
+        finally:
+            claiming.cancel()
+            gone.cancel()
+            await asyncio.gather(claiming, gone, return_exceptions=True)
+
+    async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        members = await read_members(scope, receive, MAX_COMPLETE_BODY_BYTES)
+        given = items_of(members, "tasks", MAX_LEASES_AT_ONCE)
+        if members:
+            errors = [FieldError(name, "unknown field") for name in members]
+            raise invalid("The body does not fit.", errors)
+        items = [_completion(each, f"tasks[{at}]") for at, each in enumerate(given)]
+        await self._settle(scope, send, "completed", items)
+
+    async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, TasksFail)
+        items = [
+            (each.lease_id, Fail(each.error.replace("\0", ""), each.retry, each.delay_seconds))
+            for each in body.tasks
+        ]
+        await self._settle(scope, send, "failed", items)
+
+    async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, TasksRelease)
+        await self._settle(scope, send, "released", [(each, Release()) for each in body.lease_ids])
+
+    async def extend(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, TasksExtend)
+        failures: Failures = []
+        leases = _leases(body.lease_ids, failures)
+        found = await self._leases.extend(
+            tenant_of(scope), list(leases.values()), body.lease_seconds, _allowed(scope)
+        )
+        cancelled = []
+        for at, extension in zip(leases, found, strict=True):
+            if extension.until is not None:
+                continue
+            failures.append(_failure(at, body.lease_ids[at], lease_lost()))
+            if extension.cancelled:
+                cancelled.append(body.lease_ids[at])
+        done = len(body.lease_ids) - len(failures)
+        metrics.lost.inc(len(failures))
+        await _answer(send, done, failures, cancelled=cancelled)
+
+    async def _settle(
+        self, scope: Scope, send: Send, how: str, given: Sequence[tuple[str, Settlement]]
+    ) -> None:
+        failures: Failures = []
+        texts = [text for text, _ in given]
+        leases = _leases(texts, failures)
+        items = [Item(lease, given[at][1]) for at, lease in leases.items()]
+        verdicts = await self._leases.settle(tenant_of(scope), items, _allowed(scope))
+        for at, verdict in zip(leases, verdicts, strict=True):
+            if verdict is not Verdict.DONE:
+                problem = lease_lost() if verdict is Verdict.LOST else no_child()
+                failures.append(_failure(at, texts[at], problem))
+        done = len(given) - len(failures)
+        metrics.settled.labels(how).inc(done)
+        metrics.lost.inc(len(failures))
+        await _answer(send, done, failures)
+
+
+def lease_lost() -> Problem:
+    detail = "The lease is over, or its job has ended; nothing was done."
+    return Problem(409, "lease-lost", "Lease lost", detail)
+
+
+def no_child() -> Problem:
+    detail = "The task cannot wait for that job: there is none of that name whose parent it is."
+    return Problem(409, "no-child", "No such child", detail)
+
+
+def _completion(item: msgspec.Raw, field: str) -> tuple[str, Settlement]:
+    members = members_of(item, field)
+    output = members.pop("output", None)
+    (given,) = converted({"tasks": [members]}, _Completions).tasks
+    if given.wait_for is not None:
+        if output is not None:
+            detail = "give either output or wait_for"
+            raise invalid("The body does not fit.", [FieldError(field, detail)])
+        return given.lease_id, Complete(wait_for=given.wait_for)
+    if output is None:
+        return given.lease_id, Complete()
+    return given.lease_id, Complete(payload_of(output, f"{field}.output", MAX_OUTPUT_BYTES))
+
+
+class _Completions(msgspec.Struct):
+    tasks: list[TaskCompletion]
+
+
+def _leases(texts: Sequence[str], failures: Failures) -> dict[int, Lease]:
+    """By their places; what is no id of ours goes to the failures."""
+    leases = {}
+    for at, text in enumerate(texts):
+        try:
+            leases[at] = Lease.parse(text)
+        except BadLeaseId:
+            failures.append(_failure(at, text, lease_lost()))
+    return leases
+
+
+def _allowed(scope: Scope) -> Callable[[str], bool]:
+    caller = caller_of(scope)
+    return lambda pool: caller.may("consume", "pool", pool)
+
+
+def _failure(at: int, lease_id: str, problem: Problem) -> dict[str, object]:
+    said = problem.as_dict()
+    kept = {name: said[name] for name in ("status", "type", "detail")}
+    return {"index": at, "lease_id": lease_id} | kept
+
+
+async def _answer(send: Send, done: int, failures: Failures, **more: object) -> None:
+    results = sorted(failures, key=lambda failure: str(failure["index"]).zfill(4))
+    await respond(send, 200, msgspec.json.encode({"done": done, "results": results} | more))

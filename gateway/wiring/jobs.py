@@ -1,0 +1,29 @@
+"""Jobs, in processes that have the control plane."""
+
+from __future__ import annotations
+
+from gateway.jobs.jobs import JobRoutes
+from gateway.jobs.pools import PoolRoutes
+from gateway.jobs.waits import JobWaits
+from gateway.jobs.work import WorkRoutes
+from gateway.wiring.parts import Shared, own
+from metadata.job_claims import JobLeaseRepository
+from metadata.job_pools import JobPoolRepository
+from metadata.job_reading import JobReader
+from metadata.job_steps import JobSteps
+from metadata.jobs import JobLimits, JobRepository
+
+
+def open_jobs(shared: Shared) -> None:
+    """Listening until the parts are closed."""
+    parts, database, settings = shared.parts, shared.database, shared.settings
+    waits = JobWaits(database)
+    shared.stack.push_async_callback(waits.close)
+    own(shared.stack, waits.run())
+    parts.drains.append(waits.drain)
+    limits = JobLimits(settings.max_jobs, settings.max_job_tasks, settings.max_job_bytes)
+    parts.routes += JobRoutes(
+        JobRepository(database), JobSteps(database), JobReader(database), waits.ends, limits
+    ).routes()
+    parts.routes += PoolRoutes(JobPoolRepository(database)).routes()
+    parts.routes += WorkRoutes(JobLeaseRepository(database), waits.line).routes()

@@ -1,0 +1,82 @@
+"""What time does to jobs: leases that end give their tasks back, ended jobs are swept and go.
+
+Nothing here is owed by one process alone: each step is a transaction that finds what is to be done,
+so a scheduler that dies, or two at once, lose nothing and count nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from metadata.database import Database
+from metadata.errors import MetadataError
+from metadata.job_claims import JobLeaseRepository
+from metadata.job_machine import Expire, Verdict
+from metadata.job_settling import Item
+from metadata.job_steps import JobSteps
+from metadata.job_sweep import Behind, JobSweepRepository
+from metadata.job_types import Lease
+from scheduler import metrics
+from scheduler.term import put_off
+
+AT_ONCE = 500
+"""Leases, or jobs, of one look."""
+MAX_LOOKS = 20
+"""At leases, per round; what is left then waits for the next."""
+
+
+class JobKeeper:
+    """In one term of leadership."""
+
+    def __init__(self, database: Database, every_s: float) -> None:
+        self._leases = JobLeaseRepository(database)
+        self._steps = JobSteps(database)
+        self._sweeping = JobSweepRepository(database)
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            for part in (self.expire, self.prune, self.sweep):
+                await put_off("jobs", part())
+            await asyncio.sleep(self._every_s)
+
+    async def expire(self) -> None:
+        """Leases that are over. Raises MetadataError, once it has tried them all."""
+        for _ in range(MAX_LOOKS):
+            found = await self._sweeping.expired(AT_ONCE)
+            by_tenant: dict[bytes, list[Lease]] = {}
+            for tenant_id, lease in found:
+                by_tenant.setdefault(tenant_id, []).append(lease)
+            failure: MetadataError | None = None
+            for tenant_id, leases in by_tenant.items():
+                try:
+                    await self._expire(tenant_id, leases)
+                except MetadataError as error:
+                    failure = error  # of one tenant's, the others are not to wait for it
+            if failure is not None:
+                raise failure
+            if len(found) < AT_ONCE:
+                return
+
+    async def _expire(self, tenant_id: bytes, leases: Sequence[Lease]) -> None:
+        items = [Item(lease, Expire()) for lease in leases]
+        verdicts = await self._leases.settle(tenant_id, items)
+        metrics.job_leases_expired.inc(verdicts.count(Verdict.DONE))
+
+    async def prune(self) -> None:
+        """Jobs that were kept for long enough. Raises MetadataError."""
+        while await self._sweeping.prune(AT_ONCE) == AT_ONCE:
+            pass
+
+    async def sweep(self) -> None:
+        """Tasks and children of jobs that ended or were deleted. Raises MetadataError."""
+        for behind in await self._sweeping.behind(AT_ONCE):
+            await self._sweep(behind)
+
+    async def _sweep(self, behind: Behind) -> None:
+        if behind.ends_children:
+            await self._steps.cancel_children(behind.tenant_id, [behind.uid])
+        while not await self._sweeping.sweep(behind):
+            pass
