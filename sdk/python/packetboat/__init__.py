@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from packetboat.tasks.context import TaskContext
     from packetboat.tasks.errors import JobCancelled, JobFailed
     from packetboat.tasks.registry import Tasks
-    from packetboat.tasks.stream import stream_task
     from packetboat.tasks.worker import TaskWorker
     from packetboat.worker.app import WorkerApp
     from packetboat.worker.emit import Emit
