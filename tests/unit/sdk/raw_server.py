@@ -75,6 +75,7 @@ class RawServer:
 
     def __init__(self, serve: Serve = answering, context: ssl.SSLContext | None = None) -> None:
         self.connections = 0
+        self._writers: list[asyncio.StreamWriter] = []
         self._serve = serve
         self._context = context
         self._started = threading.Event()
@@ -110,13 +111,17 @@ class RawServer:
         self._started.set()
         await self._ended.wait()
         self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)  # they are closed by then
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.append(writer)
         try:
             await self._serve(Peer(self.connections, reader, writer))
-        except ConnectionError:
-            pass
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # gone, or the test is over
         finally:
             writer.close()
 

@@ -4,6 +4,9 @@ are one who writes nonsense."""
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -34,15 +37,32 @@ class Sockets:
         if network_stream is not None:
             self._streams.add(network_stream)
 
-    def leave_to_the_parent(self) -> None:
-        """Not closed: TLS would say good-bye to the server, in the parent's name. What still has
-        the number of such a descriptor writes to nowhere from now on."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """What httpx tells of a request on its way: of connections before they answer."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self.saw(info.get("return_value"))
+
+    def shut(self) -> None:
+        """Ends what other threads wait for on them; closing alone would let them wait."""
         for stream in list(self._streams):
-            socket = stream.get_extra_info("socket")
-            if socket is not None and socket.fileno() >= 0:
-                os.dup2(nowhere, socket.fileno(), inheritable=False)
-        os.close(nowhere)
+            connection = stream.get_extra_info("socket")
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def abandon(self) -> None:
+        """This process has them no longer. They are not closed, by which TLS would say good-bye to
+        the server in the name of a parent that goes on with them. What still has the number of such
+        a descriptor writes to nowhere from now on."""
+        for stream in list(self._streams):
+            connection = stream.get_extra_info("socket")
+            if connection is None or connection.fileno() < 0:
+                continue
+            if hasattr(connection, "detach"):
+                os.close(connection.detach())
+            else:
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nowhere, connection.fileno(), inheritable=False)
+                os.close(nowhere)
         self._streams = WeakSet()
 
 

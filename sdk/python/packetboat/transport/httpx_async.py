@@ -63,12 +63,16 @@ class AsyncHttpxTransport:
     async def close(self) -> None:
         self._closed = True
         inner, self._inner = self._inner, None
-        if inner is not None:
+        if inner is None:
+            return
+        if self._loop is asyncio.get_running_loop():
             await inner.aclose()
+        else:
+            self._sockets.abandon()
 
     def forked(self) -> None:
         """The pool is kept, so that nothing closes it: its loop is not of this process."""
-        self._sockets.leave_to_the_parent()
+        self._sockets.abandon()
         self._left_to_the_parent.append(self._inner)
         self._inner = None
 
@@ -88,6 +92,7 @@ class AsyncHttpxTransport:
             raise ClientClosed("the client is closed")
         loop = asyncio.get_running_loop()
         if self._inner is None or self._loop is not loop:
+            self._sockets.abandon()
             self._loop = loop
             settings = connecting.settings(self._origin.url, self._origin.options)
             self._inner = self._given or httpx.AsyncHTTPTransport(**settings)

@@ -56,12 +56,13 @@ class HttpxTransport:
             self._closed = True
             inner, self._inner = self._inner, None
         if inner is not None:
+            self._sockets.shut()
             inner.close()
 
     def forked(self) -> None:
         """The pool is not closed, its lock may be held; but kept, so that nothing closes it."""
         self._lock = threading.Lock()
-        self._sockets.leave_to_the_parent()
+        self._sockets.abandon()
         self._left_to_the_parent.append(self._inner)
         self._inner = None
 
@@ -72,9 +73,8 @@ class HttpxTransport:
 
     def _head(self, request: Request, attempt: Attempt) -> httpx.Response:
         made = self._origin.request(request, attempt)
-        response = self._connected().handle_request(made)
-        self._sockets.saw(response.extensions.get("network_stream"))
-        return response
+        made.extensions["trace"] = self._sockets.trace
+        return self._connected().handle_request(made)
 
     def _connected(self) -> httpx.BaseTransport:
         inner = self._inner
