@@ -1,13 +1,15 @@
-"""The `packetboat` command of the server distribution. Heavy parts are imported when needed."""
+"""The commands that run servers: a plug-in of the `packetboat` command, which comes with the SDK,
+and alone as `python -m gateway`. Heavy parts are imported when needed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from gateway import (
     adopt_command,
@@ -19,8 +21,21 @@ from gateway import (
 
 S = TypeVar("S")
 
+
+class ServerCommands(TyperGroup):
+    """Refuses to run any of them where assertions are off."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # The settings a process trusts are checked with assertions too; -O would drop them.
+        if not __debug__:
+            sys.stderr.write("packetboat: refusing to run under python -O\n")
+            sys.exit(2)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="packetboat",
+    cls=ServerCommands,
     help="Packetboat: a self-hosted HTTP pub/sub platform.",
     no_args_is_help=True,
     add_completion=False,
@@ -126,8 +141,4 @@ def _refused(reason: object) -> typer.Exit:
 
 
 def main() -> None:
-    # The settings a process trusts are checked with assertions too; -O would drop them.
-    if not __debug__:
-        sys.stderr.write("packetboat: refusing to run under python -O\n")
-        sys.exit(2)
     app()

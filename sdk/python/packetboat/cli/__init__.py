@@ -1,0 +1,1 @@
+"""The `packetboat` command: `pip install 'packetboat[cli]'`."""

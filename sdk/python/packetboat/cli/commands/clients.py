@@ -1,0 +1,76 @@
+"""`packetboat clients …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.nouns import Noun, add_get, add_list
+from packetboat.cli.shared_options import add, commands
+
+app = commands("clients", "Programs that get tokens with an id and a secret.")
+NOUN = Noun("clients", "client", ("name", "client_id", "state", "last_used_at", "labels"), "shop")
+add_list(app, NOUN)
+add_get(app, NOUN)
+
+
+@add(app, "set", example="packetboat clients set shop --display-name 'The shop'")
+def set_(
+    context: typer.Context,
+    name: Name,
+    display_name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    state: Annotated[str | None, typer.Option(help="`active` or `disabled`.")] = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Make a client, whose secret is shown this once, or replace its settings."""
+    here = Invocation.of(context)
+    wanted = body(file, set_, label, display_name=display_name, state=state)
+    here.output.record(here.api.put(path("clients", name), wanted))
+
+
+@add(app, "add-secret", example="packetboat clients add-secret shop --old-expires-in 3600")
+def add_secret(
+    context: typer.Context,
+    name: Name,
+    old_expires_in: Annotated[
+        int | None, typer.Option(metavar="SECONDS", help="How long the old one holds.", min=0)
+    ] = None,
+) -> None:
+    """Another secret, shown this once; both hold for a while."""
+    here = Invocation.of(context)
+    wanted = body(old_expires_in_seconds=old_expires_in)
+    here.output.record(here.api.post(path("clients", name, "secrets"), wanted))
+
+
+@add(app, "remove-secret", example="packetboat clients remove-secret shop PREFIX")
+def remove_secret(
+    context: typer.Context,
+    name: Name,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="How it begins.")],
+    force: Force = False,
+) -> None:
+    """Refuse a secret from now on."""
+    here = Invocation.of(context)
+    here.api.delete(path("clients", name, "secrets", prefix), force=force or None)
+    here.output.note("The secret is removed.")
+
+
+@add(app, "revoke-tokens", example="packetboat clients revoke-tokens shop")
+def revoke_tokens(context: typer.Context, name: Name) -> None:
+    """Refuse every access token it has got until now."""
+    here = Invocation.of(context)
+    here.output.record(here.api.post(path("clients", name, verb="revoke_tokens"), safe=True))
+
+
+@add(app, "delete", example="packetboat clients delete shop")
+def delete(context: typer.Context, name: Name, force: Force = False) -> None:
+    """Delete a client; `--force` also the last owner."""
+    here = Invocation.of(context)
+    here.api.delete(path("clients", name), force=force or None)
+    here.output.note(f"The client {name!r} is deleted.")

@@ -1,0 +1,47 @@
+"""`packetboat issuers …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.nouns import Noun, add_get, add_list
+from packetboat.cli.shared_options import add, commands
+
+app = commands("issuers", "Whose tokens are accepted beside ours.")
+NOUN = Noun("issuers", "issuer", ("name", "issuer", "audience", "algorithms"), "sso")
+add_list(app, NOUN)
+add_get(app, NOUN)
+
+
+@add(
+    app,
+    "set",
+    example="packetboat issuers set sso --issuer https://id.example.com --audience packetboat",
+)
+def set_(
+    context: typer.Context,
+    name: Name,
+    issuer: Annotated[str | None, typer.Option(help="Its URL.")] = None,
+    audience: Annotated[str | None, typer.Option(help="Of its tokens.")] = None,
+    algorithm: Annotated[list[str] | None, typer.Option(help="Such as RS256.")] = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Trust an issuer, or change how."""
+    here = Invocation.of(context)
+    wanted = body(file, set_, label, issuer=issuer, audience=audience, algorithms=algorithm)
+    here.output.record(here.api.put(path("issuers", name), wanted))
+
+
+@add(app, "delete", example="packetboat issuers delete sso")
+def delete(context: typer.Context, name: Name, force: Force = False) -> None:
+    """Trust it no more; `--force` also the last owner's."""
+    here = Invocation.of(context)
+    here.api.delete(path("issuers", name), force=force or None)
+    here.output.note(f"The issuer {name!r} is deleted.")

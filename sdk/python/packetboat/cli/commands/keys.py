@@ -1,0 +1,61 @@
+"""`packetboat keys …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.nouns import Noun, add_get, add_list
+from packetboat.cli.shared_options import add, commands
+
+app = commands("keys", "API keys.")
+NOUN = Noun(
+    "keys", "key", ("name", "prefix", "scopes", "state", "expires_at", "last_used_at"), "ci"
+)
+add_list(app, NOUN)
+add_get(app, NOUN)
+
+
+@add(app, "set", example="packetboat keys set ci --scope read --scope 'publish:topics/orders-*'")
+def set_(
+    context: typer.Context,
+    name: Name,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="What it may do, alone or with a resource.")
+    ] = None,
+    expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339.")] = None,
+    state: Annotated[str | None, typer.Option(help="`active` or `disabled`.")] = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Make a key, which is shown this once, or replace its settings."""
+    here = Invocation.of(context)
+    wanted = body(file, set_, label, scopes=scope, expires_at=expires_at, state=state)
+    here.output.record(here.api.put(path("keys", name), wanted))
+
+
+@add(app, "rotate", example="packetboat keys rotate ci --old-expires-in 3600")
+def rotate(
+    context: typer.Context,
+    name: Name,
+    old_expires_in: Annotated[
+        int | None, typer.Option(metavar="SECONDS", help="How long the old one holds.", min=0)
+    ] = None,
+) -> None:
+    """Another secret for the same key, shown this once."""
+    here = Invocation.of(context)
+    wanted = body(old_expires_in_seconds=old_expires_in)
+    here.output.record(here.api.post(path("keys", name, verb="rotate"), wanted))
+
+
+@add(app, "delete", example="packetboat keys delete ci")
+def delete(context: typer.Context, name: Name, force: Force = False) -> None:
+    """Delete a key; `--force` also the last that may administer."""
+    here = Invocation.of(context)
+    here.api.delete(path("keys", name), force=force or None)
+    here.output.note(f"The key {name!r} is deleted.")

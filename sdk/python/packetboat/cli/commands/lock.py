@@ -1,0 +1,138 @@
+"""`packetboat lock NAME -- PROGRAM…`: a program that runs while a lock is held.
+
+The lock is renewed each third of its time to live. When it is lost, the program is ended: SIGTERM,
+and SIGKILL when it does not listen. The program finds PACKETBOAT_LOCK, PACKETBOAT_LOCK_ID and
+PACKETBOAT_FENCING_TOKEN in its environment, and its exit code is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from packetboat.cli.api import Api, path
+from packetboat.cli.arguments import Name
+from packetboat.cli.exit_codes import ExitCode
+from packetboat.cli.failures import CommandFailed
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.shared_options import add
+from packetboat.errors import Conflict, NotFound, PacketboatError
+
+app = typer.Typer()
+KILL_AFTER_S = 10.0
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@add(app, "lock", example="packetboat lock nightly --wait 60 -- ./report.sh --all")
+def lock(
+    context: typer.Context,
+    name: Name,
+    program: Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="What runs.")],
+    ttl: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long it is held unless renewed.", min=1)
+    ] = 30,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For one who holds it.", min=0, max=60)
+    ] = 0,
+    holder: Annotated[str | None, typer.Option(help="Who we are.  [default: host:pid]")] = None,
+) -> None:
+    """Run a program while holding a lock; exit code 5 where another holds it."""
+    here = Invocation.of(context)
+    wanted = {
+        "ttl_seconds": ttl,
+        "wait_seconds": wait,
+        "holder": holder or f"{socket.gethostname()}:{os.getpid()}",
+        "request_id": secrets.token_hex(16),  # asked twice, it is still taken once
+    }
+    held = here.api.post(path("locks", name, verb="acquire"), wanted, safe=True, wait_s=wait)
+    here.output.note(f"holding {name!r}, fencing token {held['fencing_token']}")
+    try:
+        code = _run(here.api, name, held, ttl, program)
+    finally:
+        with suppress(Conflict, NotFound):  # lost in the meantime: nothing to give back
+            here.api.post(
+                path("locks", name, verb="release"), {"lock_id": held["lock_id"]}, safe=True
+            )
+    raise typer.Exit(code)
+
+
+def _run(api: Api, name: str, held: dict[str, Any], ttl_s: float, program: list[str]) -> int:
+    """Its exit code; 128 and the signal's number where that ended it."""
+    environment = os.environ | {
+        "PACKETBOAT_LOCK": name,
+        "PACKETBOAT_LOCK_ID": held["lock_id"],
+        "PACKETBOAT_FENCING_TOKEN": str(held["fencing_token"]),
+    }
+    try:
+        running = subprocess.Popen(program, env=environment)
+    except OSError as error:
+        raise CommandFailed(f"{program[0]}: {error.strerror}") from None
+    with _signals_go_to(running):
+        try:
+            code = _until_done(api, name, held["lock_id"], ttl_s, running)
+        except BaseException:
+            _end(running)
+            raise
+    return code if code >= 0 else 128 - code
+
+
+def _until_done(
+    api: Api, name: str, lock_id: str, ttl_s: float, running: subprocess.Popen[bytes]
+) -> int:
+    """Raises CommandFailed once the lock may be another's."""
+    where = path("locks", name, verb="renew")
+    ends_s = time.monotonic() + ttl_s
+    while True:
+        try:
+            return running.wait(ttl_s / 3)
+        except subprocess.TimeoutExpired:
+            began_s = time.monotonic()
+        try:
+            api.post(where, {"lock_id": lock_id}, safe=True)
+            ends_s = began_s + ttl_s
+        except (Conflict, NotFound) as error:
+            raise _lost(name, error) from error
+        except PacketboatError as error:
+            if time.monotonic() + ttl_s / 3 >= ends_s:
+                raise _lost(name, error) from error
+
+
+def _lost(name: str, error: PacketboatError) -> CommandFailed:
+    return CommandFailed(
+        f"the lock {name!r} is lost, the program was ended: {error}", ExitCode.CONFLICT
+    )
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    running.terminate()
+    try:
+        running.wait(KILL_AFTER_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        running.wait()
+
+
+@contextmanager
+def _signals_go_to(running: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The program decides what they mean; we end with it."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            running.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

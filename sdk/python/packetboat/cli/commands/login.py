@@ -1,0 +1,99 @@
+"""`packetboat login`: a server and a credential, tried, and kept in a profile."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from packetboat import profiles
+from packetboat.cli.arguments import wrong
+from packetboat.cli.exit_codes import ExitCode
+from packetboat.cli.failures import CommandFailed
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.shared_options import add, given
+from packetboat.cli.target import DEFAULT_URL
+from packetboat.profiles import DEFAULT, Profile
+
+app = typer.Typer()
+
+
+@add(app, "login", example="packetboat login --url https://mq.example.com --client-id pbc_…")
+def login(
+    context: typer.Context,
+    client_id: Annotated[
+        str | None,
+        typer.Option("--client-id", help="Its secret is asked for, or read from stdin."),
+    ] = None,
+    with_token: Annotated[
+        bool, typer.Option("--with-token", help="An API key or access token, read from stdin.")
+    ] = False,
+    ca_file: Annotated[
+        str | None, typer.Option(help="Who signed the server's certificate, if nobody public.")
+    ] = None,
+) -> None:
+    """Keep a server and a credential in a profile (`--profile`), once the server has taken them."""
+    options = given(context)
+    if "token" in options:
+        raise wrong("arguments are seen by others: give the token by --with-token, on stdin")
+    if client_id is not None and with_token:
+        raise wrong("either --client-id or --with-token")
+    kept = profiles.load(profiles.path())
+    name = options.get("profile") or os.environ.get("PACKETBOAT_PROFILE") or DEFAULT
+    known = kept.profiles.get(name, Profile())
+    url = options.get("url") or known.url or os.environ.get("PACKETBOAT_URL")
+    url = (url or _asked("Server", DEFAULT_URL)).rstrip("/")
+    profile = _profile(url, client_id, with_token, ca_file or known.ca_file)
+    who = _tried(context, profile)
+    profiles.save(profiles.path(), _current(kept.with_profile(name, profile), name))
+    here = Invocation.of(context)
+    here.output.record({"profile": name, "url": url} | who)
+    here.output.note(f"Kept in {profiles.path()}, for your eyes alone.")
+
+
+def _profile(url: str, client_id: str | None, with_token: bool, ca_file: str | None) -> Profile:
+    if with_token:
+        return Profile(url=url, token=_secret("Token"), ca_file=ca_file)
+    if client_id is None and sys.stdin.isatty():
+        client_id = _asked("Client id (nothing for an API key or token)", "")
+    if client_id:
+        secret = _secret("Client secret")
+        return Profile(url=url, client_id=client_id, client_secret=secret, ca_file=ca_file)
+    return Profile(url=url, token=_secret("API key or token"), ca_file=ca_file)
+
+
+def _tried(context: typer.Context, profile: Profile) -> dict[str, Any]:
+    """Who the server says we are; raises what it refuses."""
+    from packetboat.cli.api import Api
+    from packetboat.cli.connection import options_of
+    from packetboat.cli.target import Target
+
+    options = options_of(Target(profile, "login", "login"))
+    here = Invocation.of(context)
+    who = Api(here.connect(options), here.timeout_s).get("/whoami")
+    return {member: who[member] for member in ("tenant", "subject", "roles") if member in who}
+
+
+def _current(kept: profiles.Profiles, name: str) -> profiles.Profiles:
+    from dataclasses import replace
+
+    return replace(kept, current=name)
+
+
+def _asked(what: str, default: str) -> str:
+    if not sys.stdin.isatty():
+        return default
+    return str(typer.prompt(what, default=default, err=True, show_default=bool(default))).strip()
+
+
+def _secret(what: str) -> str:
+    """Never an argument, never shown."""
+    if sys.stdin.isatty():
+        found = str(typer.prompt(what, hide_input=True, err=True)).strip()
+    else:
+        found = sys.stdin.readline().strip()
+    if not found:
+        raise CommandFailed(f"no {what.lower()} given", ExitCode.USAGE)
+    return found

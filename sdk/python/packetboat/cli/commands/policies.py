@@ -1,0 +1,53 @@
+"""`packetboat policies …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.nouns import Noun, add_get, add_list
+from packetboat.cli.shared_options import add, commands
+
+app = commands("policies", "Who has which role on what.")
+NOUN = Noun("policies", "policy", ("name", "role", "members", "resources"), "shop")
+add_list(app, NOUN)
+add_get(app, NOUN)
+
+
+@add(
+    app,
+    "set",
+    example="packetboat policies set shop --role publisher --member client:shop "
+    "--resource 'topics/orders-*'",
+)
+def set_(
+    context: typer.Context,
+    name: Name,
+    role: Annotated[
+        str | None, typer.Option(help="`owner`, `admin`, `publisher`, `subscriber`, `viewer`.")
+    ] = None,
+    member: Annotated[
+        list[str] | None, typer.Option(help="`client:NAME` or `issuer:NAME#SUBJECT`.")
+    ] = None,
+    resource: Annotated[list[str] | None, typer.Option(help="`*`, `topics/NAME`, …")] = None,
+    force: Force = False,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Make a policy, or replace it."""
+    here = Invocation.of(context)
+    wanted = body(file, set_, label, role=role, members=member, resources=resource)
+    here.output.record(here.api.put(path("policies", name), wanted, force=force or None))
+
+
+@add(app, "delete", example="packetboat policies delete shop")
+def delete(context: typer.Context, name: Name, force: Force = False) -> None:
+    """Delete a policy; `--force` also that of the last owner."""
+    here = Invocation.of(context)
+    here.api.delete(path("policies", name), force=force or None)
+    here.output.note(f"The policy {name!r} is deleted.")

@@ -1,0 +1,27 @@
+"""`packetboat pools …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import Name
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.nouns import Noun, add_common
+from packetboat.cli.shared_options import add, commands
+
+app = commands("pools", "How much of a kind of work runs at once.")
+add_common(app, Noun("pools", "pool", ("name", "max_running", "running", "waiting"), "reports"))
+
+
+@add(app, "set", example="packetboat pools set reports --max-running 4")
+def set_(
+    context: typer.Context,
+    name: Name,
+    max_running: Annotated[int, typer.Option(help="Tasks at once, over all workers.", min=0)],
+) -> None:
+    """Bound what runs at once."""
+    here = Invocation.of(context)
+    here.output.record(here.api.put(path("pools", name), {"max_running": max_running}))

@@ -1,0 +1,115 @@
+"""`packetboat schedules …`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Labels, Name, Set, body
+from packetboat.cli.completing import topic_names
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.nouns import Noun, add_common
+from packetboat.cli.shared_options import add, commands
+
+app = commands("schedules", "Publish by the clock.")
+COLUMNS = ("name", "topic", "cron", "time_zone", "paused", "next_runs", "runs", "failure")
+add_common(app, Noun("schedules", "schedule", COLUMNS, "nightly"))
+Cron = Annotated[str | None, typer.Option(help="Such as `0 3 * * *`.")]
+Zone = Annotated[str | None, typer.Option("--time-zone", help="Such as Europe/Berlin.")]
+OnTopic = Annotated[
+    str | None, typer.Option("--topic", help="Where it publishes.", autocompletion=topic_names)
+]
+Data = Annotated[str | None, typer.Option(help="The body: JSON, else a string.")]
+Key = Annotated[str | None, typer.Option(help="Of the message.")]
+Missed = Annotated[
+    str | None, typer.Option("--missed-runs", help="`skip`, `latest` or `all` of them.")
+]
+
+
+@add(
+    app,
+    "create",
+    example="packetboat schedules create nightly --topic jobs --cron '0 3 * * *' --data '{}'",
+)
+def create(
+    context: typer.Context,
+    name: Name,
+    topic: OnTopic = None,
+    cron: Cron = None,
+    data: Data = None,
+    key: Key = None,
+    time_zone: Zone = None,
+    missed_runs: Missed = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Make a schedule."""
+    here = Invocation.of(context)
+    sets = [*_message(data, key), *(set_ or ())]
+    wanted = body(
+        file, sets, label, topic=topic, cron=cron, time_zone=time_zone, missed_runs=missed_runs
+    )
+    here.output.record(here.api.post("/schedules", {**wanted, "name": name}))
+
+
+@add(app, "update", example="packetboat schedules update nightly --cron '30 3 * * *'")
+def update(
+    context: typer.Context,
+    name: Name,
+    cron: Cron = None,
+    data: Data = None,
+    key: Key = None,
+    time_zone: Zone = None,
+    missed_runs: Missed = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Change what is given; the rest stays."""
+    here = Invocation.of(context)
+    sets = [*_message(data, key), *(set_ or ())]
+    wanted = body(file, sets, label, cron=cron, time_zone=time_zone, missed_runs=missed_runs)
+    here.output.record(here.api.patch(path("schedules", name), wanted))
+
+
+@add(app, "next", example="packetboat schedules next nightly --count 5")
+def next_(
+    context: typer.Context,
+    name: Name,
+    count: Annotated[int, typer.Option(help="So many.", min=1)] = 5,
+) -> None:
+    """When it runs next."""
+    here = Invocation.of(context)
+    answer = here.api.get(path("schedules", name, "next"), count=count)
+    here.output.rows([{"next_run": each} for each in answer["next_runs"]], "next_run")
+
+
+@add(app, "pause", example="packetboat schedules pause nightly")
+def pause(context: typer.Context, name: Name) -> None:
+    """Run no more until `resume`."""
+    _verb(context, name, "pause", safe=True)
+
+
+@add(app, "resume", example="packetboat schedules resume nightly")
+def resume(context: typer.Context, name: Name) -> None:
+    """Run again."""
+    _verb(context, name, "resume", safe=True)
+
+
+@add(app, "run", example="packetboat schedules run nightly")
+def run(context: typer.Context, name: Name) -> None:
+    """Publish its message now, besides."""
+    _verb(context, name, "run", safe=False)
+
+
+def _verb(context: typer.Context, name: str, verb: str, *, safe: bool) -> None:
+    here = Invocation.of(context)
+    here.output.record(here.api.post(path("schedules", name, verb=verb), safe=safe))
+
+
+def _message(data: Any, key: str | None) -> list[str]:
+    found = [] if data is None else [f"message.data={data}"]
+    return found if key is None else [*found, f"message.key={key}"]

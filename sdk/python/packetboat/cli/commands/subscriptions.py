@@ -1,0 +1,253 @@
+"""`packetboat subscriptions …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Subscription, body, moment
+from packetboat.cli.completing import topic_names
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.shared_options import add, commands
+
+app = commands("subscriptions", "Make, look at and change subscriptions.")
+COLUMNS = (
+    "name",
+    "topic",
+    "type",
+    "state",
+    "delivery",
+    "ordered",
+    "ack_deadline_seconds",
+    "filter",
+)
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look.")]
+Filter = Annotated[str | None, typer.Option("--filter", help="Of what it delivers (CEL).")]
+AckDeadline = Annotated[
+    float | None,
+    typer.Option("--ack-deadline", metavar="SECONDS", help="How long a delivery is leased."),
+]
+MaxAttempts = Annotated[
+    int | None, typer.Option("--max-attempts", help="Then it is a dead letter.", min=1)
+]
+
+
+@add(app, "list", example="packetboat subscriptions list --topic orders")
+def list_(
+    context: typer.Context,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Of this one.", autocompletion=topic_names)
+    ] = None,
+    limit: Limit = None,
+) -> None:
+    """All subscriptions, or those of a topic."""
+    here = Invocation.of(context)
+    where = "/subscriptions" if topic is None else path("topics", topic, "subscriptions")
+    here.output.rows(here.api.pages(where, "subscriptions", limit=limit), *COLUMNS)
+
+
+@add(app, "get", example="packetboat subscriptions get billing")
+def get(context: typer.Context, subscription: Subscription) -> None:
+    """One subscription, with all its settings."""
+    here = Invocation.of(context)
+    here.output.record(here.api.get(path("subscriptions", subscription)))
+
+
+@add(app, "create", example="packetboat subscriptions create orders billing --start earliest")
+def create(
+    context: typer.Context,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Whose messages.", autocompletion=topic_names)
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    start: Annotated[
+        str | None, typer.Option(help="`latest`, `earliest`, or a time or an age (2h).")
+    ] = None,
+    filter_: Filter = None,
+    ack_deadline: AckDeadline = None,
+    max_attempts: MaxAttempts = None,
+    ordered: Annotated[
+        bool | None, typer.Option("--ordered", help="Messages of a key in order, one at a time.")
+    ] = None,
+    delivery: Annotated[
+        str | None, typer.Option(help="`at_least_once`, `at_most_once` or `exactly_once`.")
+    ] = None,
+    push_url: Annotated[
+        str | None, typer.Option("--push-url", help="Deliver to this web server.")
+    ] = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="Fine where there is one already like this.")
+    ] = False,
+) -> None:
+    """Make a subscription."""
+    here = Invocation.of(context)
+    wanted = body(
+        file,
+        [*_nested(max_attempts, push_url), *(set_ or ())],
+        label,
+        start=_start(start),
+        filter=filter_,
+        ack_deadline_seconds=ack_deadline,
+        ordered=ordered,
+        delivery=delivery,
+        type="push" if push_url else None,
+    )
+    if if_absent:
+        made = here.api.put(path("subscriptions", name), {**wanted, "topic": topic})
+    else:
+        made = here.api.post(path("topics", topic, "subscriptions"), {**wanted, "name": name})
+    here.output.record(made)
+
+
+@add(app, "update", example="packetboat subscriptions update billing --ack-deadline 60")
+def update(
+    context: typer.Context,
+    subscription: Subscription,
+    filter_: Filter = None,
+    ack_deadline: AckDeadline = None,
+    max_attempts: MaxAttempts = None,
+    push_url: Annotated[str | None, typer.Option("--push-url", help="Where it delivers.")] = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Change what is given; the rest stays."""
+    here = Invocation.of(context)
+    nested = [*_nested(max_attempts, push_url), *(set_ or ())]
+    wanted = body(file, nested, label, filter=filter_, ack_deadline_seconds=ack_deadline)
+    here.output.record(here.api.patch(path("subscriptions", subscription), wanted))
+
+
+@add(app, "delete", example="packetboat subscriptions delete billing --force")
+def delete(context: typer.Context, subscription: Subscription, force: Force = False) -> None:
+    """Delete one; `--force` also with messages that are not acked."""
+    here = Invocation.of(context)
+    here.api.delete(path("subscriptions", subscription), force=force or None)
+    here.output.note(f"The subscription {subscription!r} is deleted.")
+
+
+@add(app, "pause", example='packetboat subscriptions pause billing --reason "bank is down"')
+def pause(context: typer.Context, subscription: Subscription, reason: Reason = None) -> None:
+    """Deliver nothing until `resume`."""
+    _change(context, subscription, "pause", reason)
+
+
+@add(app, "resume", example="packetboat subscriptions resume billing")
+def resume(context: typer.Context, subscription: Subscription) -> None:
+    """Deliver again."""
+    _change(context, subscription, "resume", None)
+
+
+@add(app, "drain", example="packetboat subscriptions drain billing")
+def drain(context: typer.Context, subscription: Subscription, reason: Reason = None) -> None:
+    """Deliver what there is, and nothing that is published later."""
+    _change(context, subscription, "drain", reason)
+
+
+@add(app, "backlog", example="packetboat subscriptions backlog billing -o json")
+def backlog(context: typer.Context, subscription: Subscription) -> None:
+    """What it has to do, and what holds it up."""
+    here = Invocation.of(context)
+    here.output.record(here.api.get(path("subscriptions", subscription, "backlog")))
+
+
+@add(app, "reconcile", example="packetboat subscriptions reconcile billing")
+def reconcile(context: typer.Context, subscription: Subscription) -> None:
+    """Whether every message is accounted for."""
+    here = Invocation.of(context)
+    answer = here.api.get(path("subscriptions", subscription, "reconciliation"))
+    here.output.record(answer)
+    if not answer["balanced"]:
+        raise typer.Exit(1)
+
+
+@add(app, "parked-keys", example="packetboat subscriptions parked-keys billing")
+def parked_keys(context: typer.Context, subscription: Subscription) -> None:
+    """Keys that wait aside, as their first message fails."""
+    here = Invocation.of(context)
+    answer = here.api.get(path("subscriptions", subscription, "parked_keys"))
+    columns = ("key", "partition", "attempts", "reason", "waiting", "since", "detail")
+    here.output.rows(answer["parked_keys"], *columns)
+
+
+@add(app, "resume-key", example="packetboat subscriptions resume-key billing customer-17")
+def resume_key(
+    context: typer.Context,
+    subscription: Subscription,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Of `parked-keys`.")],
+) -> None:
+    """Deliver the messages of a parked key again."""
+    here = Invocation.of(context)
+    where = path("subscriptions", subscription, "parked_keys", verb="resume")
+    here.output.record(here.api.post(where, {"key": key}))
+
+
+@add(app, "skip-key", example="packetboat subscriptions skip-key billing customer-17")
+def skip_key(
+    context: typer.Context,
+    subscription: Subscription,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Of `parked-keys`.")],
+    dead_letter: Annotated[
+        bool, typer.Option(help="Keep the message as a dead letter, or drop it.")
+    ] = True,
+) -> None:
+    """Give up the first message of a parked key, and go on with the next."""
+    here = Invocation.of(context)
+    where = path("subscriptions", subscription, "parked_keys", verb="skip")
+    here.output.record(here.api.post(where, {"key": key, "dead_letter": dead_letter}))
+
+
+@add(app, "attempts", example="packetboat subscriptions attempts hooks --limit 20")
+def attempts(context: typer.Context, subscription: Subscription, limit: Limit = 50) -> None:
+    """Requests to the endpoint of a push subscription, newest first."""
+    here = Invocation.of(context)
+    rows = here.api.pages(path("subscriptions", subscription, "attempts"), "attempts", limit=limit)
+    columns = ("at", "message_id", "attempt", "outcome", "status", "latency_ms", "detail")
+    here.output.rows(rows, *columns)
+
+
+@add(app, "test", example="packetboat subscriptions test hooks")
+def test(context: typer.Context, subscription: Subscription) -> None:
+    """Send a sample to the endpoint now."""
+    here = Invocation.of(context)
+    answer = here.api.post(path("subscriptions", subscription, verb="test"))
+    here.output.record(answer)
+    if answer["outcome"] != "delivered":
+        raise typer.Exit(1)
+
+
+@add(app, "enable", example="packetboat subscriptions enable hooks")
+def enable(context: typer.Context, subscription: Subscription) -> None:
+    """Deliver to a disabled endpoint again."""
+    here = Invocation.of(context)
+    here.output.record(here.api.post(path("subscriptions", subscription, verb="enable"), safe=True))
+
+
+@add(app, "verify", example="packetboat subscriptions verify hooks")
+def verify(context: typer.Context, subscription: Subscription) -> None:
+    """Send the endpoint a challenge now."""
+    here = Invocation.of(context)
+    here.output.record(here.api.post(path("subscriptions", subscription, verb="verify")))
+
+
+def _change(context: typer.Context, subscription: str, verb: str, reason: str | None) -> None:
+    here = Invocation.of(context)
+    wanted = {} if reason is None else {"reason": reason}
+    answer = here.api.post(path("subscriptions", subscription, verb), wanted, safe=True)
+    here.output.record(answer)
+
+
+def _nested(max_attempts: int | None, push_url: str | None) -> list[str]:
+    found = [] if max_attempts is None else [f"retry.max_attempts={max_attempts}"]
+    return found if push_url is None else [*found, f"push.url={push_url}"]
+
+
+def _start(given: str | None) -> object:
+    if given is None or given in ("latest", "earliest"):
+        return given
+    return {"time": moment(given).isoformat()}

@@ -1,0 +1,155 @@
+"""`packetboat tail`: messages as they come."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import moment, wrong
+from packetboat.cli.completing import subscription_names, topic_names
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.messages import DATA, PRETTY, pretty
+from packetboat.cli.output import Format
+from packetboat.cli.shared_options import add
+from packetboat.errors import PacketboatError
+
+app = typer.Typer()
+MESSAGES_A_PULL = 250
+WAIT_S = 20.0
+QUIET_S = 1.0
+"""Without `--follow`, it ends when nothing comes for so long."""
+
+
+@add(app, "tail", example="packetboat tail orders --from-start --max 100 -o ndjson")
+def tail(
+    context: typer.Context,
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="By a subscription of its own, which is deleted in the end.",
+            autocompletion=topic_names,
+        ),
+    ] = None,
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            "--subscription",
+            "-s",
+            help="Take from this one instead.",
+            autocompletion=subscription_names,
+        ),
+    ] = None,
+    ack: Annotated[
+        bool,
+        typer.Option(
+            "--ack/--no-ack", help="Of --subscription: ack what is shown, or give it back."
+        ),
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Go on when there is no more for now.")
+    ] = True,
+    max_: Annotated[
+        int | None, typer.Option("--max", "-n", help="End after so many.", min=1)
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin with the oldest message there is.")
+    ] = False,
+    since: Annotated[
+        str | None, typer.Option(help="Begin at a time, or an age such as 10m.")
+    ] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Only what this matches (CEL).")
+    ] = None,
+    data: Annotated[bool, typer.Option("--data", help="Print bodies alone.")] = False,
+) -> None:
+    """Show messages as they come, until Ctrl-C."""
+    here = Invocation.of(context)
+    if (topic is None) == (subscription is None):
+        raise wrong("either a TOPIC or --subscription")
+    if subscription is not None and (from_start or since or filter_):
+        raise wrong("--from-start, --since and --filter go with a TOPIC; see `packetboat seek`")
+    if from_start and since:
+        raise wrong("either --from-start or --since")
+    if topic is None:
+        assert subscription is not None
+        _show(here, subscription, ack=ack, follow=follow, most=max_, data=data)
+        return
+    start: object = {"time": moment(since).isoformat()} if since else "latest"
+    with _temporary(here, topic, "earliest" if from_start else start, filter_) as name:
+        _show(here, name, ack=True, follow=follow, most=max_, data=data)
+
+
+@contextmanager
+def _temporary(here: Invocation, topic: str, start: object, filter_: str | None) -> Iterator[str]:
+    """Its name says what it was for, if a crash leaves it behind."""
+    name = f"tail-{secrets.token_hex(6)}"
+    wanted = {"name": name, "start": start, "labels": {"made-by": "packetboat-tail"}}
+    if filter_ is not None:
+        wanted["filter"] = filter_
+    here.api.post(path("topics", topic, "subscriptions"), wanted)
+    try:
+        yield name
+    finally:
+        try:
+            here.api.delete(path("subscriptions", name), force=True)
+        except PacketboatError as error:
+            here.output.warning(f"packetboat: the subscription {name!r} is left behind: {error}")
+
+
+def _show(
+    here: Invocation, name: str, *, ack: bool, follow: bool, most: int | None, data: bool
+) -> None:
+    messages = _messages(here, name, ack=ack, follow=follow, most=most)
+    with suppress(KeyboardInterrupt):  # how it is meant to end
+        if data or here.output.format is Format.TABLE:
+            style = DATA if data else PRETTY
+            for each in messages:
+                here.output.text(pretty(each, style))
+        else:
+            here.output.rows(messages, "message_id")
+    messages.close()
+
+
+def _messages(
+    here: Invocation, name: str, *, ack: bool, follow: bool, most: int | None
+) -> Generator[dict[str, Any], None, None]:
+    """What was taken and not shown any more, and with `ack` false all of it, is given back."""
+    where = path("subscriptions", name)
+    left = most
+    held: list[str] = []
+    shown: list[str] = []
+    wait_s = WAIT_S if follow else QUIET_S
+    try:
+        while left is None or left > 0:
+            size = MESSAGES_A_PULL if left is None else min(left, MESSAGES_A_PULL)
+            query = {"max_messages": size, "wait_seconds": wait_s}
+            messages = here.api.get(f"{where}/messages", wait_s=wait_s, **query)["messages"]
+            if not messages and not follow:
+                return
+            held += [each["ack_id"] for each in messages if each["ack_id"]]
+            for each in messages:
+                yield each
+                shown += [each["ack_id"]] if ack and each["ack_id"] else []
+            sys.stdout.flush()
+            left = None if left is None else left - len(messages)
+            if shown:
+                here.api.post(f"{where}/ack", {"ack_ids": shown}, safe=True)
+                held, shown = [], []
+    finally:
+        _settle(here, where, shown, [each for each in held if each not in set(shown)])
+
+
+def _settle(here: Invocation, where: str, shown: list[str], rest: list[str]) -> None:
+    """In the end; leases that are over by now are nobody's concern."""
+    with suppress(PacketboatError):
+        if shown:
+            here.api.post(f"{where}/ack", {"ack_ids": shown}, safe=True)
+        for at in range(0, len(rest), 1000):
+            here.api.post(f"{where}/release", {"ack_ids": rest[at : at + 1000]})

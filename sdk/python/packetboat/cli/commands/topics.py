@@ -1,0 +1,170 @@
+"""`packetboat topics …`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packetboat.cli.api import path
+from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Topic, body
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.shared_options import add, commands
+
+app = commands("topics", "Make, look at and change topics.")
+COLUMNS = (
+    "name",
+    "partitions",
+    "priorities",
+    "retention.mode",
+    "retention.seconds",
+    "full",
+    "schema",
+)
+Partitions = Annotated[int | None, typer.Option(help="Queues in parallel.  [default: 4]", min=1)]
+Retention = Annotated[
+    int | None, typer.Option("--retention-seconds", help="Delete what is older, acked or not.")
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        "--retention-mode", help="`consume`: until all have acked; `retain`: for its time."
+    ),
+]
+Dedup = Annotated[
+    int | None, typer.Option("--dedup-window-seconds", help="How long idempotency keys are known.")
+]
+Schema = Annotated[str | None, typer.Option(help="The schema that bodies are held to.")]
+
+
+@add(app, "list", example="packetboat topics list -o ndjson")
+def list_(context: typer.Context, limit: Limit = None) -> None:
+    """All topics."""
+    here = Invocation.of(context)
+    here.output.rows(here.api.pages("/topics", "topics", limit=limit), *COLUMNS)
+
+
+@add(app, "get", example="packetboat topics get orders")
+def get(context: typer.Context, topic: Topic) -> None:
+    """One topic, with all its settings."""
+    here = Invocation.of(context)
+    here.output.record(here.api.get(path("topics", topic)))
+
+
+@add(app, "create", example="packetboat topics create orders --partitions 8 --label team=shop")
+def create(
+    context: typer.Context,
+    topic: Topic,
+    partitions: Partitions = None,
+    priorities: Annotated[int | None, typer.Option(help="Levels, 1 to 10.", min=1)] = None,
+    retention_mode: Mode = None,
+    retention_seconds: Retention = None,
+    dedup_window_seconds: Dedup = None,
+    schema: Schema = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="Fine where there is one already like this.")
+    ] = False,
+) -> None:
+    """Make a topic."""
+    here = Invocation.of(context)
+    wanted = body(
+        file,
+        [*_retention(retention_mode, retention_seconds), *(set_ or ())],
+        label,
+        partitions=partitions,
+        priorities=priorities,
+        dedup_window_seconds=dedup_window_seconds,
+        schema=schema,
+    )
+    if if_absent:
+        made = here.api.put(path("topics", topic), wanted)
+    else:
+        made = here.api.post("/topics", {**wanted, "name": topic})
+    here.output.record(made)
+
+
+@add(app, "update", example="packetboat topics update orders --retention-seconds 86400")
+def update(
+    context: typer.Context,
+    topic: Topic,
+    retention_mode: Mode = None,
+    retention_seconds: Retention = None,
+    dedup_window_seconds: Dedup = None,
+    schema: Schema = None,
+    label: Labels = None,
+    file: File = None,
+    set_: Set = None,
+) -> None:
+    """Change what is given; the rest stays. More partitions: `grow`."""
+    here = Invocation.of(context)
+    wanted = body(
+        file,
+        [*_retention(retention_mode, retention_seconds), *(set_ or ())],
+        label,
+        dedup_window_seconds=dedup_window_seconds,
+        schema=schema,
+    )
+    here.output.record(here.api.patch(path("topics", topic), wanted))
+
+
+@add(app, "delete", example="packetboat topics delete orders --force")
+def delete(context: typer.Context, topic: Topic, force: Force = False) -> None:
+    """Delete a topic with its subscriptions; `--force` also with messages that are not acked."""
+    here = Invocation.of(context)
+    here.api.delete(path("topics", topic), force=force or None)
+    here.output.note(f"The topic {topic!r} is deleted.")
+
+
+@add(app, "grow", example="packetboat topics grow orders 16")
+def grow(
+    context: typer.Context,
+    topic: Topic,
+    partitions: Annotated[int, typer.Argument(help="How many there are to be.", min=1)],
+) -> None:
+    """Give a topic more partitions; keys keep their order."""
+    here = Invocation.of(context)
+    here.output.record(
+        here.api.post(path("topics", topic, verb="grow"), {"partitions": partitions})
+    )
+
+
+@add(app, "partitions", example="packetboat topics partitions orders")
+def partitions_(context: typer.Context, topic: Topic) -> None:
+    """Its partitions, and where they are."""
+    here = Invocation.of(context)
+    answer = here.api.get(path("topics", topic, "partitions"))
+    columns = ("partition", "lane", "generation", "group", "state", "first", "end", "stored_bytes")
+    here.output.rows(answer["partitions"], *columns)
+
+
+@add(app, "message", example="packetboat topics message orders MESSAGE_ID --acks")
+def message(
+    context: typer.Context,
+    topic: Topic,
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="Of a receipt.")],
+    acks: Annotated[bool, typer.Option("--acks", help="Its state at each subscription.")] = False,
+) -> None:
+    """A message that is stored, or one that waits for its time."""
+    here = Invocation.of(context)
+    where = path("topics", topic, "messages", message_id)
+    here.output.record(here.api.get(where + ("/ack" if acks else "")))
+
+
+@add(app, "cancel", example="packetboat topics cancel reminders MESSAGE_ID")
+def cancel(
+    context: typer.Context,
+    topic: Topic,
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="Of a receipt.")],
+) -> None:
+    """Cancel a delayed message."""
+    here = Invocation.of(context)
+    here.api.delete(path("topics", topic, "messages", message_id))
+    here.output.note("It is cancelled.")
+
+
+def _retention(mode: str | None, seconds: int | None) -> list[str]:
+    found = [] if mode is None else [f"retention.mode={mode}"]
+    return found if seconds is None else [*found, f"retention.seconds={seconds}"]

@@ -1,0 +1,39 @@
+"""How a command ends: every failure is said once, and becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from packetboat.cli.exit_codes import ExitCode
+from packetboat.cli.failures import CommandFailed, report
+from packetboat.cli.invocation import Invocation
+from packetboat.errors import PacketboatError
+from packetboat.profiles import BadProfiles
+
+
+@contextmanager
+def ending(context: typer.Context) -> Iterator[None]:
+    """Around the work of a command; closes what it opened."""
+    invocation = Invocation.of(context)
+    try:
+        try:
+            yield
+            sys.stdout.flush()
+        finally:
+            invocation.close()
+    except (PacketboatError, CommandFailed) as error:
+        raise typer.Exit(report(error, invocation.output)) from None
+    except BadProfiles as error:
+        raise typer.Exit(report(CommandFailed(str(error)), invocation.output)) from None
+    except BrokenPipeError:
+        # Who reads us has seen enough; what is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitCode.READER_GONE) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -1,0 +1,219 @@
+"""What `packetboat publish` reads: files, as messages with the line each stands in.
+
+A line that can't be a message is an item with an `error`; those behind it are read all the same.
+Blank lines are no messages. Whatever begins as gzip does is decompressed.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import mimetypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from packetboat.models import Outgoing
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""No server takes more; so much of a line without an end is held."""
+_GZIP = b"\x1f\x8b"
+_FIELDS = frozenset(
+    {"data", "data_base64", "content_type", "key", "attributes", "priority", "idempotency_key"}
+    | {"delay_seconds", "deliver_at", "ttl_seconds"}
+)
+_OF_DELIVERIES = frozenset(
+    {"message_id", "ack_id", "attempt", "partition", "offset", "publish_time", "publisher_id"}
+    | {"scheduled_for", "accepted_time", "state"}
+)
+"""What `pull`, `tail` and `replay` print beside: ignored, so that theirs can be published again."""
+
+
+class Item(NamedTuple):
+    """`line` counts from 1, in the whole input."""
+
+    line: int
+    message: Outgoing | None
+    error: str | None = None
+
+
+class BadLine(ValueError):
+    """It can't be a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How lines become messages."""
+
+    ndjson: bool = False
+    whole: bool = False
+    content_type: str | None = None
+    key: str | None = None
+    key_field: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    resume_id: str | None = None
+    """Line n always has the same idempotency key then."""
+
+    def item(self, line: int, raw: bytes) -> Item:
+        try:
+            message = _of_object(raw) if self.ndjson else self._of_bytes(raw)
+            return Item(line, self._completed(line, message))
+        except (ValueError, TypeError) as error:
+            return Item(line, None, str(error))
+
+    def _of_bytes(self, raw: bytes) -> Outgoing:
+        key = self.key
+        if self.key_field is not None:
+            key = _member(_json(raw), self.key_field)
+        kind = self.content_type
+        if kind is None and self.key_field is not None:
+            kind = "application/json"
+        if kind is None and not self.whole:
+            kind = "text/plain; charset=utf-8" if _is_text(raw) else "application/octet-stream"
+        if kind is not None and kind.partition(";")[0] == "application/json":
+            _json(raw)
+        return Outgoing(data=raw, content_type=kind, key=key)
+
+    def _completed(self, line: int, message: Outgoing) -> Outgoing:
+        import msgspec
+
+        changes: dict[str, Any] = {}
+        if self.ndjson and self.key_field is not None and message.key is None:
+            changes["key"] = _member(message.data, self.key_field)
+        elif self.key is not None and message.key is None:
+            changes["key"] = self.key
+        if self.attributes:
+            changes["attributes"] = {**self.attributes, **(message.attributes or {})}
+        if self.resume_id is not None and message.idempotency_key is None:
+            changes["idempotency_key"] = f"{self.resume_id}/{line}"
+        return msgspec.structs.replace(message, **changes) if changes else message
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a file is read: of stdin the size is unknown."""
+
+    read_bytes: int = 0
+    size_bytes: int | None = None
+
+
+def items(files: list[Path], form: Form, position: Position, first_line: int = 1) -> Iterator[Item]:
+    """Of all files, one after another. Raises OSError where one can't be read."""
+    position.size_bytes = _size(files)
+    line = 0
+    before = 0
+    for file in files:
+        with _opened(file) as (raw, content):
+            chunks = [(1, content.read())] if form.whole else _lines(content)
+            for _, chunk in chunks:
+                line += 1
+                if raw is not None:
+                    position.read_bytes = before + raw.tell()
+                if line < first_line or not (chunk.strip() or form.whole):
+                    continue
+                yield (
+                    _guessed(form, file).item(line, chunk)
+                    if len(chunk) <= MAX_MESSAGE_BYTES
+                    else Item(line, None, "longer than any message may be")
+                )
+        before = position.read_bytes
+
+
+def _lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Without their ends. Of one that is too long the first part, which is too long as well."""
+    number = 0
+    while chunk := content.readline(MAX_MESSAGE_BYTES + 2):
+        number += 1
+        whole = chunk
+        while not chunk.endswith(b"\n") and len(chunk) > MAX_MESSAGE_BYTES:
+            chunk = content.readline(MAX_MESSAGE_BYTES + 2)
+        yield number, whole.removesuffix(b"\n").removesuffix(b"\r")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[IO[bytes] | None, IO[bytes]]]:
+    """What says how far it is read, and what is read."""
+    if str(file) == "-":
+        yield None, _decompressed(sys.stdin.buffer)
+        return
+    with file.open("rb") as raw:
+        yield raw, _decompressed(raw)
+
+
+def _decompressed(raw: Any) -> IO[bytes]:
+    if hasattr(raw, "peek") and raw.peek(2)[:2] == _GZIP:
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    return cast("IO[bytes]", raw)
+
+
+def _guessed(form: Form, file: Path) -> Form:
+    if not form.whole or form.content_type is not None:
+        return form
+    import dataclasses
+
+    kind, encoding = mimetypes.guess_type(file.name)
+    return dataclasses.replace(form, content_type=None if encoding not in (None, "gzip") else kind)
+
+
+def _size(files: list[Path]) -> int | None:
+    if any(str(file) == "-" for file in files):
+        return None
+    return sum(file.stat().st_size for file in files)
+
+
+def _of_object(raw: bytes) -> Outgoing:
+    value = _json(raw)
+    if not isinstance(value, dict):
+        raise BadLine("not a JSON object")
+    unknown = sorted(value.keys() - _FIELDS - _OF_DELIVERIES)
+    if unknown:
+        raise BadLine(f"unknown member {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+    given = {name: value[name] for name in _FIELDS & value.keys()}
+    encoded = given.pop("data_base64", None)
+    if (encoded is None) == ("data" not in given):
+        raise BadLine("either data or data_base64")
+    if encoded is not None:
+        given["data"] = base64.b64decode(encoded, validate=True)
+    if given.get("deliver_at") is not None:
+        given["deliver_at"] = datetime.fromisoformat(given["deliver_at"])
+    return _checked(given)
+
+
+def _checked(given: dict[str, Any]) -> Outgoing:
+    import msgspec
+
+    data = given.pop("data")
+    try:
+        return msgspec.structs.replace(
+            msgspec.convert({"data": None, **given}, Outgoing), data=data
+        )
+    except msgspec.ValidationError as error:
+        raise BadLine(str(error)) from None
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError as error:
+        raise BadLine(f"not JSON: {error}") from None
+
+
+def _member(value: object, name: str) -> str:
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None or isinstance(value, dict | list):
+        raise BadLine(f"no member {name!r} to be the key")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
