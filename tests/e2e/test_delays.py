@@ -41,8 +41,8 @@ def test_a_delayed_message_arrives_at_its_time_under_the_id_of_its_receipt(
     running: Installation, http: requests.Session, boat: Client
 ) -> None:
     moment = datetime.now(UTC) + timedelta(seconds=2)
-    later = boat.publish(TOPIC, "later", deliver_at=moment, key="k")
-    now = boat.publish(TOPIC, "now", key="k")
+    later = boat.publish(TOPIC, "later", deliver_at=moment, key="k").result()
+    now = boat.publish(TOPIC, "now", key="k").result()
     assert later.offset is None
     assert later.scheduled_for is not None
     assert abs(later.scheduled_for - moment) < timedelta(milliseconds=1)
@@ -67,8 +67,8 @@ def test_a_delayed_message_arrives_at_its_time_under_the_id_of_its_receipt(
 def test_a_cancelled_message_never_arrives_and_a_rescheduled_one_at_its_new_time(
     running: Installation, http: requests.Session, boat: Client
 ) -> None:
-    cancelled = boat.publish(TOPIC, "cancelled", delay_seconds=1.5)
-    sooner = boat.publish(TOPIC, "sooner", delay_seconds=3600)
+    cancelled = boat.publish(TOPIC, "cancelled", delay_seconds=1.5).result()
+    sooner = boat.publish(TOPIC, "sooner", delay_seconds=3600).result()
     boat.cancel(TOPIC, cancelled.message_id)
     boat.cancel(TOPIC, cancelled.message_id)
     moment = boat.reschedule(TOPIC, sooner.message_id, delay_seconds=2)

@@ -43,21 +43,16 @@ def message(**fields: Any) -> Message:
 
 
 def test_publish_sends_the_body_verbatim_and_metadata_in_headers() -> None:
-    boat, script = client(ok(RECEIPT, 201))
-    receipt = boat.publish(
-        "or/ders",
-        b"\x00\xff",
+    boat, script = client(ok({"publish_id": "p-1"}, 202))
+    message = Outgoing(
+        data=b"\x00\xff",
         key="kunde ü",
         attributes={"größe": "XL"},
         content_type="image/png",
         priority=3,
         idempotency_key="i-1",
-        publisher_id="till 4",
-        durability="all",
     )
-    assert receipt == Receipt(
-        "m" * 40, "orders", 3, 17, datetime(2026, 1, 31, 23, 59, 59, 123456, UTC), False
-    )
+    assert boat.publish_early("or/ders", message, publisher_id="till 4") == "p-1"
     (request,) = script.requests
     assert (request.method, request.path) == ("POST", "/topics/or%2Fders/messages")
     assert request.body == b"\x00\xff"
@@ -68,7 +63,7 @@ def test_publish_sends_the_body_verbatim_and_metadata_in_headers() -> None:
         "Packetboat-Key": "kunde%20%C3%BC",
         "Packetboat-Priority": "3",
         "Packetboat-Publisher-Id": "till%204",
-        "Packetboat-Durability": "all",
+        "Packetboat-Durability": "leader",
         "Idempotency-Key": "i-1",
     }
 
@@ -84,8 +79,8 @@ def test_publish_sends_the_body_verbatim_and_metadata_in_headers() -> None:
     ],
 )
 def test_what_data_is_sent_as(data: Any, body: bytes, content_type: str | None) -> None:
-    boat, script = client(ok(RECEIPT, 201))
-    boat.publish("orders", data)
+    boat, script = client(ok({"publish_id": "p-1"}, 202))
+    boat.publish_early("orders", Outgoing(data=data))
     assert script.requests[0].body == body
     assert script.requests[0].headers.get("Content-Type") == content_type
 
@@ -112,10 +107,13 @@ def test_a_batch_is_msgpack_and_its_results_are_receipts_or_errors() -> None:
     }
 
 
-def test_publish_early_gives_a_publish_id() -> None:
-    boat, script = client(ok({"publish_id": "p-1"}, 202))
-    assert boat.publish_early("orders", Outgoing(data=b"")) == "p-1"
-    assert script.requests[0].headers["Packetboat-Durability"] == "leader"
+def test_a_receipt_says_where_a_message_is() -> None:
+    boat, script = client(ok({"results": [RECEIPT]}))
+    receipt = boat.publish("or/ders", b"x", key="kunde ü").result()
+    assert receipt == Receipt(
+        "m" * 40, "orders", 3, 17, datetime(2026, 1, 31, 23, 59, 59, 123456, UTC), False
+    )
+    assert script.requests[0].path == "/topics/or%2Fders/messages:batch"
 
 
 def test_topics() -> None:
@@ -253,7 +251,7 @@ def test_nack_release_and_deadline() -> None:
 
 
 async def test_the_asyncio_client_does_the_same() -> None:
-    transport = AsyncScript(ok(RECEIPT, 201), ok({"messages": []}))
+    transport = AsyncScript(ok({"results": [RECEIPT]}), ok({"messages": []}))
     async with AsyncClient(transport=transport) as boat:
         assert (await boat.publish("orders", "x")).offset == 17
         assert await boat.pull("workers") == []

@@ -46,6 +46,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+def publishing_threads() -> set[int | None]:
+    gc.collect()
+    return {t.ident for t in threading.enumerate() if t.name == "packetboat-publisher"}
+
+
 def test_a_receipt_for_each_message(server: Server, publisher: ThreadedPublisher) -> None:
     receipts = [publisher.publish("t", each) for each in numbered(500)]
     places = {(receipt.result().partition, receipt.result().offset) for receipt in receipts}
@@ -67,6 +72,8 @@ def test_what_gathers_behind_a_request_is_one_request(
 
 
 def test_many_threads_share_one(server: Server, publisher: ThreadedPublisher) -> None:
+    before = publishing_threads()
+
     def publish(name: str) -> None:
         for number in range(50):
             publisher.publish("t", message(f"{name} {number}".encode(), name)).result(PATIENCE_S)
@@ -77,7 +84,17 @@ def test_many_threads_share_one(server: Server, publisher: ThreadedPublisher) ->
     for thread in threads:
         thread.join()
     assert len(set(server.bodies())) == len(server.bodies()) == 800
-    assert sum(t.name == "packetboat-publisher" for t in threading.enumerate()) == 1
+    assert len(publishing_threads() - before) == 1
+
+
+def test_the_thread_of_a_publisher_that_is_forgotten_ends(server: Server) -> None:
+    before = publishing_threads()
+    receipt = publisher_of(server).publish("t", message(b"x"))
+    receipt.result(PATIENCE_S)
+    assert publishing_threads() - before
+    del receipt
+    wait_until(lambda: not publishing_threads() - before)
+    assert server.closed
 
 
 def test_waiting_has_an_end(server: Server, publisher: ThreadedPublisher) -> None:

@@ -12,8 +12,10 @@ from packetboat import (
     NotAuthorized,
     NotDone,
     NotFound,
+    Outgoing,
     Overloaded,
     PacketboatError,
+    Receipt,
     ServerError,
     Unavailable,
     UnknownOutcome,
@@ -54,7 +56,7 @@ def test_each_status_has_its_error(status: int, kind: type[ApiError]) -> None:
 def test_unknown_is_neither_done_nor_not_done() -> None:
     client = Client(transport=Script(problem(504, "outcome-unknown")), retry_for_s=0)
     with pytest.raises(UnknownOutcome) as caught:
-        client.publish("t", b"")
+        client.publish_batch("t", [b""])
     assert not isinstance(caught.value, NotDone)
     assert caught.value.problem is not None
 
@@ -75,37 +77,42 @@ def test_what_is_no_answer_of_ours_is_a_server_error(response: Response) -> None
 
 def test_what_did_not_take_effect_is_sent_again() -> None:
     script = Script(
-        problem(503, "x"), ConnectionFailed("refused"), problem(429, "x"), ok(RECEIPT, 201)
+        problem(503, "x"),
+        ConnectionFailed("refused"),
+        problem(429, "x"),
+        ok({"results": [RECEIPT]}),
     )
-    assert Client(transport=script).publish("orders", b"x").offset == 17
+    (receipt,) = Client(transport=script).publish_batch("orders", [b"x"])
+    assert isinstance(receipt, Receipt)
     assert len(script.requests) == 4
 
 
 async def test_also_under_asyncio() -> None:
-    transport = AsyncScript(problem(503, "x"), ok(RECEIPT, 201))
+    transport = AsyncScript(problem(503, "x"), ok({"results": [RECEIPT]}))
     async with AsyncClient(transport=transport) as client:
-        assert (await client.publish("orders", b"x")).offset == 17
+        (receipt,) = await client.publish_batch("orders", [b"x"])
+        assert isinstance(receipt, Receipt)
 
 
-def test_an_unknown_publish_is_not_sent_again_but_an_ack_is() -> None:
+def test_an_unknown_early_publish_is_not_sent_again_but_an_ack_is() -> None:
     script = Script(UnknownOutcome("cut"), UnknownOutcome("cut"), ok({"acked": 1, "results": []}))
     client = Client(transport=script)
     with pytest.raises(UnknownOutcome):
-        client.publish("orders", b"x")
+        client.publish_early("orders", Outgoing(data=b"x"))
     assert client.ack("workers", "a").count == 1
 
 
 def test_refusals_of_the_request_itself_are_not_sent_again() -> None:
     script = Script(problem(422, "x"))
     with pytest.raises(InvalidRequest):
-        Client(transport=script).publish("orders", b"x")
+        Client(transport=script).publish_batch("orders", [b"x"])
 
 
 def test_retries_keep_the_servers_pause_and_the_total_time() -> None:
     retries = Retries(10.0, safe=False, started_s=100.0)
     response = problem(503, "x", {"retry-after": "3"})
     with pytest.raises(Unavailable) as caught:
-        Client(transport=Script(response), retry_for_s=0).publish("t", b"")
+        Client(transport=Script(response), retry_for_s=0).publish_batch("t", [b""])
     assert caught.value.retry_after_s == 3.0
     pause_s = retries.pause_s(caught.value, 100.0)
     assert pause_s is not None

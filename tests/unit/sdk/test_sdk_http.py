@@ -28,9 +28,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         if "/slow/" in self.path:
             threading.Event().wait(0.5)
-        seen = {"token": self.headers["Authorization"], "body": body.decode()}
-        answer = msgspec.json.encode(RECEIPT | {"topic": msgspec.json.encode(seen).decode()})
-        self.send_response(201)
+            return
+        (item,) = msgspec.msgpack.decode(body)["messages"]
+        seen = {"token": self.headers["Authorization"], "body": item["data"].decode()}
+        receipt = RECEIPT | {"topic": msgspec.json.encode(seen).decode()}
+        answer = msgspec.json.encode({"results": [receipt]})
+        self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -61,7 +64,7 @@ def url() -> Iterator[str]:
 
 def test_a_call_carries_the_token_and_the_body(url: str) -> None:
     with Client(url, "secret") as client:
-        seen = msgspec.json.decode(client.publish("orders", "hello").topic)
+        seen = msgspec.json.decode(client.publish("orders", "hello").result().topic)
     assert seen == {"token": "Bearer secret", "body": "hello"}
 
 
@@ -72,8 +75,8 @@ async def test_also_under_asyncio(url: str) -> None:
 
 
 def test_a_cut_connection_leaves_the_outcome_unknown(url: str) -> None:
-    with Client(url) as client, pytest.raises(UnknownOutcome):
-        client.publish("cut", b"x")
+    with Client(url, retry_for_s=0) as client, pytest.raises(UnknownOutcome):
+        client.publish_batch("cut", [b"x"])
 
 
 def test_a_timeout_leaves_the_outcome_unknown(url: str) -> None:
@@ -88,7 +91,7 @@ def test_url_and_token_come_from_the_environment(url: str, monkeypatch: pytest.M
     monkeypatch.setenv("PACKETBOAT_URL", url)
     monkeypatch.setenv("PACKETBOAT_TOKEN", "from-env")
     with Client() as client:
-        assert "from-env" in client.publish("orders", "x").topic
+        assert "from-env" in client.publish("orders", "x").result().topic
 
 
 @pytest.mark.parametrize("without", ["httpx2", "none"])
@@ -98,7 +101,7 @@ import sys
 sys.modules[{without!r}] = None
 from packetboat import Client
 with Client({url!r}) as client:
-    assert client.publish("orders", "x").offset == 17
+    assert client.publish("orders", "x").result().offset == 17
 from packetboat.transport import library
 print(library.httpx.__name__)
 """

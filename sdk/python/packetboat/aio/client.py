@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from types import TracebackType
 
-from packetboat import calls, settings
+from packetboat import settings
 from packetboat.aio.flat import FlatNames
+from packetboat.aio.publishing import AsyncPublishing
 from packetboat.aio.resources.audit import AsyncAudit
 from packetboat.aio.resources.clients import AsyncClients
 from packetboat.aio.resources.dead_letters import AsyncDeadLetters
-from packetboat.aio.resources.delivery import AsyncDelivery
 from packetboat.aio.resources.issuers import AsyncIssuers
 from packetboat.aio.resources.jobs import AsyncJobs
 from packetboat.aio.resources.keys import AsyncKeys
@@ -33,13 +32,12 @@ from packetboat.aio.resources.usage import AsyncUsage
 from packetboat.aio.resources.webhooks import AsyncWebhooks
 from packetboat.aio.sender import AsyncSender
 from packetboat.credentials import Credentials
-from packetboat.errors import PacketboatError
-from packetboat.models import Data, Durability, EarlyDurability, Outgoing, Receipt, WhoAmI
+from packetboat.models import WhoAmI
 from packetboat.options import Options
 from packetboat.transport import AsyncTransport, open_async_transport
 
 
-class AsyncClient(AsyncDelivery, FlatNames):
+class AsyncClient(AsyncPublishing, FlatNames):
     """The same calls as `Client`, to be awaited; of one event loop at a time.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
@@ -66,7 +64,6 @@ class AsyncClient(AsyncDelivery, FlatNames):
         )
         sender = AsyncSender(told, open_async_transport(told, transport))
         super().__init__(sender)
-        self._producer = calls.Producer()
         self.topics = AsyncTopics(sender)
         self.subscriptions = AsyncSubscriptions(sender)
         self.messages = AsyncMessages(sender)
@@ -104,73 +101,14 @@ class AsyncClient(AsyncDelivery, FlatNames):
         """The tenant and subject of the token, and what it may do."""
         return await self.server.who_am_i()
 
-    async def publish(
-        self,
-        topic: str,
-        data: Data,
-        *,
-        key: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        content_type: str | None = None,
-        priority: int = 0,
-        idempotency_key: str | None = None,
-        delay_seconds: float | None = None,
-        deliver_at: datetime | None = None,
-        ttl_seconds: float | None = None,
-        publisher_id: str | None = None,
-        durability: Durability | None = None,
-    ) -> Receipt:
-        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be.
-
-        With an idempotency key it is stored once however often it is sent, so it is sent again
-        also after an unknown outcome. With a delay or a moment it is published then.
-        """
-        message = Outgoing(
-            data=data,
-            key=key,
-            attributes=attributes,
-            content_type=content_type,
-            priority=priority,
-            idempotency_key=idempotency_key,
-            delay_seconds=delay_seconds,
-            deliver_at=deliver_at,
-            ttl_seconds=ttl_seconds,
-        )
-        return await self._sender.send(calls.publish(topic, message, publisher_id, durability))
-
-    async def publish_early(
-        self,
-        topic: str,
-        message: Outgoing,
-        *,
-        durability: EarlyDurability = "leader",
-        publisher_id: str | None = None,
-    ) -> str:
-        """Returns a publish id before the message is durable: it may be lost."""
-        return await self._sender.send(
-            calls.publish_early(topic, message, publisher_id, durability)
-        )
-
-    async def publish_batch(
-        self,
-        topic: str,
-        messages: Sequence[Outgoing | Data],
-        *,
-        publisher_id: str | None = None,
-        durability: Durability | None = None,
-    ) -> list[Receipt | PacketboatError]:
-        """Up to 1,000 messages; for each, in order, its receipt or its error.
-
-        Raises when the request as a whole was refused, or its outcome is unknown. The batch is
-        stored once however often it is sent again.
-        """
-        call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
-        return await self._sender.send(call)
-
-    async def close(self) -> None:
-        """What is on its way is given up: its outcome is unknown. Later calls raise ClientClosed.
-        Closing twice is no error."""
-        await self._sender.close()
+    async def close(self, timeout_s: float | None = None) -> None:
+        """First what was published is stored, within `timeout_s` (as its settings say, if not
+        given). Then other calls on their way are given up: their outcome is unknown. Later ones
+        raise ClientClosed. Closing twice is no error."""
+        try:
+            await self._publisher.close(timeout_s)
+        finally:
+            await self._sender.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from random import Random
 from time import monotonic
 from typing import Any
@@ -42,6 +44,7 @@ class ThreadedPublisher:
         self._room = threading.Condition(self.lock)
         self._pump: Pump | None = None
         self._thread: threading.Thread | None = None
+        self._forgotten: weakref.finalize[..., ThreadedPublisher] | None = None
         self._closed = False
         forking.watch(self)
         at_exit.watch(self)
@@ -121,6 +124,8 @@ class ThreadedPublisher:
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
         self._pump = self._thread = None
+        if self._forgotten is not None:
+            self._forgotten.detach()
         for message in list(old.core.unsettled()) if old is not None else ():
             message.receipt.settle(UnknownOutcome("the parent process publishes it"))
             message.receipt.disregard()
@@ -156,28 +161,30 @@ class ThreadedPublisher:
         loop.set_default_executor(_Executor())
         core = Core(self._settings, self._producer.next_headers, Random())
         sender = self._open_sender()
-        pump = Pump(core, sender, loop, self.lock, loop.call_soon_threadsafe, self._tell)
+        # Pending messages hold this, and else only who publishes: forgotten, its thread ends.
+        me = weakref.ref(self)
+        tell = partial(_tell, me)
+        pump = Pump(core, sender, loop, self.lock, loop.call_soon_threadsafe, tell)
         self._thread = threading.Thread(
             target=_run, args=[loop], name="packetboat-publisher", daemon=True
         )
         self._thread.start()
         self._pump = pump
+        self._forgotten = weakref.finalize(self, _end, pump)
+        self._forgotten.atexit = False
         at_exit.watch_child()
         return pump
 
     def _stop(self, pump: Pump, thread: threading.Thread) -> None:
-        async def end() -> int:
-            left = await pump.stop(ClientClosed("the client was closed before it was stored"))
-            await pump.sender.close()
-            return left
-
-        left = asyncio.run_coroutine_threadsafe(end(), pump.loop).result()
-        pump.loop.call_soon_threadsafe(pump.loop.stop)
+        if self._forgotten is not None:
+            self._forgotten.detach()
+        left = _end(pump).result()
         thread.join()
         if left:
             _log.error("the client was closed with %d messages not published", left)
 
-    def _tell(self, settled: Sequence[Settled]) -> None:
+    def tell(self, settled: Sequence[Settled]) -> None:
+        """Those who wait for them, and for room."""
         with self.lock:
             for message, outcome in settled:
                 message.receipt.settle(outcome)
@@ -200,6 +207,24 @@ class _Executor(ThreadPoolExecutor):
             except Exception as error:
                 done.set_exception(error)
             return done
+
+
+def _tell(publisher: weakref.ref[ThreadedPublisher], settled: Sequence[Settled]) -> None:
+    alive = publisher()
+    assert alive is not None, "messages hold their publisher"
+    alive.tell(settled)
+
+
+def _end(pump: Pump) -> Future[int]:
+    """Its loop and thread; how many messages were not published."""
+
+    async def end() -> int:
+        left = await pump.stop(ClientClosed("the client was closed before it was stored"))
+        await pump.sender.close()
+        pump.loop.call_soon(pump.loop.stop)
+        return left
+
+    return asyncio.run_coroutine_threadsafe(end(), pump.loop)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from types import TracebackType
 
-from packetboat import calls, settings
+from packetboat import settings
 from packetboat.credentials import Credentials
-from packetboat.errors import PacketboatError
-from packetboat.models import Data, Durability, EarlyDurability, Outgoing, Receipt, WhoAmI
+from packetboat.models import WhoAmI
 from packetboat.options import Options
 from packetboat.sync.flat import FlatNames
+from packetboat.sync.publishing import Publishing
 from packetboat.sync.resources.audit import Audit
 from packetboat.sync.resources.clients import Clients
 from packetboat.sync.resources.dead_letters import DeadLetters
-from packetboat.sync.resources.delivery import Delivery
 from packetboat.sync.resources.issuers import Issuers
 from packetboat.sync.resources.jobs import Jobs
 from packetboat.sync.resources.keys import Keys
@@ -39,7 +37,7 @@ from packetboat.sync.sender import Sender
 from packetboat.transport import Transport, open_transport
 
 
-class Client(Delivery, FlatNames):
+class Client(Publishing, FlatNames):
     """Blocking calls; one client may be shared between threads, and used in the child of a fork.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
@@ -64,9 +62,9 @@ class Client(Delivery, FlatNames):
         told = settings.merged(
             options, url, token, credentials, retry_for_s, networked=transport is None
         )
-        sender = Sender(told, open_transport(told, transport))
-        super().__init__(sender)
-        self._producer = calls.Producer()
+        opened = open_transport(told, transport)
+        sender = Sender(told, opened)
+        super().__init__(sender, None if transport is None else opened)
         self.topics = Topics(sender)
         self.subscriptions = Subscriptions(sender)
         self.messages = Messages(sender)
@@ -104,71 +102,14 @@ class Client(Delivery, FlatNames):
         """The tenant and subject of the token, and what it may do."""
         return self.server.who_am_i()
 
-    def publish(
-        self,
-        topic: str,
-        data: Data,
-        *,
-        key: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        content_type: str | None = None,
-        priority: int = 0,
-        idempotency_key: str | None = None,
-        delay_seconds: float | None = None,
-        deliver_at: datetime | None = None,
-        ttl_seconds: float | None = None,
-        publisher_id: str | None = None,
-        durability: Durability | None = None,
-    ) -> Receipt:
-        """Returns when the message is durable. Raises NotDone, or UnknownOutcome: it may be.
-
-        With an idempotency key it is stored once however often it is sent, so it is sent again
-        also after an unknown outcome. With a delay or a moment it is published then.
-        """
-        message = Outgoing(
-            data=data,
-            key=key,
-            attributes=attributes,
-            content_type=content_type,
-            priority=priority,
-            idempotency_key=idempotency_key,
-            delay_seconds=delay_seconds,
-            deliver_at=deliver_at,
-            ttl_seconds=ttl_seconds,
-        )
-        return self._sender.send(calls.publish(topic, message, publisher_id, durability))
-
-    def publish_early(
-        self,
-        topic: str,
-        message: Outgoing,
-        *,
-        durability: EarlyDurability = "leader",
-        publisher_id: str | None = None,
-    ) -> str:
-        """Returns a publish id before the message is durable: it may be lost."""
-        return self._sender.send(calls.publish_early(topic, message, publisher_id, durability))
-
-    def publish_batch(
-        self,
-        topic: str,
-        messages: Sequence[Outgoing | Data],
-        *,
-        publisher_id: str | None = None,
-        durability: Durability | None = None,
-    ) -> list[Receipt | PacketboatError]:
-        """Up to 1,000 messages; for each, in order, its receipt or its error.
-
-        Raises when the request as a whole was refused, or its outcome is unknown. The batch is
-        stored once however often it is sent again.
-        """
-        call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
-        return self._sender.send(call)
-
-    def close(self) -> None:
-        """What is on its way is given up: its outcome is unknown. Later calls raise ClientClosed.
-        Closing twice is no error."""
-        self._sender.close()
+    def close(self, timeout_s: float | None = None) -> None:
+        """First what was published is stored, within `timeout_s` (as its settings say, if not
+        given). Then other calls on their way are given up: their outcome is unknown. Later ones
+        raise ClientClosed. Closing twice is no error."""
+        try:
+            self._close_publishing(timeout_s)
+        finally:
+            self._sender.close()
 
     def __enter__(self) -> Client:
         return self

@@ -1,0 +1,108 @@
+"""Publishing: by way of a buffer, or in requests of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from packetboat import calls
+from packetboat.aio.resources.delivery import AsyncDelivery
+from packetboat.aio.sender import AsyncSender
+from packetboat.errors import PacketboatError
+from packetboat.models import Data, Durability, EarlyDurability, Outgoing, Receipt
+from packetboat.publisher.aio import AsyncPublisher
+from packetboat.publisher.pending import pending
+
+
+class AsyncPublishing(AsyncDelivery):
+    """What a client does with messages, from both sides."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        super().__init__(sender)
+        self._producer = calls.Producer()
+        self._publisher = AsyncPublisher(sender, sender.options.publisher, self._producer)
+
+    def publish(
+        self,
+        topic: str,
+        data: Data,
+        *,
+        key: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        priority: int = 0,
+        idempotency_key: str | None = None,
+        delay_seconds: float | None = None,
+        deliver_at: datetime | None = None,
+        ttl_seconds: float | None = None,
+        publisher_id: str | None = None,
+        durability: Durability | None = None,
+    ) -> asyncio.Future[Receipt]:
+        """Awaited, it is the receipt: the message is durable. It need not be awaited at once:
+        messages gather in a buffer and go in batches, those of a key in the order of these calls.
+
+        The future fails with NotDone (it is not stored, and will not be) or UnknownOutcome (it may
+        be), after it was tried for `PublisherSettings.deadline_s`; sent again by us it is stored
+        once. With an idempotency key that holds for who publishes it again, too, within the topic's
+        dedup window. With a delay or a moment it is published then.
+
+        Raises BufferFull, ClientClosed, PrecedingFailed where its key is paused, and TypeError or
+        ValueError for what is no message.
+        """
+        message = pending(
+            data,
+            key,
+            attributes,
+            content_type,
+            priority,
+            idempotency_key,
+            delay_seconds,
+            deliver_at,
+            ttl_seconds,
+            publisher_id,
+            durability,
+        )
+        return self._publisher.publish(topic, message)
+
+    async def publish_room(self) -> None:
+        """Returns when the buffer is not full: for who publishes more than is awaited."""
+        await self._publisher.room()
+
+    async def flush(self) -> None:
+        """Returns when all that was published before has its receipt, or its error."""
+        await self._publisher.flush()
+
+    def resume_key(self, topic: str, key: str) -> None:
+        """Publishes of that key go on, after one failed where `on_key_failure` is "pause"."""
+        self._publisher.resume_key(topic, key)
+
+    async def publish_early(
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        durability: EarlyDurability = "leader",
+        publisher_id: str | None = None,
+    ) -> str:
+        """Returns a publish id before the message is durable: it may be lost."""
+        return await self._sender.send(
+            calls.publish_early(topic, message, publisher_id, durability)
+        )
+
+    async def publish_batch(
+        self,
+        topic: str,
+        messages: Sequence[Outgoing | Data],
+        *,
+        publisher_id: str | None = None,
+        durability: Durability | None = None,
+    ) -> list[Receipt | PacketboatError]:
+        """Up to 1,000 messages in one request of their own; for each, in order, its receipt or its
+        error.
+
+        Raises when the request as a whole was refused, or its outcome is unknown. The batch is
+        stored once however often it is sent again.
+        """
+        call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
+        return await self._sender.send(call)
