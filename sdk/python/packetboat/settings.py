@@ -35,7 +35,7 @@ def merged(
         credentials = StaticToken(token)
     if options is None:
         options = found(url, credentials) if networked else Options()
-    if url is not None:
+    if url:
         options = options.replace(urls=urls(url))
     if credentials is not None:
         options = options.replace(credentials=credentials)
@@ -50,9 +50,9 @@ def found(
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Of a client that is told no more than this."""
-    given = environment.get("PACKETBOAT_URL") if url is None else url
+    given = url or environment.get("PACKETBOAT_URL")
     credentials = credentials or _credentials(environment)
-    name = environment.get("PACKETBOAT_PROFILE")
+    name = environment.get("PACKETBOAT_PROFILE") or None
     if given:
         return Options(urls=urls(given), credentials=credentials)
     profile = load(path(environment)).get(name)

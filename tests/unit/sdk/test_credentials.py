@@ -378,7 +378,7 @@ def test_a_child_asks_for_itself_when_its_parent_was_asking() -> None:
     thread.start()
     assert asked.wait(PATIENCE_S)
     let.set()
-    tokens.forked()
+    tokens._forked()
     assert tokens.current(PATIENCE_S).startswith("t")
     thread.join(PATIENCE_S)
 

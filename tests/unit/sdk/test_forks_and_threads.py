@@ -133,7 +133,7 @@ def test_a_childs_batches_are_not_known_as_its_parents() -> None:
     producer = Producer()
     before = producer.next_headers()
     read, write = os.pipe()
-    producer.forked()
+    producer._forked()
     os.close(read)
     os.close(write)
     after = producer.next_headers()

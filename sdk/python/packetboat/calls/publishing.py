@@ -22,10 +22,10 @@ class Producer:
     try and all retries of a batch are one `Call`, and so carry the same."""
 
     def __init__(self) -> None:
-        self.forked()
+        self._forked()
         forking.watch(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """The parent goes on with its number: a child's batch under it would count as stored."""
         self._id = secrets.token_hex(16)
         self._sequences = itertools.count(1)

@@ -53,7 +53,7 @@ class IssuedTokens:
     def close(self) -> None:
         self._transport.close()
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """The thread that asked is not in this process."""
         self._lock = threading.Lock()
         self._renewal = None

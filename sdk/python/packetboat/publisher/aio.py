@@ -96,7 +96,7 @@ class AsyncPublisher:
                 pump.core.messages,
             )
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """What waits is the parent's, and its loop is not of this process."""
         self._pump = None
         self._room = []

@@ -118,7 +118,7 @@ class ThreadedPublisher:
                     "the interpreter ends with %d messages not published", pump.core.messages
                 )
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """This is the child, without the thread: what waits is the parent's, and it sends it."""
         old = self._pump
         self.lock = threading.RLock()

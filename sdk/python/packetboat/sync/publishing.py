@@ -116,7 +116,7 @@ class Publishing(Delivery):
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
         return self._sender.send(call)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Another thread of the parent may have held it."""
         self._publishing = threading.Lock()
 

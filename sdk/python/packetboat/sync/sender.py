@@ -27,7 +27,7 @@ class Sender:
         self._closed = threading.Event()
         forking.watch(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """A thread of the parent may have held the lock of its event."""
         closed, self._closed = self._closed.is_set(), threading.Event()
         if closed:

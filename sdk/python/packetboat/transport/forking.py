@@ -14,7 +14,7 @@ from weakref import WeakSet
 class Forkable(Protocol):
     """Has something that a child of this process must not share with it."""
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """This is the child, and has one thread. Locks of before may be held for ever."""
 
 
@@ -68,7 +68,7 @@ class Sockets:
 
 def _in_the_child() -> None:
     for thing in list(_watched):
-        thing.forked()
+        thing._forked()
 
 
 if hasattr(os, "register_at_fork"):

@@ -70,7 +70,7 @@ class AsyncHttpxTransport:
         else:
             self._sockets.abandon()
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """The pool is kept, so that nothing closes it: its loop is not of this process."""
         self._sockets.abandon()
         self._left_to_the_parent.append(self._inner)

@@ -59,7 +59,7 @@ class HttpxTransport:
             self._sockets.shut()
             inner.close()
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """The pool is not closed, its lock may be held; but kept, so that nothing closes it."""
         self._lock = threading.Lock()
         self._sockets.abandon()

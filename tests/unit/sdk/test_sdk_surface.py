@@ -1,0 +1,130 @@
+"""What the package shows: one list, imported when it is used; both clients alike."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import packetboat
+import pytest
+from packetboat import AsyncClient, Client, Options, PacketboatError
+
+SOURCE = Path(packetboat.__file__)
+HEAVY = ("asyncio", "httpx", "httpx2", "msgspec", "ssl")
+
+
+def test_everything_exported_exists_and_is_documented() -> None:
+    for name in packetboat.__all__:
+        thing = getattr(packetboat, name)
+        assert thing.__doc__, name
+        if issubclass(thing, Exception):
+            assert issubclass(thing, PacketboatError)
+
+
+def test_what_type_checkers_see_is_what_there_is() -> None:
+    seen = {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(SOURCE.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("packetboat.")
+        for alias in node.names
+    }
+    assert seen == packetboat._HOME_OF
+    assert sorted(seen) == packetboat.__all__
+    assert set(packetboat.__all__) <= set(dir(packetboat))
+
+
+def test_names_that_are_not_there_are_said_so() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Cleint'"):
+        _ = packetboat.Cleint
+
+
+def imported_by(statement: str) -> set[str]:
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    """The interpreter is held to, not the clock: what starts with any of these is slow."""
+    assert imported_by("import packetboat").isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("name", ["Client", "AsyncClient"])
+def test_a_client_imports_http_when_it_is_made(name: str) -> None:
+    assert imported_by(f"from packetboat import {name}").isdisjoint({"httpx", "httpx2"})
+
+
+Surface = dict[str, tuple[Any, ...]]
+
+
+def surface(thing: object) -> Surface:
+    """Public methods and what they take, with the words of asyncio taken out."""
+    return {
+        name: (parameters(method), plain(inspect.getdoc(method)))
+        for name, method in inspect.getmembers(type(thing), callable)
+        if not name.startswith("_")
+    }
+
+
+def parameters(method: Any) -> list[tuple[str, object, object, str]]:
+    return [
+        (each.name, each.kind, each.default, plain(str(each.annotation)))
+        for each in inspect.signature(method).parameters.values()
+    ]
+
+
+def plain(text: str | None) -> str:
+    text = re.sub(r"\b(async|await) ", "", text or "")
+    return re.sub(r"\bAsync(?=[A-Z])", "", text).replace("aclose", "close")
+
+
+def resources(client: object) -> dict[str, object]:
+    return {
+        name: value
+        for name, value in vars(client).items()
+        if not name.startswith("_") and type(value).__module__.startswith("packetboat.")
+    }
+
+
+@pytest.fixture
+def clients() -> tuple[Client, AsyncClient]:
+    options = Options()
+    return Client(options=options), AsyncClient(options=options)
+
+
+OTHERWISE = {"flush", "publish", "publish_room"}
+"""`publish` returns at once in both; who may block needs no room to wait for, but a time."""
+
+
+def test_both_clients_have_one_surface(clients: tuple[Client, AsyncClient]) -> None:
+    sync, asynchronous = (surface(client) for client in clients)
+    assert sync["publish"][0] == asynchronous["publish"][0]
+    for name in OTHERWISE:
+        sync.pop(name, None)
+        asynchronous.pop(name, None)
+    assert sync == asynchronous
+
+
+def test_their_resources_too(clients: tuple[Client, AsyncClient]) -> None:
+    sync, asynchronous = (resources(client) for client in clients)
+    assert list(sync) == list(asynchronous)
+    assert len(sync) > 15
+    for name, resource in sync.items():
+        assert surface(resource) == surface(asynchronous[name]), name
+
+
+def test_everything_that_a_client_does_is_documented(clients: tuple[Client, AsyncClient]) -> None:
+    silent = [
+        f"{name}.{method}"
+        for client in clients
+        for name, thing in {"client": client, **resources(client)}.items()
+        for method, (_, doc) in surface(thing).items()
+        if not doc
+    ]
+    assert silent == []
