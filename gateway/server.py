@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Callable
 
 import structlog
 import uvloop
@@ -29,12 +30,16 @@ LAST_MARGIN_S = 2.0
 _log = structlog.get_logger("packetboat.server")
 
 
-def run(settings: ServerSettings, listener: socket.socket | None = None) -> int:
+def run(
+    settings: ServerSettings,
+    listener: socket.socket | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code."""
     logs.configure(settings.log_level, role=settings.role.value)
     descriptors.raise_limit(settings.max_connections + descriptors.BESIDE_CONNECTIONS)
     listener = listener or listen(settings.host, settings.port)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(_serve(settings, listener))
     return 0
 

@@ -1,0 +1,1 @@
+"""A real Packetboat for tests: the pytest fixture `packetboat`. See docs/guides/testing.md."""

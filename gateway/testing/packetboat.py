@@ -1,0 +1,40 @@
+"""What a test gets: a tenant of its own on a server that is shared, its clock, and faults."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from packetboat import AsyncClient, Client
+
+from gateway.testing.clock import Clock
+from gateway.testing.faults import Faults
+from gateway.testing.proxy import FaultyProxy
+from gateway.testing.tenants import Access
+
+
+class Packetboat:
+    """The fixture `packetboat`."""
+
+    def __init__(self, access: Access, clock: Clock, proxy: FaultyProxy) -> None:
+        self.url = proxy.url
+        """Faults happen on the way there, whoever makes the requests."""
+        self.token = access.key
+        """May do everything in this tenant, and does not expire."""
+        self.tenant = access.name
+        self.clock = clock
+        self.faults: Faults = proxy.begin()
+        self._clients = ExitStack()
+
+    def client(self, **settings: Any) -> Client:
+        """It is closed when the test ends. `settings` are those of `packetboat.Client`."""
+        return self._clients.enter_context(Client(self.url, self.token, **settings))
+
+    def async_client(self, **settings: Any) -> AsyncClient:
+        """To be used in `async with`, by the test itself."""
+        return AsyncClient(self.url, self.token, **settings)
+
+    def close(self) -> None:
+        """Nothing fails any more, so that clients end well."""
+        self.faults.stop()
+        self._clients.close()

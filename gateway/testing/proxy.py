@@ -1,0 +1,191 @@
+"""What stands between clients and the server, and lets faults happen: a proxy of HTTP/1.1.
+
+Whoever makes the requests, faults are those of a network: a connection breaks, and it is not told
+why. Each connection of a client has one to the server. Requests are read whole before they go on;
+answers go on as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable
+
+from gateway.testing.faults import Fate, Fault, Faults
+from gateway.testing.http_messages import (
+    MAX_HEAD_BYTES,
+    Broken,
+    Head,
+    body,
+    has_body,
+    read_head,
+    read_request,
+)
+
+START_S = 10.0
+_LAST_CHUNK = b"0\r\n"
+FateOf = Callable[[str], Fate]
+
+
+class Cut(Exception):
+    """The connection ends here."""
+
+
+class FaultyProxy:
+    """In a thread of its own."""
+
+    def __init__(self, port: int) -> None:
+        """`port` of 127.0.0.1 is the server's."""
+        self._upstream = port
+        self._faults = Faults()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self._thread = threading.Thread(target=self._run, name="packetboat-proxy", daemon=True)
+        self._thread.start()
+        assert self._started.wait(START_S)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def begin(self) -> Faults:
+        """Those of the next test: none so far."""
+        self._faults = Faults()
+        return self._faults
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _fate_of(self, line: str) -> Fate:
+        return self._faults.fate(line)
+
+    def _run(self) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        listening = asyncio.start_server(self._accepted, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
+        server = loop.run_until_complete(listening)
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        loop.run_forever()
+        server.close()
+        for task in self._tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        loop.close()
+
+    async def _accepted(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        passage = _Passage(reader, writer, self._upstream)
+        try:
+            while True:
+                await passage.one(self._fate_of)
+        except (Cut, asyncio.CancelledError, *Broken):
+            pass  # also of our own end: the streams of asyncio would complain of it
+        finally:
+            self._tasks.discard(task)
+            passage.abort()
+
+
+class _Passage:
+    """One connection of a client, and the one to the server."""
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter, port: int) -> None:
+        self._reader, self._writer = reader, writer
+        self._port = port
+        self._server: tuple[StreamReader, StreamWriter] | None = None
+        self._before = b""
+        """What of the next request was read already."""
+
+    async def one(self, fate_of: FateOf) -> None:
+        """One request and its answer. Raises Cut or what is `Broken`."""
+        head, raw = await read_request(self._reader, self._before)
+        self._before = b""
+        fate = fate_of(head.line.rpartition(" ")[0])
+        await asyncio.sleep(fate.delay_s)
+        if Fault.DROP_REQUEST in fate.faults:
+            raise Cut
+        method = head.line.partition(" ")[0]
+        if Fault.DUPLICATE in fate.faults:
+            await self._swallow(raw, method)
+        answer = asyncio.ensure_future(self._answer(raw, method, fate))
+        more = asyncio.ensure_future(self._reader.read(1))
+        try:
+            await asyncio.wait({answer, more}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and not more.result():
+                raise Cut  # the client has gone: the server is to see that
+            await answer
+            if more.done():
+                self._before = more.result()
+        finally:
+            for task in (answer, more):
+                task.cancel()
+            await asyncio.gather(answer, more, return_exceptions=True)
+
+    def abort(self) -> None:
+        for one in (self._writer, self._server and self._server[1]):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    one.transport.abort()
+
+    async def _connection(self) -> tuple[StreamReader, StreamWriter]:
+        """To the server; a new one where the last is over."""
+        if self._server is None or self._server[0].at_eof():
+            self._hang_up()
+            self._server = await asyncio.open_connection(
+                "127.0.0.1", self._port, limit=MAX_HEAD_BYTES
+            )
+        return self._server
+
+    def _hang_up(self) -> None:
+        if self._server is not None:
+            self._server[1].transport.abort()
+            self._server = None
+
+    async def _send(self, raw: bytes) -> tuple[StreamReader, Head]:
+        reader, writer = await self._connection()
+        writer.write(raw)
+        await writer.drain()
+        head = await read_head(reader)
+        return reader, head
+
+    async def _swallow(self, raw: bytes, method: str) -> None:
+        """The request, whose answer nobody gets."""
+        reader, head = await self._send(raw)
+        if has_body(method, head):
+            if head.length is None:
+                self._hang_up()
+                return
+            await reader.readexactly(head.length)
+
+    async def _answer(self, raw: bytes, method: str, fate: Fate) -> None:
+        reader, head = await self._send(raw)
+        if Fault.DROP_REPLY in fate.faults:
+            raise Cut
+        self._writer.write(head.raw)
+        if has_body(method, head):
+            await self._body(reader, head, fate)
+        elif Fault.CUT_REPLY in fate.faults:
+            raise Cut
+        await self._writer.drain()
+
+    async def _body(self, reader: StreamReader, head: Head, fate: Fate) -> None:
+        left = None
+        if Fault.CUT_REPLY in fate.faults:
+            left = fate.cut_after_bytes % (head.length or fate.cut_after_bytes + 1)
+        async for part in body(reader, head):
+            if left is not None and (len(part) > left or part.startswith(_LAST_CHUNK)):
+                self._writer.write(part[:left])
+                await self._writer.drain()
+                raise Cut
+            self._writer.write(part)
+            await self._writer.drain()
+            left = None if left is None else left - len(part)
+        if head.length is None and not head.chunked:
+            raise Cut  # the end of the connection is the end of the answer

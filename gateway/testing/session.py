@@ -1,0 +1,49 @@
+"""What the tests of one process share."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from gateway.testing.clock import Clock
+from gateway.testing.installation import Installation
+from gateway.testing.packetboat import Packetboat
+from gateway.testing.proxy import FaultyProxy
+from gateway.testing.tenants import Tenants
+
+
+class Session:
+    """An installation, and the way to it."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        self._installation = Installation(nodes)
+        self._stack = ExitStack()
+        self._stack.callback(self._installation.stop)
+        self._clock = Clock(self._installation)
+        self._tenants: Tenants | None = None
+        self._proxy: FaultyProxy | None = None
+
+    def start(self) -> Session:
+        """Raises NotStarted."""
+        self._installation.start()
+        self._tenants = Tenants(self._installation)
+        self._stack.callback(self._tenants.close)
+        self._proxy = FaultyProxy(self._installation.port)
+        self._stack.callback(self._proxy.close)
+        return self
+
+    def begin(self) -> Packetboat:
+        """For one test; ends in `end`."""
+        assert self._tenants is not None
+        assert self._proxy is not None
+        return Packetboat(self._tenants.make(), self._clock, self._proxy)
+
+    def end(self, packetboat: Packetboat) -> None:
+        """Its clients are closed, and its tenant goes."""
+        assert self._tenants is not None
+        try:
+            packetboat.close()
+        finally:
+            self._tenants.delete(packetboat.tenant)
+
+    def close(self) -> None:
+        self._stack.close()
