@@ -29,6 +29,8 @@ async def test_tasks_run_elsewhere_and_come_back() -> None:
         async_client(JobsTwin()) as client,
         working(client, functions.tasks, pools={"default": 1}),
     ):
+        quick = await client.jobs.run(functions.fits, [1], max_attempts=1)
+        assert (await quick.wait(timeout_s=60)).error is None
         job = await client.jobs.run(functions.square, range(300), reduce=functions.total)
         assert await job.result(timeout_s=60) == sum(n * n for n in range(300))
         one = await client.jobs.run(functions.square, [3, 4], reduce=functions.first)

@@ -411,3 +411,37 @@ async def test_a_worker_runs_in_a_thread_and_is_stopped_from_another() -> None:
         while thread.is_alive() and time.monotonic() < ends_s:
             await asyncio.sleep(0.005)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("poison", ["cancels itself", "exits", "wrong phase", "wrong part"])
+async def test_no_task_ends_its_worker(poison: str) -> None:
+    """What one job does wrong is no other job's trouble."""
+    tasks = Tasks("t")
+
+    @tasks.map(max_attempts=1)
+    async def cancels_itself(value: int) -> None:
+        raise asyncio.CancelledError
+
+    @tasks.map(max_attempts=1)
+    def exits(value: int) -> None:
+        raise SystemExit(3)
+
+    @tasks.map
+    async def fine(value: int) -> int:
+        return value
+
+    @tasks.fold
+    async def join(left: int, right: int) -> int:
+        return left + right
+
+    kinds: dict[str, tuple[str, str | None, str]] = {
+        "cancels itself": ("t.cancels_itself", None, "was cancelled, and not by its worker"),
+        "exits": ("t.exits", None, "SystemExit: 3"),
+        "wrong phase": ("t.fine", "t.fine", "t.fine is no reduce task"),
+        "wrong part": ("t.join.part", None, "Expected `object`"),
+    }
+    kind, reduce, word = kinds[poison]
+    async with async_client(JobsTwin()) as client, working(client, tasks, pools={"default": 1}):
+        job = await client.jobs.run(kind, [1], reduce=reduce)
+        assert word in ((await job.wait(timeout_s=60)).error or "")
+        assert (await (await client.jobs.run(fine, [1])).wait(timeout_s=60)).state == "succeeded"

@@ -69,14 +69,27 @@ class HandlerProcess:
         self._process: multiprocessing.process.BaseProcess | None = None
         self._pipe: Connection | None = None
 
+    def start(self, definition: Definition) -> None:
+        """Begins it if need be, and waits until it has imported what defines the task. Raises
+        ProcessEnded."""
+        if self._process is not None and self._process.is_alive():
+            return
+        pipe = self._spawn(definition.function.__module__)
+        try:
+            pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise ProcessEnded(self._epitaph()) from error
+
     def run(
         self,
         definition: Definition,
         source: msgspec.Raw | NextPage,
         context: TaskContext,
     ) -> Outcome:
-        """Raises ProcessEnded; the next task gets a new process then."""
-        pipe = self._connected()
+        """After `start`. Raises ProcessEnded; the next task gets a new process then."""
+        pipe = self._pipe
+        if pipe is None:
+            raise ProcessEnded(self._epitaph())
         try:
             pipe.send_bytes(msgspec.json.encode(_ask(definition, source, context)))
             while isinstance(answer := _answers.decode(pipe.recv_bytes()), _More):
@@ -109,16 +122,11 @@ class HandlerProcess:
                 process.join()
             process.close()
 
-    def _connected(self) -> Connection:
-        with self._lock:
-            alive = self._process is not None and self._process.is_alive()
-            pipe = self._pipe
-        if alive and pipe is not None:
-            return pipe
+    def _spawn(self, module: str) -> Connection:
         self.close()
         spawning = multiprocessing.get_context("spawn")
         ours, theirs = spawning.Pipe()
-        process = spawning.Process(target=_serve, args=(theirs,), daemon=True)
+        process = spawning.Process(target=_serve, args=(theirs, module), daemon=True)
         process.start()
         theirs.close()
         with self._lock:
@@ -163,10 +171,12 @@ def _ask(definition: Definition, source: Any, context: TaskContext) -> _Ask:
     )
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, module: str) -> None:
     """All of a process. The worker ends it; a Ctrl-C in the terminal is for the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    importlib.import_module(module)
     try:
+        pipe.send_bytes(b"ready")
         while True:
             pipe.send_bytes(msgspec.json.encode(_answer(_asks.decode(pipe.recv_bytes()), pipe)))
     except (EOFError, OSError):

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from packetboat.aio.resources.jobs import AsyncJobs
+from packetboat.models.jobs import Phase
 from packetboat.tasks import folding
 from packetboat.tasks.context import TaskContext
 from packetboat.tasks.definitions import Definition, FoldPart, FoldTask, MapTask
 from packetboat.tasks.executing import execute, execute_async
 from packetboat.tasks.held import HeldTask
-from packetboat.tasks.outcomes import Dropped, Failed, Outcome
+from packetboat.tasks.outcomes import Dropped, Failed, Outcome, text_of
 from packetboat.tasks.output_pages import OutputPages, each_output, each_output_of
 from packetboat.tasks.processes import HandlerProcess, ProcessEnded
 from packetboat.worker.threads import Threads
@@ -69,18 +70,25 @@ class Running:
         definition, held = self._definition, self._held
         if isinstance(definition, FoldTask) and folding.in_parts(definition, held.task):
             return folding.parts_of(definition, held.task, self._pool)
-        handler = self._handler = self._begin()
+        if not _fits(definition, held.task.phase):
+            return Failed(f"{definition.kind} is no {held.task.phase} task", retry=False)
         over = asyncio.ensure_future(held.over.wait())
+        began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        first = asyncio.FIRST_COMPLETED
         try:
-            timeout_s, first = definition.timeout_s, asyncio.FIRST_COMPLETED
-            await asyncio.wait((handler, over), timeout=timeout_s, return_when=first)
+            handler = self._handler = self._begin(began)
+            await asyncio.wait((handler, over, began), return_when=first)
+            await asyncio.wait((handler, over), timeout=definition.timeout_s, return_when=first)
             if handler.done():
-                return handler.result()
+                return _result(handler)
             if over.done():
                 return Dropped()
-            return Failed(f"{definition.kind} took longer than its {timeout_s} s")
+            return Failed(f"{definition.kind} took longer than its {definition.timeout_s} s")
+        except Exception as error:
+            return Failed(text_of(error), retry=False)
         finally:
             over.cancel()
+            began.cancel()
             self._end_handler()
 
     async def left(self) -> None:
@@ -88,14 +96,16 @@ class Running:
         if self._handler is not None:
             await asyncio.wait((self._handler,))
 
-    def _begin(self) -> asyncio.Future[Outcome]:
+    def _begin(self, began: asyncio.Future[None]) -> asyncio.Future[Outcome]:
+        """`began`: its time counts from then on. Raises what makes it impossible."""
         context = TaskContext.of(self._held.task, self._held.ended)
         definition, source = self._definition, self._source()
+        if definition.isolation == "process":
+            return self._threads.submit(self._in_process(source, context, began))
+        began.set_result(None)
         if definition.is_async:
             given = source if isinstance(source, msgspec.Raw) else each_output(source)
             return asyncio.ensure_future(execute_async(definition, given, context))
-        if definition.isolation == "process":
-            return self._threads.submit(self._in_process(source, context))
         here = source if isinstance(source, msgspec.Raw) else each_output_of(_blocking(source))
         return self._threads.submit(execute, definition, here, context)
 
@@ -108,13 +118,21 @@ class Running:
         return folding.outputs_of(self._jobs, task)
 
     def _in_process(
-        self, source: msgspec.Raw | OutputPages, context: TaskContext
+        self,
+        source: msgspec.Raw | OutputPages,
+        context: TaskContext,
+        began: asyncio.Future[None],
     ) -> Callable[[], Outcome]:
+        loop = asyncio.get_running_loop()
         process = self._process = self._processes.take()
         given = source if isinstance(source, msgspec.Raw) else _blocking(source)
 
         def run() -> Outcome:
             try:
+                process.start(self._definition)
+                if self._held.ended.is_set():
+                    return Dropped()  # It may have been ended before there was a process.
+                loop.call_soon_threadsafe(_begin_once, began)
                 return process.run(self._definition, given, context)
             except ProcessEnded as error:
                 return Failed(str(error))
@@ -123,17 +141,33 @@ class Running:
 
     def _end_handler(self) -> None:
         """Where it has not ended by itself."""
-        handler = self._handler
+        handler, process = self._handler, self._process
+        self._held.ended.set()
         if handler is None:
             return
-        if self._process is not None:
+        if process is not None:
             if not handler.done():
-                self._process.kill()
-            process = self._process
+                process.kill()
             handler.add_done_callback(lambda _: self._processes.give_back(process))
         elif self._definition.is_async:
             handler.cancel()
-        self._held.ended.set()
+
+
+def _fits(definition: Definition, phase: Phase) -> bool:
+    return isinstance(definition, MapTask | FoldPart) == (phase == "map")
+
+
+def _result(handler: asyncio.Future[Outcome]) -> Outcome:
+    """A handler that is cancelled by its own doing has failed, and the worker goes on."""
+    if handler.cancelled():
+        return Failed("the handler was cancelled, and not by its worker")
+    error = handler.exception()
+    return handler.result() if error is None else Failed(text_of(error))
+
+
+def _begin_once(began: asyncio.Future[None]) -> None:
+    if not began.done():
+        began.set_result(None)
 
 
 def _blocking(pages: OutputPages) -> Callable[[], Any]:
