@@ -7,6 +7,7 @@ Blank lines are no messages. Whatever begins as gzip does is decompressed.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import json
 import mimetypes
@@ -18,20 +19,34 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+import msgspec
+
 from packetboat.models import Outgoing
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """No server takes more; so much of a line without an end is held."""
 _GZIP = b"\x1f\x8b"
-_FIELDS = frozenset(
-    {"data", "data_base64", "content_type", "key", "attributes", "priority", "idempotency_key"}
-    | {"delay_seconds", "deliver_at", "ttl_seconds"}
-)
 _OF_DELIVERIES = frozenset(
     {"message_id", "ack_id", "attempt", "partition", "offset", "publish_time", "publisher_id"}
     | {"scheduled_for", "accepted_time", "state"}
 )
 """What `pull`, `tail` and `replay` print beside: ignored, so that theirs can be published again."""
+
+
+class _Fields(msgspec.Struct):
+    """Those of a line of NDJSON, but for its data."""
+
+    content_type: str | None = None
+    key: str | None = None
+    attributes: dict[str, str] | None = None
+    priority: int = 0
+    idempotency_key: str | None = None
+    delay_seconds: float | None = None
+    deliver_at: datetime | None = None
+    ttl_seconds: float | None = None
+
+
+_FIELDS = frozenset({"data", "data_base64", *_Fields.__struct_fields__})
 
 
 class Item(NamedTuple):
@@ -80,8 +95,6 @@ class Form:
         return Outgoing(data=raw, content_type=kind, key=key)
 
     def _completed(self, line: int, message: Outgoing) -> Outgoing:
-        import msgspec
-
         changes: dict[str, Any] = {}
         if self.ndjson and self.key_field is not None and message.key is None:
             changes["key"] = _member(message.data, self.key_field)
@@ -109,30 +122,26 @@ def items(files: list[Path], form: Form, position: Position, first_line: int = 1
     before = 0
     for file in files:
         with _opened(file) as (raw, content):
-            chunks = [(1, content.read())] if form.whole else _lines(content)
-            for _, chunk in chunks:
+            for chunk in [content.read()] if form.whole else _lines(content):
                 line += 1
                 if raw is not None:
                     position.read_bytes = before + raw.tell()
                 if line < first_line or not (chunk.strip() or form.whole):
                     continue
-                yield (
-                    _guessed(form, file).item(line, chunk)
-                    if len(chunk) <= MAX_MESSAGE_BYTES
-                    else Item(line, None, "longer than any message may be")
-                )
+                if len(chunk) > MAX_MESSAGE_BYTES:
+                    yield Item(line, None, "longer than any message may be")
+                else:
+                    yield _guessed(form, file).item(line, chunk)
         before = position.read_bytes
 
 
-def _lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _lines(content: IO[bytes]) -> Iterator[bytes]:
     """Without their ends. Of one that is too long the first part, which is too long as well."""
-    number = 0
-    while chunk := content.readline(MAX_MESSAGE_BYTES + 2):
-        number += 1
-        whole = chunk
-        while not chunk.endswith(b"\n") and len(chunk) > MAX_MESSAGE_BYTES:
-            chunk = content.readline(MAX_MESSAGE_BYTES + 2)
-        yield number, whole.removesuffix(b"\n").removesuffix(b"\r")
+    while first := content.readline(MAX_MESSAGE_BYTES + 2):
+        rest = first
+        while not rest.endswith(b"\n") and len(rest) > MAX_MESSAGE_BYTES:
+            rest = content.readline(MAX_MESSAGE_BYTES + 2)
+        yield first.removesuffix(b"\n").removesuffix(b"\r")
 
 
 @contextmanager
@@ -154,8 +163,6 @@ def _decompressed(raw: Any) -> IO[bytes]:
 def _guessed(form: Form, file: Path) -> Form:
     if not form.whole or form.content_type is not None:
         return form
-    import dataclasses
-
     kind, encoding = mimetypes.guess_type(file.name)
     return dataclasses.replace(form, content_type=None if encoding not in (None, "gzip") else kind)
 
@@ -173,27 +180,17 @@ def _of_object(raw: bytes) -> Outgoing:
     unknown = sorted(value.keys() - _FIELDS - _OF_DELIVERIES)
     if unknown:
         raise BadLine(f"unknown member {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
-    given = {name: value[name] for name in _FIELDS & value.keys()}
-    encoded = given.pop("data_base64", None)
-    if (encoded is None) == ("data" not in given):
+    encoded = value.get("data_base64")
+    if (encoded is None) == ("data" not in value):
         raise BadLine("either data or data_base64")
-    if encoded is not None:
-        given["data"] = base64.b64decode(encoded, validate=True)
-    if given.get("deliver_at") is not None:
-        given["deliver_at"] = datetime.fromisoformat(given["deliver_at"])
-    return _checked(given)
-
-
-def _checked(given: dict[str, Any]) -> Outgoing:
-    import msgspec
-
-    data = given.pop("data")
+    data = value["data"] if encoded is None else base64.b64decode(encoded, validate=True)
     try:
-        return msgspec.structs.replace(
-            msgspec.convert({"data": None, **given}, Outgoing), data=data
-        )
+        fields = msgspec.convert(value, _Fields)
     except msgspec.ValidationError as error:
         raise BadLine(str(error)) from None
+    if fields.deliver_at is not None and fields.deliver_at.tzinfo is None:
+        raise BadLine("deliver_at has no time zone")
+    return Outgoing(data=data, **msgspec.structs.asdict(fields))
 
 
 def _json(raw: bytes) -> Any:

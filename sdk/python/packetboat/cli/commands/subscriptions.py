@@ -23,6 +23,9 @@ COLUMNS = (
     "ack_deadline_seconds",
     "filter",
 )
+DeadLetterTopic = Annotated[
+    str | None, typer.Option("--dead-letter-topic", help="Where dead letters are published.")
+]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look.")]
 Filter = Annotated[str | None, typer.Option("--filter", help="Of what it delivers (CEL).")]
 AckDeadline = Annotated[
@@ -68,6 +71,7 @@ def create(
     filter_: Filter = None,
     ack_deadline: AckDeadline = None,
     max_attempts: MaxAttempts = None,
+    dead_letter_topic: DeadLetterTopic = None,
     ordered: Annotated[
         bool | None, typer.Option("--ordered", help="Messages of a key in order, one at a time.")
     ] = None,
@@ -93,6 +97,7 @@ def create(
         start=_start(start),
         filter=filter_,
         ack_deadline_seconds=ack_deadline,
+        dead_letter_topic=dead_letter_topic,
         ordered=ordered,
         delivery=delivery,
         type="push" if push_url else None,
@@ -111,6 +116,7 @@ def update(
     filter_: Filter = None,
     ack_deadline: AckDeadline = None,
     max_attempts: MaxAttempts = None,
+    dead_letter_topic: DeadLetterTopic = None,
     push_url: Annotated[str | None, typer.Option("--push-url", help="Where it delivers.")] = None,
     label: Labels = None,
     file: File = None,
@@ -119,7 +125,14 @@ def update(
     """Change what is given; the rest stays."""
     here = Invocation.of(context)
     nested = [*_nested(max_attempts, push_url), *(set_ or ())]
-    wanted = body(file, nested, label, filter=filter_, ack_deadline_seconds=ack_deadline)
+    wanted = body(
+        file,
+        nested,
+        label,
+        filter=filter_,
+        ack_deadline_seconds=ack_deadline,
+        dead_letter_topic=dead_letter_topic,
+    )
     here.output.record(here.api.patch(path("subscriptions", subscription), wanted))
 
 
