@@ -13,6 +13,7 @@ import contextlib
 import json
 import multiprocessing as mp
 import os
+import resource
 import struct
 import time
 from collections.abc import Callable
@@ -293,7 +294,9 @@ def in_processes(
             if child.is_alive():
                 child.kill()
     samples = [sample for answer in answers for sample in answer["latencies"]]
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
+        "clients_cpu_s": spent.ru_utime + spent.ru_stime,
         "n": len(samples),
         "elapsed_s": max(answer["elapsed_s"] for answer in answers),
         "wall_s": wall,
