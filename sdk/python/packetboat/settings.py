@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from packetboat.credentials.kinds import ClientCredentials, Credentials, StaticToken
 from packetboat.options import DEFAULT_URL, Options, Tls
-from packetboat.profiles import Profile, load, path
+
+if TYPE_CHECKING:
+    from packetboat.profiles import Profile
 
 Urls = str | Sequence[str]
 """One, several, or several in one string with commas between."""
@@ -55,6 +58,8 @@ def found(
     name = environment.get("PACKETBOAT_PROFILE") or None
     if given:
         return Options(urls=urls(given), credentials=credentials)
+    from packetboat.profiles import load, path
+
     profile = load(path(environment)).get(name)
     if profile is None:
         if name is not None:

@@ -13,6 +13,8 @@ from typing import Any
 import packetboat
 import pytest
 from packetboat import AsyncClient, Client, Options, PacketboatError
+from packetboat.aio.areas import AsyncAreas
+from packetboat.sync.areas import Areas
 
 SOURCE = Path(packetboat.__file__)
 HEAVY = ("asyncio", "httpx", "httpx2", "msgspec", "ssl")
@@ -55,6 +57,10 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert imported_by("import packetboat").isdisjoint(HEAVY)
 
 
+def test_a_blocking_client_imports_no_asyncio() -> None:
+    assert "asyncio" not in imported_by("from packetboat import Client")
+
+
 @pytest.mark.parametrize("name", ["Client", "AsyncClient"])
 def test_a_client_imports_http_when_it_is_made(name: str) -> None:
     assert imported_by(f"from packetboat import {name}").isdisjoint({"httpx", "httpx2"})
@@ -84,12 +90,11 @@ def plain(text: str | None) -> str:
     return re.sub(r"\bAsync(?=[A-Z])", "", text).replace("aclose", "close")
 
 
-def resources(client: object) -> dict[str, object]:
-    return {
-        name: value
-        for name, value in vars(client).items()
-        if not name.startswith("_") and type(value).__module__.startswith("packetboat.")
-    }
+def resources(client: Client | AsyncClient) -> dict[str, object]:
+    areas = AsyncAreas if isinstance(client, AsyncClient) else Areas
+    names = [name for name in inspect.get_annotations(areas) if not name.startswith("_")]
+    assert set(names) <= set(dir(client))
+    return {name: getattr(client, name) for name in names}
 
 
 @pytest.fixture
@@ -109,6 +114,13 @@ def test_both_clients_have_one_surface(clients: tuple[Client, AsyncClient]) -> N
         sync.pop(name, None)
         asynchronous.pop(name, None)
     assert sync == asynchronous
+
+
+def test_an_area_is_made_once(clients: tuple[Client, AsyncClient]) -> None:
+    for client in clients:
+        assert client.topics is client.topics
+        with pytest.raises(AttributeError, match="no attribute 'topic'"):
+            _ = client.topic  # type: ignore[union-attr]
 
 
 def test_their_resources_too(clients: tuple[Client, AsyncClient]) -> None:

@@ -6,30 +6,9 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from packetboat import settings
+from packetboat.aio.areas import AsyncAreas
 from packetboat.aio.flat import FlatNames
 from packetboat.aio.publishing import AsyncPublishing
-from packetboat.aio.resources.audit import AsyncAudit
-from packetboat.aio.resources.clients import AsyncClients
-from packetboat.aio.resources.dead_letters import AsyncDeadLetters
-from packetboat.aio.resources.issuers import AsyncIssuers
-from packetboat.aio.resources.jobs import AsyncJobs
-from packetboat.aio.resources.keys import AsyncKeys
-from packetboat.aio.resources.locks import AsyncLocks
-from packetboat.aio.resources.messages import AsyncMessages
-from packetboat.aio.resources.parked_keys import AsyncParkedKeys
-from packetboat.aio.resources.policies import AsyncPolicies
-from packetboat.aio.resources.pools import AsyncPools
-from packetboat.aio.resources.quotas import AsyncQuotas
-from packetboat.aio.resources.schedules import AsyncSchedules
-from packetboat.aio.resources.schemas import AsyncSchemas
-from packetboat.aio.resources.server import AsyncServer
-from packetboat.aio.resources.snapshots import AsyncSnapshots
-from packetboat.aio.resources.subscriptions import AsyncSubscriptions
-from packetboat.aio.resources.tenants import AsyncTenants
-from packetboat.aio.resources.tokens import AsyncTokens
-from packetboat.aio.resources.topics import AsyncTopics
-from packetboat.aio.resources.usage import AsyncUsage
-from packetboat.aio.resources.webhooks import AsyncWebhooks
 from packetboat.aio.sender import AsyncSender
 from packetboat.credentials import Credentials
 from packetboat.models import WhoAmI
@@ -37,7 +16,7 @@ from packetboat.options import Options
 from packetboat.transport import AsyncTransport, open_async_transport
 
 
-class AsyncClient(AsyncPublishing, FlatNames):
+class AsyncClient(AsyncPublishing, AsyncAreas, FlatNames):
     """The same calls as `Client`, to be awaited; of one event loop at a time.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
@@ -64,28 +43,6 @@ class AsyncClient(AsyncPublishing, FlatNames):
         )
         sender = AsyncSender(told, open_async_transport(told, transport))
         super().__init__(sender)
-        self.topics = AsyncTopics(sender)
-        self.subscriptions = AsyncSubscriptions(sender)
-        self.messages = AsyncMessages(sender)
-        self.snapshots = AsyncSnapshots(sender)
-        self.dead_letters = AsyncDeadLetters(sender)
-        self.parked_keys = AsyncParkedKeys(sender)
-        self.webhooks = AsyncWebhooks(sender)
-        self.schedules = AsyncSchedules(sender)
-        self.schemas = AsyncSchemas(sender)
-        self.locks = AsyncLocks(sender)
-        self.jobs = AsyncJobs(sender)
-        self.pools = AsyncPools(sender)
-        self.tenants = AsyncTenants(sender)
-        self.clients = AsyncClients(sender)
-        self.keys = AsyncKeys(sender)
-        self.tokens = AsyncTokens(sender)
-        self.policies = AsyncPolicies(sender)
-        self.issuers = AsyncIssuers(sender)
-        self.quotas = AsyncQuotas(sender)
-        self.usage = AsyncUsage(sender)
-        self.audit = AsyncAudit(sender)
-        self.server = AsyncServer(sender)
 
     @classmethod
     def from_options(cls, options: Options) -> AsyncClient:

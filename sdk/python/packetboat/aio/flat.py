@@ -44,11 +44,13 @@ class FlatNames:
         return await self._sender.send(call)
 
     async def get_topic(self, name: str) -> Topic:
+        """Raises NotFound."""
         return await self._sender.send(topics.get_topic(name))
 
     async def list_topics(
         self, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Topic]:
+        """One page of them."""
         return await self._sender.send(topics.list_topics(page_size, page_token))
 
     async def delete_topic(self, name: str, *, force: bool = False) -> None:
@@ -75,6 +77,7 @@ class FlatNames:
         return await self._sender.send(call)
 
     async def get_subscription(self, name: str) -> Subscription:
+        """Raises NotFound."""
         return await self._sender.send(subscriptions.get_subscription(name))
 
     async def list_subscriptions(

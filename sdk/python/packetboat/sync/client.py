@@ -9,35 +9,14 @@ from packetboat import settings
 from packetboat.credentials import Credentials
 from packetboat.models import WhoAmI
 from packetboat.options import Options
+from packetboat.sync.areas import Areas
 from packetboat.sync.flat import FlatNames
 from packetboat.sync.publishing import Publishing
-from packetboat.sync.resources.audit import Audit
-from packetboat.sync.resources.clients import Clients
-from packetboat.sync.resources.dead_letters import DeadLetters
-from packetboat.sync.resources.issuers import Issuers
-from packetboat.sync.resources.jobs import Jobs
-from packetboat.sync.resources.keys import Keys
-from packetboat.sync.resources.locks import Locks
-from packetboat.sync.resources.messages import Messages
-from packetboat.sync.resources.parked_keys import ParkedKeys
-from packetboat.sync.resources.policies import Policies
-from packetboat.sync.resources.pools import Pools
-from packetboat.sync.resources.quotas import Quotas
-from packetboat.sync.resources.schedules import Schedules
-from packetboat.sync.resources.schemas import Schemas
-from packetboat.sync.resources.server import Server
-from packetboat.sync.resources.snapshots import Snapshots
-from packetboat.sync.resources.subscriptions import Subscriptions
-from packetboat.sync.resources.tenants import Tenants
-from packetboat.sync.resources.tokens import Tokens
-from packetboat.sync.resources.topics import Topics
-from packetboat.sync.resources.usage import Usage
-from packetboat.sync.resources.webhooks import Webhooks
 from packetboat.sync.sender import Sender
 from packetboat.transport import Transport, open_transport
 
 
-class Client(Publishing, FlatNames):
+class Client(Publishing, Areas, FlatNames):
     """Blocking calls; one client may be shared between threads, and used in the child of a fork.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
@@ -65,28 +44,6 @@ class Client(Publishing, FlatNames):
         opened = open_transport(told, transport)
         sender = Sender(told, opened)
         super().__init__(sender, None if transport is None else opened)
-        self.topics = Topics(sender)
-        self.subscriptions = Subscriptions(sender)
-        self.messages = Messages(sender)
-        self.snapshots = Snapshots(sender)
-        self.dead_letters = DeadLetters(sender)
-        self.parked_keys = ParkedKeys(sender)
-        self.webhooks = Webhooks(sender)
-        self.schedules = Schedules(sender)
-        self.schemas = Schemas(sender)
-        self.locks = Locks(sender)
-        self.jobs = Jobs(sender)
-        self.pools = Pools(sender)
-        self.tenants = Tenants(sender)
-        self.clients = Clients(sender)
-        self.keys = Keys(sender)
-        self.tokens = Tokens(sender)
-        self.policies = Policies(sender)
-        self.issuers = Issuers(sender)
-        self.quotas = Quotas(sender)
-        self.usage = Usage(sender)
-        self.audit = Audit(sender)
-        self.server = Server(sender)
 
     @classmethod
     def from_options(cls, options: Options) -> Client:

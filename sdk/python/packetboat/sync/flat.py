@@ -44,9 +44,11 @@ class FlatNames:
         return self._sender.send(call)
 
     def get_topic(self, name: str) -> Topic:
+        """Raises NotFound."""
         return self._sender.send(topics.get_topic(name))
 
     def list_topics(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Topic]:
+        """One page of them."""
         return self._sender.send(topics.list_topics(page_size, page_token))
 
     def delete_topic(self, name: str, *, force: bool = False) -> None:
@@ -73,6 +75,7 @@ class FlatNames:
         return self._sender.send(call)
 
     def get_subscription(self, name: str) -> Subscription:
+        """Raises NotFound."""
         return self._sender.send(subscriptions.get_subscription(name))
 
     def list_subscriptions(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from packetboat.credentials import token_endpoint
-from packetboat.credentials.async_tokens import AsyncIssuedTokens
 from packetboat.credentials.at_hand import AsyncAtHand, TokenAtHand, TokenOfFile
 from packetboat.credentials.authorized import AsyncAuthorized, AsyncTokens, Authorized, Tokens
 from packetboat.credentials.kinds import ClientCredentials, Credentials, StaticToken, TokenFile
@@ -58,6 +57,8 @@ def _async_tokens(
     credentials: Credentials, transport: AsyncTransport, options: Options
 ) -> AsyncTokens:
     if isinstance(credentials, ClientCredentials):
+        from packetboat.credentials.async_tokens import AsyncIssuedTokens  # imports asyncio
+
         issuer = token_endpoint.origin(credentials)
         return AsyncIssuedTokens(
             credentials, transport if issuer is None else _async_network((issuer,), options)
