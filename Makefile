@@ -58,6 +58,10 @@ torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history che
 power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
 	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)
 
+.PHONY: word-count
+word-count: $(INSTALLED) ## Map and reduce: 10,000 tasks on four workers that are killed again and again
+	$(BIN)/python -m tests.chaos.word_count --tasks 10000 $(WORD_COUNT_ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
 	$(BIN)/python -m benchmarks
