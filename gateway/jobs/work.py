@@ -19,15 +19,17 @@ from edge.asgi import (
     Send,
     caller_of,
     path_param,
+    read_body,
     respond,
     tenant_of,
 )
 from edge.departure import disconnected, ended_by
 from edge.problem import FieldError, Problem, invalid
-from gateway.decoding import read_json
+from gateway.decoding import decode_json, read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import (
     MAX_COMPLETE_BODY_BYTES,
+    MAX_FAIL_BODY_BYTES,
     MAX_LEASES_AT_ONCE,
     MAX_OUTPUT_BYTES,
     TaskCompletion,
@@ -116,7 +118,7 @@ class WorkRoutes:
         await self._settle(scope, send, "completed", items)
 
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, TasksFail)
+        body = decode_json(await read_body(scope, receive, MAX_FAIL_BODY_BYTES), TasksFail)
         items = [
             (each.lease_id, Fail(each.error.replace("\0", ""), each.retry, each.delay_seconds))
             for each in body.tasks
