@@ -132,6 +132,7 @@ __all__ = [
     "AckState",
     "AuditEntry",
     "AuditFilter",
+    "AuditSource",
     "Backlog",
     "BacklogUpdate",
     "ClientSettings",

@@ -61,6 +61,14 @@ class AuditFilter(TypedDict, total=False):
     order: Order
 
 
+class AuditSource(msgspec.Struct, frozen=True):
+    """Where a request came from."""
+
+    address: str | None = None
+    forwarded_for: str | None = None
+    """X-Forwarded-For as the request had it."""
+
+
 class AuditEntry(msgspec.Struct, frozen=True):
     """A change, who made it and what it was answered."""
 
@@ -72,7 +80,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
     request_id: str
     status: int | None = None
     """Of the answer; None: it is not known, and the change may have been made."""
-    source: Mapping[str, str] = {}
+    source: AuditSource = AuditSource()
     members: Mapping[str, Any] = {}
     """Of the body, without secrets and payload."""
     query: Mapping[str, Any] = {}
