@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from packetboat.models import Message
 from packetboat.worker.latency import Latency
@@ -67,6 +67,7 @@ class Hold:
         self._held: dict[str, Held] = {}
         self._bytes = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._enough: Callable[[], bool] = lambda: False
 
     def __len__(self) -> int:
         return len(self._held)
@@ -117,14 +118,21 @@ class Hold:
         return self._settings.max_bytes - self._bytes
 
     async def wait_for_room(self) -> int:
-        """Until half of the prefetch is used up: fewer and larger pulls."""
+        """How many to ask for, once half of the prefetch is used up: few and large pulls, and two
+        halves, so that one is on its way while the acks of the other are."""
+        await self._wait_for(lambda: max(1, self.prefetch() // 2))
+        return min(self.room(), self._settings.slots + (self.prefetch() + 1) // 2)
+
+    async def wait_for_most(self) -> int:
+        """The same, once most of what is held is done with."""
+        await self._wait_for(lambda: max(1, self.target() * 3 // 4))
+        return self.room()
+
+    async def _wait_for(self, least: Callable[[], int]) -> None:
+        self._enough = lambda: self.room() >= least()
         while not self._enough():
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self.room()
-
-    def _enough(self) -> bool:
-        return self.room() >= max(1, self.prefetch() // 2)
 
     def _wake(self) -> None:
         waiter = self._waiter

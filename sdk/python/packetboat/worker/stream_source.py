@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from packetboat.errors import PacketboatError
 from packetboat.models import Message
@@ -13,7 +14,8 @@ from packetboat.worker.outage import Backoff, Outage, is_passing
 from packetboat.worker.sources import Take
 from packetboat.worker.stopping import Stopping
 
-FIRST_LIFE_S = 1.0
+FIRST_LIFE_S = 0.2
+PATIENCE_S = 0.5
 MAX_LIFE_S = 60.0
 QUIET_S = 0.1
 MAX_STREAM_MESSAGES = 10_000
@@ -47,9 +49,9 @@ class StreamSource:
         backoff = Backoff()
         life_s = FIRST_LIFE_S
         while not self._stopping.asked:
-            room = await self._hold.wait_for_room()
+            room = await self._room()
             if room * 4 < self._hold.target() * 3:
-                life_s = FIRST_LIFE_S  # What earlier streams gave is still worked on.
+                life_s = FIRST_LIFE_S
             try:
                 await self._follow(room, life_s, backoff)
             except PacketboatError as error:
@@ -58,6 +60,13 @@ class StreamSource:
                 self._outage.failed(error)
                 await asyncio.sleep(backoff.pause_s(error))
             life_s = min(MAX_LIFE_S, life_s * 2)
+
+    async def _room(self) -> int:
+        """All of the window, or what there is where handlers take long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._hold.wait_for_most()
+        return await self._hold.wait_for_room()
 
     async def _follow(self, room: int, life_s: float, backoff: Backoff) -> None:
         most_bytes = max(1, min(MAX_STREAM_BYTES, self._hold.room_bytes()))
