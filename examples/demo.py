@@ -183,8 +183,8 @@ async def run(url: str, token: str, lines: list[str], workers: int, keep: bool) 
         expand=True,
     )
     async with AsyncClient(url, token, retry_for_s=2.0) as client:
-        await client.create_topic(name)
-        await client.create_subscription(name, name, start="earliest")
+        await client.topics.create(name)
+        await client.subscriptions.create(name, name, start="earliest")
     async with AsyncClient(url, token, retry_for_s=30.0) as client:
         try:
             with progress:
@@ -198,8 +198,8 @@ async def run(url: str, token: str, lines: list[str], workers: int, keep: bool) 
                     bar.end()
         finally:
             if not keep:
-                await client.delete_subscription(name, force=True)
-                await client.delete_topic(name)
+                await client.subscriptions.delete(name, force=True)
+                await client.topics.delete(name)
     return ledger
 
 

@@ -25,10 +25,10 @@ def http(running: Installation) -> Iterator[requests.Session]:
 @pytest.fixture
 def boat(running: Installation) -> Iterator[Client]:
     with Client(running.url, running.token) as client:
-        client.create_topic(TOPIC, partitions=2)
-        client.create_subscription(TOPIC, TOPIC, start="earliest")
+        client.topics.create(TOPIC, partitions=2)
+        client.subscriptions.create(TOPIC, TOPIC, start="earliest")
         yield client
-        client.delete_topic(TOPIC, force=True)
+        client.topics.delete(TOPIC, force=True)
 
 
 def shown(http: requests.Session, url: str, message_id: str) -> dict[str, object]:
@@ -59,7 +59,7 @@ def test_a_delayed_message_arrives_at_its_time_under_the_id_of_its_receipt(
     assert arrived.publish_time >= moment
     published = shown(http, running.url, later.message_id)
     assert (published["state"], published["offset"]) == ("published", arrived.offset)
-    for change in (boat.cancel, lambda *a: boat.reschedule(*a, delay_seconds=5)):
+    for change in (boat.messages.cancel, lambda *a: boat.messages.reschedule(*a, delay_seconds=5)):
         with pytest.raises(Conflict, match="already-released"):
             change(TOPIC, later.message_id)
 
@@ -69,9 +69,9 @@ def test_a_cancelled_message_never_arrives_and_a_rescheduled_one_at_its_new_time
 ) -> None:
     cancelled = boat.publish(TOPIC, "cancelled", delay_seconds=1.5).result()
     sooner = boat.publish(TOPIC, "sooner", delay_seconds=3600).result()
-    boat.cancel(TOPIC, cancelled.message_id)
-    boat.cancel(TOPIC, cancelled.message_id)
-    moment = boat.reschedule(TOPIC, sooner.message_id, delay_seconds=2)
+    boat.messages.cancel(TOPIC, cancelled.message_id)
+    boat.messages.cancel(TOPIC, cancelled.message_id)
+    moment = boat.messages.reschedule(TOPIC, sooner.message_id, delay_seconds=2)
     assert moment < datetime.now(UTC) + timedelta(seconds=3)
     (message,) = boat.pull(TOPIC, wait_seconds=30)
     assert (message.message_id, message.text) == (sooner.message_id, "sooner")
@@ -79,6 +79,6 @@ def test_a_cancelled_message_never_arrives_and_a_rescheduled_one_at_its_new_time
     assert boat.pull(TOPIC, wait_seconds=1) == []
     assert shown(http, running.url, cancelled.message_id)["state"] == "cancelled"
     with pytest.raises(Conflict, match="message-cancelled"):
-        boat.reschedule(TOPIC, cancelled.message_id, delay_seconds=1)
+        boat.messages.reschedule(TOPIC, cancelled.message_id, delay_seconds=1)
     with pytest.raises(NotFound):
-        boat.cancel(TOPIC, cancelled.message_id[:-4] + "AAB5")
+        boat.messages.cancel(TOPIC, cancelled.message_id[:-4] + "AAB5")

@@ -132,19 +132,18 @@ def test_topics() -> None:
         ok({"topics": [topic], "next_page_token": "t"}),
         ok(None, 204),
     )
-    made = boat.create_topic("orders", retention=Retention("retain", 600), labels={"a": "b"})
+    made = boat.topics.create("orders", retention=Retention("retain", 600), labels={"a": "b"})
     assert made.retention == Retention("retain", 600)
     assert script.body() == {
         "name": "orders",
-        "partitions": 4,
         "retention": {"mode": "retain", "seconds": 600, "bytes": None, "on_limit": "refuse"},
         "labels": {"a": "b"},
     }
-    assert boat.get_topic("orders") == made
-    page = boat.list_topics(page_size=1, page_token="s")
+    assert boat.topics.get("orders") == made
+    page = boat.topics.page(page_size=1, page_token="s")
     assert page.items == (made,)
     assert page.next_page_token == "t"
-    boat.delete_topic("orders")
+    boat.topics.delete("orders")
     assert [f"{r.method} {r.path}" for r in script.requests] == [
         "POST /topics",
         "GET /topics/orders",
@@ -170,12 +169,12 @@ def test_subscriptions() -> None:
     boat, script = client(
         ok(subscription, 201), ok(subscription), ok(page), ok(page), ok(None, 204)
     )
-    made = boat.create_subscription("orders", "workers", start="earliest")
+    made = boat.subscriptions.create("orders", "workers", start="earliest")
     assert script.body() == {"name": "workers", "start": "earliest"}
-    assert boat.get_subscription("workers") == made
-    assert boat.list_subscriptions("orders").items == (made,)
-    assert boat.list_subscriptions().next_page_token is None
-    boat.delete_subscription("workers")
+    assert boat.subscriptions.get("workers") == made
+    assert boat.subscriptions.page("orders").items == (made,)
+    assert boat.subscriptions.page().next_page_token is None
+    boat.subscriptions.delete("workers")
     assert [f"{r.method} {r.path}" for r in script.requests] == [
         "POST /topics/orders/subscriptions",
         "GET /subscriptions/workers",
@@ -242,7 +241,7 @@ def test_nack_release_and_deadline() -> None:
     boat, script = client(done, done, done)
     assert boat.nack("workers", "a1", delay_seconds=5, reason="busy") == Settled(1)
     boat.release("workers", "a1")
-    boat.modify_ack_deadline("workers", "a1", 60)
+    boat.extend("workers", "a1", 60)
     assert [(r.path.rpartition("/")[2], script.body(n)) for n, r in enumerate(script.requests)] == [
         ("nack", {"ack_ids": ["a1"], "delay_seconds": 5, "reason": "busy"}),
         ("release", {"ack_ids": ["a1"]}),

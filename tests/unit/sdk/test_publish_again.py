@@ -93,10 +93,10 @@ def test_cancel_and_reschedule() -> None:
         ok({"message_id": "m", "scheduled_for": "2026-02-01T00:00:00Z"}),
         problem(409, "already-released"),
     )
-    boat.cancel("or/ders", "m")
-    assert boat.reschedule("orders", "m", deliver_at=moment + timedelta(0)) == moment
+    boat.messages.cancel("or/ders", "m")
+    assert boat.messages.reschedule("orders", "m", deliver_at=moment + timedelta(0)) == moment
     with pytest.raises(Conflict):
-        boat.reschedule("orders", "m", delay_seconds=0)
+        boat.messages.reschedule("orders", "m", delay_seconds=0)
     paths = [(request.method, request.path) for request in script.requests]
     assert paths[1:3] == [
         ("DELETE", "/topics/or%2Fders/messages/m"),

@@ -46,7 +46,7 @@ from tests.unit.sdk.sdk_support import RECEIPT, AsyncScript, Script, ok, problem
 def test_each_status_has_its_error(status: int, kind: type[ApiError]) -> None:
     client = Client(transport=Script(problem(status, "some-slug")), retry_for_s=0)
     with pytest.raises(kind, match="A detail") as caught:
-        client.get_topic("t")
+        client.topics.get("t")
     assert type(caught.value) is kind
     assert isinstance(caught.value, NotDone)
     assert caught.value.slug == "some-slug"
@@ -72,7 +72,7 @@ def test_unknown_is_neither_done_nor_not_done() -> None:
 )
 def test_what_is_no_answer_of_ours_is_a_server_error(response: Response) -> None:
     with pytest.raises(ServerError):
-        Client(transport=Script(response), retry_for_s=0).get_topic("t")
+        Client(transport=Script(response), retry_for_s=0).topics.get("t")
 
 
 def test_what_did_not_take_effect_is_sent_again() -> None:

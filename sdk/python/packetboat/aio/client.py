@@ -7,7 +7,6 @@ from types import TracebackType
 
 from packetboat import settings
 from packetboat.aio.areas import AsyncAreas
-from packetboat.aio.flat import FlatNames
 from packetboat.aio.publishing import AsyncPublishing
 from packetboat.aio.sender import AsyncSender
 from packetboat.credentials import Credentials
@@ -16,7 +15,7 @@ from packetboat.options import Options
 from packetboat.transport import AsyncTransport, open_async_transport
 
 
-class AsyncClient(AsyncPublishing, AsyncAreas, FlatNames):
+class AsyncClient(AsyncPublishing, AsyncAreas):
     """The same calls as `Client`, to be awaited; of one event loop at a time.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
