@@ -53,7 +53,7 @@ def bodies(batch: Batch) -> list[bytes]:
 def outcomes(core: Core) -> dict[bytes, Result]:
     return {
         msgspec.msgpack.decode(each.message.encoded)["data"]: each.outcome
-        for each in core.take_settled()
+        for each in core.ledger.take_settled()
     }
 
 
@@ -239,7 +239,7 @@ def test_an_unknown_part_goes_again_with_all_of_its_batch_and_is_told_once() -> 
     assert again.call.request == request
     core.answered(again, [RECEIPT] * 2, LATER)
     assert len(outcomes(core)) == 1
-    assert core.messages == core.size_bytes == 0
+    assert core.ledger.messages == core.ledger.size_bytes == 0
 
 
 def test_a_wrong_message_takes_those_of_its_key_along_that_were_behind_it() -> None:
@@ -345,7 +345,7 @@ def test_what_was_never_sent_is_not_done() -> None:
     core.answered(batch, [RECEIPT], 1.1)
     core.expire(1.5)
     assert type(outcomes(core)[b"4"]) is NotDone
-    assert core.messages == 0
+    assert core.ledger.messages == 0
     assert core.wake_s(2.0) is None
 
 
@@ -393,6 +393,89 @@ def test_abandoned_messages_are_told_whether_they_were_out() -> None:
     assert outcomes(core) == {}
 
 
+# Publishing again what may be stored.
+
+
+def unknown_batch(core: Core) -> tuple[Batch, dict[bytes, str]]:
+    """Of two messages, with the keys that their errors name."""
+    accept(core, *keyed(b"1", b"2"))
+    batch = only(core)
+    core.failed(batch, UnknownOutcome("cut"), 0.0)
+    core.expire(60.0)
+    keys = {}
+    for body, error in outcomes(core).items():
+        assert isinstance(error, UnknownOutcome)
+        assert error.idempotency_key is not None
+        keys[body] = error.idempotency_key
+    return batch, keys
+
+
+def test_under_the_key_that_its_error_names_the_same_batch_goes_out() -> None:
+    core = core_of()
+    batch, keys = unknown_batch(core)
+    accept(core, message(b"2", "k", keys[b"2"]), now_s=61.0)
+    again = only(core, 61.0)
+    assert again.call.request == batch.call.request
+    core.answered(again, [RECEIPT] * 2, 61.0)
+    assert outcomes(core) == {b"2": RECEIPT}
+    assert core.ledger.messages == 0
+
+
+def test_it_is_told_of_a_try_that_is_under_way_anyhow() -> None:
+    core = core_of(settings(deadline_s=1.0))
+    accept(core, *keyed(b"1"))
+    batch = only(core)
+    core.expire(1.0)
+    error = outcomes(core)[b"1"]
+    assert isinstance(error, UnknownOutcome)
+    accept(core, message(b"1", "k", error.idempotency_key), now_s=1.0)
+    assert core.next_batches(1.0) == []
+    core.answered(batch, [RECEIPT], 1.1)
+    assert outcomes(core) == {b"1": RECEIPT}
+
+
+def test_after_an_unknown_outcome_was_told_a_refusal_changes_nothing_about_the_batch() -> None:
+    core = core_of(settings(deadline_s=1.0))
+    accept(core, *keyed(b"1"))
+    batch = only(core)
+    accept(core, message(b"late"), now_s=0.9)
+    core.expire(1.0)
+    core.failed(batch, GONE, 1.1)
+    error = outcomes(core)[b"1"]
+    assert isinstance(error, UnknownOutcome)
+    accept(core, message(b"1", "k", error.idempotency_key), now_s=1.2)
+    again = core.next_batches(LATER)
+    assert batch.call.request in [each.call.request for each in again]
+
+
+def test_a_key_is_good_for_its_message_and_client_and_once_at_a_time() -> None:
+    core = core_of()
+    _, keys = unknown_batch(core)
+    with pytest.raises(ValueError, match="another message"):
+        accept(core, message(b"1", "k", keys[b"2"]))
+    with pytest.raises(ValueError, match="anywhere"):
+        accept(core_of(), message(b"2", "k", keys[b"2"]))
+    accept(core, message(b"2", "k", keys[b"2"]))
+    with pytest.raises(ValueError, match="being published"):
+        accept(core, message(b"2", "k", keys[b"2"]))
+    assert core.ledger.messages == 1
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    core = core_of(settings(max_buffered_bytes=100, deadline_s=1.0))
+    keys = []
+    for number in range(5):
+        accept(core, message(b"x" * 50), now_s=number)
+        core.failed(only(core, number), UnknownOutcome("cut"), number)
+        core.expire(number + 1)
+        (error,) = outcomes(core).values()
+        assert isinstance(error, UnknownOutcome)
+        keys.append(error.idempotency_key)
+    with pytest.raises(ValueError, match="for a while"):
+        accept(core, message(b"x" * 50, None, keys[0]))
+    accept(core, message(b"x" * 50, None, keys[-1]))
+
+
 # The buffer.
 
 
@@ -401,7 +484,7 @@ def test_a_full_buffer_refuses(limit: str) -> None:
     full = 2 if limit == "max_buffered_messages" else 40
     core = core_of(settings(**{limit: full}))
     accept(core, message(b"x" * 12), message(b"x" * 12))
-    assert not core.has_room or limit == "max_buffered_bytes"
+    assert not core.ledger.has_room or limit == "max_buffered_bytes"
     with pytest.raises(BufferFull):
         accept(core, message(b"x" * 12))
     core.answered(only(core), [RECEIPT] * 2, 0.0)
@@ -418,7 +501,7 @@ def test_a_message_larger_than_the_buffer_fits_when_that_is_empty() -> None:
 def test_a_line_waits_for_a_full_buffer() -> None:
     core = core_of(settings(max_buffered_messages=2), line=2)
     accept(core, *(message(b"%d" % n) for n in range(4)))
-    assert not core.has_room
+    assert not core.ledger.has_room
     with pytest.raises(BufferFull):
         accept(core, message(b"5"))
 

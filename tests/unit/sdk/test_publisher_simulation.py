@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from packetboat.errors import BufferFull, NotDone, PrecedingFailed, UnknownOutcome
+from packetboat.errors import NotDone, PrecedingFailed, UnknownOutcome
 from packetboat.models import Receipt
 from packetboat.publisher.settings import PublisherSettings
 
@@ -35,11 +35,7 @@ def simulate(seed: int) -> Simulation:
         if random.random() < wrong:
             data = WRONG + data
         own = f"own {number}" if random.random() < 0.1 else None
-        new = message(data, random.choice(keys), own)
-        try:
-            world.publish(new)
-        except BufferFull:
-            world.at(0.01, lambda: publish(number))
+        world.patiently(message(data, random.choice(keys), own))
 
     at_s = 0.0
     for number in range(MESSAGES):
@@ -73,7 +69,7 @@ def in_order(world: Simulation) -> None:
     """Those with a receipt, by key, are stored as they were published."""
     published: dict[str, list[bytes]] = {}
     for each in world.accepted:
-        data = world._data(each)
+        data = world.data(each)
         if each.key is not None and isinstance(world.outcomes[data], Receipt):
             published.setdefault(each.key, []).append(data)
     for key, expected in published.items():
@@ -84,6 +80,23 @@ def in_order(world: Simulation) -> None:
             if item.get("key") == key and isinstance(world.outcomes[item["data"]], Receipt)
         ]
         assert found == expected
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_what_is_unknown_is_published_again_once(seed: int) -> None:
+    world = simulate(seed)
+    unknown = {d: e for d, e in world.outcomes.items() if isinstance(e, UnknownOutcome)}
+    keys = {world.data(each): each.key for each in world.accepted}
+    world.harm, world.repeating = 1e-9, True
+    for data, error in unknown.items():
+        del world.outcomes[data]
+        world.accepted.pop()
+        world.patiently(message(data, keys[data], error.idempotency_key))
+    world.run()
+    copies = Counter(item["data"] for part in world.store.partitions for item in part)
+    assert all(copies[data] == 1 for data in unknown)
+    assert all(isinstance(world.outcomes[data], Receipt) for data in unknown)
+    assert set(copies.values()) <= {1}
 
 
 def test_the_seeds_see_every_kind_of_end() -> None:

@@ -14,7 +14,8 @@ from packetboat.calls import Producer
 from packetboat.errors import ClientClosed, PacketboatError
 from packetboat.models import Receipt
 from packetboat.publisher import at_exit
-from packetboat.publisher.core import Core, Settled
+from packetboat.publisher.core import Core
+from packetboat.publisher.ledger import Settled
 from packetboat.publisher.pending import Pending
 from packetboat.publisher.pump import Pump
 from packetboat.publisher.settings import PublisherSettings
@@ -55,7 +56,7 @@ class AsyncPublisher:
 
     async def room(self) -> None:
         """Returns when the buffer is not full."""
-        while self._pump is not None and not self._pump.core.has_room:
+        while self._pump is not None and not self._pump.core.ledger.has_room:
             self._room.append(self._pump.loop.create_future())
             await self._room[-1]
 
@@ -90,10 +91,10 @@ class AsyncPublisher:
     def finish(self) -> None:
         """The interpreter ends, and with it what no loop runs any more."""
         pump = self._pump
-        if pump is not None and pump.core.messages:
+        if pump is not None and pump.core.ledger.messages:
             _log.error(
                 "the interpreter ends with %d messages not published: await the client's close()",
-                pump.core.messages,
+                pump.core.ledger.messages,
             )
 
     def _forked(self) -> None:
@@ -104,8 +105,8 @@ class AsyncPublisher:
     def _pump_of(self, loop: asyncio.AbstractEventLoop) -> Pump:
         if self._closed:
             raise ClientClosed("the client is closed")
-        if self._pump is not None and self._pump.core.messages:
-            left = self._pump.core.messages
+        if self._pump is not None and self._pump.core.ledger.messages:
+            left = self._pump.core.ledger.messages
             _log.error("an event loop ended with %d messages not published", left)
         core = Core(self._settings, self._producer.next_headers, Random(), self._line())
         self._pump = Pump(core, self._sender, loop, nullcontext(), loop.call_soon, self._tell)
@@ -123,7 +124,7 @@ class AsyncPublisher:
                 receipt.set_exception(outcome)
             else:
                 receipt.set_result(outcome)
-        if self._room and self._pump is not None and self._pump.core.has_room:
+        if self._room and self._pump is not None and self._pump.core.ledger.has_room:
             waiting, self._room = self._room, []
             for each in waiting:
                 if not each.done():

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
 
 from packetboat.errors import (
     ApiError,
@@ -29,10 +28,12 @@ from packetboat.errors import (
 )
 from packetboat.models import Receipt
 from packetboat.publisher.batch import Batch
+from packetboat.publisher.ledger import Ledger
 from packetboat.publisher.pending import Pending
+from packetboat.publisher.remembered import Remembered
 from packetboat.publisher.results import Result
 from packetboat.publisher.settings import PublisherSettings
-from packetboat.publisher.topic import Topic
+from packetboat.publisher.topic import PATIENCE_S, Topic
 from packetboat.publisher.verdict import (
     TOO_LARGE,
     Verdict,
@@ -43,13 +44,6 @@ from packetboat.retries import FIRST_S, MAX_S
 
 EXPIRY_S = 0.25
 """How often it is looked for messages whose time is over."""
-
-
-class Settled(NamedTuple):
-    """A message, and what became of it."""
-
-    message: Pending
-    outcome: Receipt | PacketboatError
 
 
 class Core:
@@ -66,39 +60,32 @@ class Core:
         self._settings = settings
         self._next_name = next_name
         self._random = random
-        self._max_messages = settings.max_buffered_messages * waiting_line
-        self._max_bytes = settings.max_buffered_bytes * waiting_line
+        self.ledger = Ledger(settings, waiting_line)
         self._topics: dict[str, Topic] = {}
+        self._remembered = Remembered(settings.max_buffered_bytes)
         self._paused: set[tuple[str, str]] = set()
-        self._settled: list[Settled] = []
-        self.messages = 0
-        """Taken and not settled."""
-        self.size_bytes = 0
 
     def accept(self, topic: str, message: Pending, now_s: float) -> None:
-        """Raises BufferFull, or PrecedingFailed where the key is paused."""
+        """Raises BufferFull, PrecedingFailed where the key is paused, or ValueError where it does
+        not repeat the message that it says."""
         if message.key is not None and (topic, message.key) in self._paused:
             raise PrecedingFailed(f"key {message.key!r} is paused; resume_key lets it go on")
-        size_bytes = len(message.encoded)
-        while not self._fits(size_bytes):
+        place = None
+        if message.repeats is not None:
+            place = self._remembered.place_of(topic, message)
+        ledger = self.ledger
+        while not ledger.fits(message):
             if self._settings.overflow != "drop_oldest" or not self._drop_oldest():
-                raise BufferFull(f"{self.messages} messages, {self.size_bytes} bytes are waiting")
-        self.messages += 1
-        self.size_bytes += size_bytes
+                raise BufferFull(f"{ledger.messages} messages wait, {ledger.size_bytes} bytes")
+        ledger.take(message)
         message.deadline_s = now_s + self._settings.deadline_s
         queue = self._topics.get(topic)
         if queue is None:
             queue = self._topics[topic] = Topic(topic, self._settings)
-        queue.add(message)
-
-    @property
-    def has_room(self) -> bool:
-        """The buffer, without the line of those that wait for it, is not full."""
-        settings = self._settings
-        return (
-            self.messages < settings.max_buffered_messages
-            and self.size_bytes < settings.max_buffered_bytes
-        )
+        if place is None:
+            queue.add(message)
+        else:
+            self._repeat(queue, message, *place, now_s)
 
     def next_batches(self, now_s: float) -> list[Batch]:
         """To be sent now, each once; each is then `answered` or `failed`."""
@@ -122,7 +109,7 @@ class Core:
         if all(type(result) is Receipt for result in results):
             for message, result in zip(batch.messages, results, strict=True):
                 if not message.settled:
-                    self._settle(message, result)
+                    self.ledger.settle(message, result)
             self._finish(topic, batch)
             return
         self._answered_in_part(topic, batch, results, now_s)
@@ -161,12 +148,14 @@ class Core:
         """Settles all: with `error` what is not stored, else as unknown."""
         for topic in list(self._topics.values()):
             for message in topic.pop_all():
-                self._settle(message, copy_of(error))
+                self.ledger.settle(message, copy_of(error))
             for batch in list(topic.batches):
                 for index, message in enumerate(batch.messages):
                     if not message.settled:
                         may_be = batch.may_be_stored or batch.sent_s is not None
-                        self._settle(message, _unknown(batch, index) if may_be else copy_of(error))
+                        self.ledger.settle(
+                            message, self._unknown(batch, index) if may_be else copy_of(error)
+                        )
                 if batch.sent_s is None:
                     self._finish(topic, batch)
             self._forget_if_idle(topic)
@@ -187,14 +176,9 @@ class Core:
                 yield from (message for message in batch.messages if not message.settled)
             yield from topic.waiting()
 
-    def take_settled(self) -> list[Settled]:
-        """What was settled since it was last asked for."""
-        settled, self._settled = self._settled, []
-        return settled
-
     def wake_s(self, now_s: float) -> float | None:
         """When to call `expire` and `next_batches` again, if nothing happens before."""
-        if not self.messages:
+        if not self.ledger.messages:
             return None
         wake_s = now_s + EXPIRY_S
         for topic in self._topics.values():
@@ -206,12 +190,16 @@ class Core:
                     wake_s = min(wake_s, batch.again_s)
         return wake_s
 
-    def _fits(self, size_bytes: int) -> bool:
-        if not self.messages:
-            return True
-        return (
-            self.messages < self._max_messages and self.size_bytes + size_bytes <= self._max_bytes
-        )
+    def _repeat(
+        self, topic: Topic, message: Pending, batch: Batch, index: int, now_s: float
+    ) -> None:
+        """The same batch goes out again, past what waits, if it is not under way anyhow."""
+        batch.messages[index] = message
+        if batch not in topic.batches:
+            batch.shards = []
+            batch.holds_slot = False
+            batch.again_s = now_s
+            topic.batches[batch] = None
 
     def _drop_oldest(self) -> bool:
         oldest: tuple[float, Topic] | None = None
@@ -223,13 +211,17 @@ class Core:
             return False
         message = oldest[1].pop_oldest()
         assert message is not None
-        self._settle(message, Dropped("newer messages took its place in a full buffer"))
+        self.ledger.settle(message, Dropped("newer messages took its place in a full buffer"))
         self._forget_if_idle(oldest[1])
         return True
 
     def _try_again(self, topic: Topic, batch: Batch, now_s: float, batches: list[Batch]) -> None:
         batch.again_s = None
         if batch.may_be_stored:
+            if not batch.holds_slot and topic.free_slots() <= 0:
+                batch.again_s = now_s + PATIENCE_S
+                return
+            batch.holds_slot = True
             batch.sent_s = now_s
             batches.append(batch)
             return
@@ -250,7 +242,7 @@ class Core:
         for index, (message, result) in enumerate(zip(batch.messages, results, strict=True)):
             if isinstance(result, Receipt):
                 if not message.settled:
-                    self._settle(message, result)
+                    self.ledger.settle(message, result)
                 continue
             if not _may_succeed(result):
                 error = self._final(batch, index, result)
@@ -276,7 +268,7 @@ class Core:
             if message.settled:
                 continue
             if batch.may_be_stored and verdict is not Verdict.WRONG:
-                self._fail(topic, message, _unknown(batch, index, error))
+                self._fail(topic, message, self._unknown(batch, index, error))
             else:
                 self._fail(topic, message, copy_of(error))
         self._finish(topic, batch)
@@ -300,20 +292,13 @@ class Core:
     def _fail(self, topic: Topic, message: Pending, error: PacketboatError) -> None:
         """For good; and those of its key that wait."""
         if not message.settled:
-            self._settle(message, error)
+            self.ledger.settle(message, error)
         if message.key is None:
             return
         if self._settings.on_key_failure == "pause":
             self._paused.add((topic.name, message.key))
         for behind in topic.pop_key(message.key):
-            self._settle(behind, _preceded(message.key))
-
-    def _settle(self, message: Pending, outcome: Receipt | PacketboatError) -> None:
-        assert not message.settled
-        message.settled = True
-        self.messages -= 1
-        self.size_bytes -= len(message.encoded)
-        self._settled.append(Settled(message, outcome))
+            self.ledger.settle(behind, _preceded(message.key))
 
     def _finish(self, topic: Topic, batch: Batch) -> None:
         """Nothing of it is out or waits."""
@@ -328,23 +313,37 @@ class Core:
     def _final(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
         """What a message is told that an answer says will never be stored."""
         if batch.may_be_stored and verdict_of(error) is not Verdict.WRONG:
-            return _unknown(batch, index, error)
+            return self._unknown(batch, index, error)
         return error
 
     def _held_back(self, batch: Batch, index: int) -> PacketboatError:
         if batch.may_be_stored:
-            return _unknown(batch, index)
+            return self._unknown(batch, index)
         return _preceded(batch.messages[index].key)
 
     def _given_up(self, batch: Batch, index: int) -> PacketboatError:
         if batch.may_be_stored or batch.sent_s is not None:
-            return _unknown(batch, index)
+            return self._unknown(batch, index)
         return self._not_sent(batch.messages[index])
 
     def _not_sent(self, message: Pending) -> PacketboatError:
         if message.refusal is not None:
             return copy_of(message.refusal)
         return NotDone(f"not sent within {self._settings.deadline_s:g} s")
+
+    def _unknown(
+        self, batch: Batch, index: int, cause: PacketboatError | None = None
+    ) -> UnknownOutcome:
+        """From now on the batch stays as it is: the key is good for that."""
+        batch.may_be_stored = True
+        if not batch.kind.own_keys:
+            self._remembered.keep(batch)
+        last = cause or batch.messages[index].refusal
+        told = "no answer came" if last is None else f"the last try said: {last}"
+        return UnknownOutcome(
+            f"it may be stored, and was tried for as long as it may be; {told}",
+            idempotency_key=batch.key_of(index),
+        )
 
 
 def _may_succeed(error: PacketboatError) -> bool:
@@ -354,12 +353,3 @@ def _may_succeed(error: PacketboatError) -> bool:
 
 def _preceded(key: str | None) -> PrecedingFailed:
     return PrecedingFailed(f"an earlier message of key {key!r} failed; this one is not stored")
-
-
-def _unknown(batch: Batch, index: int, cause: PacketboatError | None = None) -> UnknownOutcome:
-    last = cause or batch.messages[index].refusal
-    told = "no answer came" if last is None else f"the last try said: {last}"
-    return UnknownOutcome(
-        f"it may be stored, and was tried for as long as it may be; {told}",
-        idempotency_key=batch.key_of(index),
-    )

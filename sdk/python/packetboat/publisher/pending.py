@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ class Pending(msgspec.Struct, eq=False):
     deadline_s: float
     receipt: Any = None
     settled: bool = False
+    repeats: str | None = None
+    """The key of a message without one of its own that may be stored, and is published again."""
     refusal: PacketboatError | None = None
     """Of its last try; it took no effect, and the message waits for the next."""
 
@@ -52,6 +55,8 @@ class _Item(msgspec.Struct, omit_defaults=True):
     ttl_seconds: float | None = None
 
 
+OF_A_BATCH = re.compile(r"([0-9a-f]{32}:\d{1,19}):(\d{1,4})")
+"""The keys that errors name for messages without their own: a batch, and which message of it."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -69,6 +74,9 @@ def pending(
     durability: str | None,
 ) -> Pending:
     """Raises TypeError or ValueError for what cannot be a message. It has no deadline yet."""
+    repeats = None
+    if idempotency_key is not None and OF_A_BATCH.fullmatch(idempotency_key):
+        repeats, idempotency_key = idempotency_key, None
     if type(data) is not bytes:
         data, content_type = encode_data(data, content_type)
     item = _Item(
@@ -85,4 +93,4 @@ def pending(
     kind = PLAIN
     if publisher_id is not None or durability is not None or idempotency_key is not None:
         kind = Kind(publisher_id, durability, idempotency_key is not None)
-    return Pending(_encode(item), key, idempotency_key, kind, 0.0)
+    return Pending(_encode(item), key, idempotency_key, kind, 0.0, repeats=repeats)

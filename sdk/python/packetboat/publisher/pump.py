@@ -11,7 +11,8 @@ from time import monotonic
 from packetboat.aio.sender import AsyncSender
 from packetboat.errors import ClientClosed, NotDone, PacketboatError, UnknownOutcome
 from packetboat.publisher.batch import Batch
-from packetboat.publisher.core import EXPIRY_S, Core, Settled
+from packetboat.publisher.core import EXPIRY_S, Core
+from packetboat.publisher.ledger import Settled
 from packetboat.publisher.pending import Pending
 from packetboat.publisher.results import Result
 from packetboat.transport.seam import TIMEOUT_S
@@ -69,7 +70,7 @@ class Pump:
         messages those were."""
         self._stopped = True
         with self._lock:
-            left = self.core.messages
+            left = self.core.ledger.messages
             self.core.abandon(error)
         self._settle()
         if self._timer is not None:
@@ -126,7 +127,7 @@ class Pump:
 
     def _settle(self) -> None:
         with self._lock:
-            settled = self.core.take_settled()
+            settled = self.core.ledger.take_settled()
         if settled:
             self._tell(settled)
             self._tell_waiters()
@@ -152,7 +153,7 @@ class Pump:
             return
         self._stopped = True
         with self._lock:
-            left = self.core.messages
+            left = self.core.ledger.messages
             self.core.abandon(ClientClosed("its event loop ended before it was stored"))
         self._settle()
         _log.error("an event loop ended with %d messages not published", left)

@@ -17,7 +17,8 @@ from packetboat.aio.sender import AsyncSender
 from packetboat.calls import Producer
 from packetboat.errors import BufferFull, ClientClosed, UnknownOutcome
 from packetboat.publisher import at_exit
-from packetboat.publisher.core import Core, Settled
+from packetboat.publisher.core import Core
+from packetboat.publisher.ledger import Settled
 from packetboat.publisher.pending import Pending
 from packetboat.publisher.pending_receipt import PendingReceipt
 from packetboat.publisher.pump import Pump
@@ -70,7 +71,7 @@ class ThreadedPublisher:
         TimeoutError."""
         with self.lock:
             pump = self._pump
-            if pump is None or not pump.core.messages:
+            if pump is None or not pump.core.ledger.messages:
                 return
             self.check_may_wait()
         flushed = asyncio.run_coroutine_threadsafe(pump.flush(), pump.loop)
@@ -106,16 +107,16 @@ class ThreadedPublisher:
         """The interpreter ends."""
         with self.lock:
             pump = self._pump
-        if pump is None or not pump.core.messages:
+        if pump is None or not pump.core.ledger.messages:
             return
         try:
             self.flush(self._settings.close_timeout_s)
         except TimeoutError:
             pass
         finally:
-            if pump.core.messages:
+            if pump.core.ledger.messages:
                 _log.error(
-                    "the interpreter ends with %d messages not published", pump.core.messages
+                    "the interpreter ends with %d messages not published", pump.core.ledger.messages
                 )
 
     def _forked(self) -> None:

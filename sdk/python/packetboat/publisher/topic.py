@@ -82,7 +82,7 @@ class Topic:
     def ready_at_s(self, now_s: float) -> float | None:
         """When to look again, if nothing else happens; None: there is nothing to send, or it goes
         when a batch comes back."""
-        if not self._ready_messages or self._free_slots() <= 0:
+        if not self._ready_messages or self.free_slots() <= 0:
             return None
         if self._lingers(now_s):
             return self._oldest_s() + self._settings.linger_s
@@ -137,14 +137,15 @@ class Topic:
         for shard in self._shards.values():
             yield from shard.queue
 
-    def _free_slots(self) -> int:
+    def free_slots(self) -> int:
+        """How many more batches may go out."""
         used = sum(batch.holds_slot for batch in self.batches)
         return self._settings.max_batches_in_flight - used
 
     def _next_size(self, now_s: float) -> int:
         """How many messages the next batch should have; 0: it should wait. What is ready is shared
         between the free slots, as long as each gets enough to be worth a request."""
-        slots = self._free_slots()
+        slots = self.free_slots()
         count = self._ready_messages
         if not count or slots <= 0 or self._lingers(now_s):
             return 0
