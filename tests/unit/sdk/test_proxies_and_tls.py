@@ -17,6 +17,7 @@ from packetboat.transport.connecting import InsecureConnection, proxy_of
 from tests.unit.sdk.certificates import PASSWORD, Authority
 from tests.unit.sdk.raw_server import (
     OK,
+    PATIENCE_S,
     AsyncCaller,
     Caller,
     Peer,
@@ -35,7 +36,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     with ExitStack() as stack:
 
         def open_one(url: str, **options: Any) -> Caller:
-            told = Options(urls=(url,), retry_for_s=0, **options)
+            told = Options(urls=(url,), **({"retry_for_s": 0} | options))
             caller = SyncCaller(told) if request.param == "sync" else AsyncCaller(told)
             stack.callback(caller.end)
             return caller
@@ -154,7 +155,7 @@ def test_one_that_nobody_knows(opened: Opened, tmp_path: Path) -> None:
     """It is not asked again: that would not help."""
     with RawServer(context=Authority(tmp_path).server()) as server:
         with pytest.raises(UntrustedServer):
-            opened(server.url).send(post())
+            opened(server.url, retry_for_s=PATIENCE_S).send(post())
         other = Authority(tmp_path, "other")
         with pytest.raises(UntrustedServer):
             opened(server.url, tls=Tls(ca_file=str(other.file))).send(post())

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from packetboat import settings
-from packetboat.aio.sender import AsyncSender
-from packetboat.calls import Producer
 from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.failures import CommandFailed
 from packetboat.cli.output import printable
 from packetboat.cli.target import Target
 from packetboat.options import Options, Tls
-from packetboat.publisher.aio import AsyncPublisher
-from packetboat.publisher.settings import PublisherSettings
 from packetboat.sync.sender import Sender
 from packetboat.transport import (
     AsyncTransport,
@@ -25,7 +21,6 @@ from packetboat.transport import (
     Response,
     StreamResponse,
     Transport,
-    open_async_transport,
     open_transport,
 )
 
@@ -80,20 +75,6 @@ class Told:
 
     def close(self) -> None:
         self._inner.close()
-
-
-@asynccontextmanager
-async def open_publisher(
-    options: Options, transport: AsyncTransport | None, publisher_settings: PublisherSettings
-) -> AsyncIterator[AsyncPublisher]:
-    """`transport`: of a test."""
-    sender = AsyncSender(options, open_async_transport(options, transport))
-    publisher = AsyncPublisher(sender, publisher_settings, Producer())
-    try:
-        yield publisher
-    finally:
-        await publisher.close()
-        await sender.close()
 
 
 def _say(text: str) -> None:

@@ -96,7 +96,7 @@ class Invocation:
     @asynccontextmanager
     async def publisher(self, max_batch_messages: int) -> AsyncIterator[Publisher]:
         """That of the SDK; what is not yet stored is waited for in the end."""
-        from packetboat.cli.connection import open_publisher
+        from packetboat.cli.publishing import open_publisher
 
         given = self._for_tests.asynchronous if self._for_tests else None
         settings = replace(self.options.publisher, max_batch_messages=max_batch_messages)

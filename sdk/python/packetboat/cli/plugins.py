@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 import typer
@@ -24,6 +23,8 @@ INSTALL = "pip install packetboat-server"
 @cache
 def groups() -> tuple[Any, ...]:
     """Each plug-in's commands, with its panel set."""
+    from importlib.metadata import entry_points
+
     found = []
     for entry in sorted(entry_points(group=GROUP)):
         group: Any = typer.main.get_command(entry.load())

@@ -12,6 +12,7 @@ import gzip
 import json
 import mimetypes
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from packetboat.models import Outgoing
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """No server takes more; so much of a line without an end is held."""
-_GZIP = b"\x1f\x8b"
+_GZIP = b"\x1f\x8b\x08"
 _OF_DELIVERIES = frozenset(
     {"message_id", "ack_id", "attempt", "partition", "offset", "publish_time", "publisher_id"}
     | {"scheduled_for", "accepted_time", "state"}
@@ -55,6 +56,10 @@ class Item(NamedTuple):
     line: int
     message: Outgoing | None
     error: str | None = None
+
+
+class InputFailed(Exception):
+    """A file can't be read, or not to its end."""
 
 
 class BadLine(ValueError):
@@ -109,30 +114,41 @@ class Form:
 
 @dataclass(slots=True)
 class Position:
-    """How far a file is read: of stdin the size is unknown."""
+    """How far the files are read, as they are on disk; nothing of stdin."""
 
     read_bytes: int = 0
-    size_bytes: int | None = None
 
 
 def items(files: list[Path], form: Form, position: Position, first_line: int = 1) -> Iterator[Item]:
-    """Of all files, one after another. Raises OSError where one can't be read."""
-    position.size_bytes = _size(files)
+    """Of all files, one after another. Raises InputFailed."""
     line = 0
     before = 0
     for file in files:
-        with _opened(file) as (raw, content):
-            for chunk in [content.read()] if form.whole else _lines(content):
-                line += 1
-                if raw is not None:
-                    position.read_bytes = before + raw.tell()
-                if line < first_line or not (chunk.strip() or form.whole):
-                    continue
-                if len(chunk) > MAX_MESSAGE_BYTES:
-                    yield Item(line, None, "longer than any message may be")
-                else:
-                    yield _guessed(form, file).item(line, chunk)
+        try:
+            with _opened(file) as (raw, content):
+                for chunk in [content.read()] if form.whole else _lines(content):
+                    line += 1
+                    if raw is not None:
+                        position.read_bytes = before + raw.tell()
+                    if line >= first_line and (chunk.strip() or form.whole):
+                        yield _item(_guessed(form, file), line, chunk)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputFailed(f"{file}: {getattr(error, 'strerror', None) or error}") from error
         before = position.read_bytes
+
+
+def size_bytes(files: list[Path]) -> int | None:
+    """None where it can't be known."""
+    try:
+        return None if Path("-") in files else sum(file.stat().st_size for file in files)
+    except OSError:
+        return None
+
+
+def _item(form: Form, line: int, chunk: bytes) -> Item:
+    if len(chunk) > MAX_MESSAGE_BYTES:
+        return Item(line, None, "longer than any message may be")
+    return form.item(line, chunk)
 
 
 def _lines(content: IO[bytes]) -> Iterator[bytes]:
@@ -155,7 +171,7 @@ def _opened(file: Path) -> Iterator[tuple[IO[bytes] | None, IO[bytes]]]:
 
 
 def _decompressed(raw: Any) -> IO[bytes]:
-    if hasattr(raw, "peek") and raw.peek(2)[:2] == _GZIP:
+    if hasattr(raw, "peek") and raw.peek(3)[:3] == _GZIP:
         return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
     return cast("IO[bytes]", raw)
 
@@ -165,12 +181,6 @@ def _guessed(form: Form, file: Path) -> Form:
         return form
     kind, encoding = mimetypes.guess_type(file.name)
     return dataclasses.replace(form, content_type=None if encoding not in (None, "gzip") else kind)
-
-
-def _size(files: list[Path]) -> int | None:
-    if any(str(file) == "-" for file in files):
-        return None
-    return sum(file.stat().st_size for file in files)
 
 
 def _of_object(raw: bytes) -> Outgoing:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from packetboat.cli.publish_input import Item
+from packetboat.cli.publish_input import InputFailed, Item
 from packetboat.cli.publish_summary import Summary
 from packetboat.errors import PacketboatError
 from packetboat.models import Outgoing, Receipt
@@ -102,13 +102,17 @@ class Run:
         """Until all is read and answered. Ctrl-C ends it early, and what was done is known."""
         reader = Reader(items)
         try:
-            await self._publish_all(reader)
+            try:
+                await self._publish_all(reader)
+            except InputFailed as error:
+                self.summary.input_failure = str(error)
             await self._publisher.flush()
         except asyncio.CancelledError:
             self.summary.interrupted = True
             await self._publisher.close(LET_GO_S)
         finally:
             reader.stop()
+        await asyncio.sleep(0)  # what is settled tells us so in the loop's next turn
         self.summary.unknown += self._out
         return self.summary
 

@@ -31,6 +31,8 @@ class Summary:
     unknown: int = 0
     unsent: int = 0
     interrupted: bool = False
+    input_failure: str | None = None
+    """Why not all was read."""
     hopeless: PacketboatError | None = None
     first_line: int | None = None
     failures: list[str] = field(default_factory=list)
@@ -73,7 +75,9 @@ class Summary:
         if self.hopeless is not None:
             return exit_code_of(self.hopeless)
         if self.refused or self.unsent:
-            return self.codes.pop() if len(self.codes) == 1 else ExitCode.FAILED
+            return min(self.codes) if len(self.codes) == 1 else ExitCode.FAILED
+        if self.input_failure is not None:
+            return ExitCode.FAILED
         return ExitCode.OK
 
     def record(self, topic: str, seconds: float) -> dict[str, Any]:

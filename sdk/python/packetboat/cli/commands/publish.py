@@ -12,11 +12,11 @@ import typer
 
 from packetboat.cli.arguments import Topic, pairs, wrong
 from packetboat.cli.exit_codes import ExitCode
-from packetboat.cli.failures import CommandFailed, report
+from packetboat.cli.failures import report
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.output import Format
 from packetboat.cli.progress import Progress
-from packetboat.cli.publish_input import Form, Position, items
+from packetboat.cli.publish_input import Form, Position, items, size_bytes
 from packetboat.cli.publish_run import Run
 from packetboat.cli.publish_summary import Summary
 from packetboat.cli.shared_options import add
@@ -75,37 +75,31 @@ def publish(
         raise wrong("--content-type goes with lines and files; of NDJSON it is a member")
     form = Form(ndjson, whole, content_type, key, key_field, pairs(attribute), resume_id)
     position = Position()
+    chosen = files or [Path("-")]
     if data is not None:
         if files:
             raise wrong("either --data or files")
         read = iter([form.item(1, data.encode())])
     else:
-        chosen = files or [Path("-")]
         if not files and sys.stdin.isatty():
             here.output.note("(reading from the terminal; Ctrl-D ends it)")
         read = items(chosen, form, position, from_line)
     here.api.get("/healthz")  # a server that is not there is said at once
     began_s = time.monotonic()
-    with Progress(here.output, topic, None) as progress:
+    total_bytes = None if data is not None else size_bytes(chosen)
+    with Progress(here.output, topic, total_bytes, bytes_=total_bytes is not None) as progress:
 
         def show(summary: Summary) -> None:
-            progress.at(summary.done + summary.refused + summary.unknown)
+            count = summary.done + summary.refused + summary.unknown
+            progress.at(position.read_bytes if total_bytes is not None else count)
 
         async def work() -> Summary:
             async with here.publisher(batch) as publisher:
-                run = Run(
-                    publisher,
-                    topic,
-                    rate=rate,
-                    receipt=here.output.text if receipts else None,
-                    progress=show,
-                )
+                told = here.output.text if receipts else None
+                run = Run(publisher, topic, rate=rate, receipt=told, progress=show)
                 return await run.run(read)
 
-        try:
-            summary = asyncio.run(work())
-        except OSError as error:
-            raise CommandFailed(f"{error.filename or 'input'}: {error.strerror or error}") from None
+        summary = asyncio.run(work())
     _tell(here, topic, summary, time.monotonic() - began_s, resume_id, receipts)
 
 
@@ -117,6 +111,8 @@ def _tell(
     resume_id: str | None,
     receipts: bool,
 ) -> None:
+    if summary.input_failure is not None:
+        here.output.warning(f"packetboat: {summary.input_failure}")
     if summary.hopeless is not None:
         report(summary.hopeless, here.output)
     else:
