@@ -271,6 +271,15 @@ def test_none_of_a_key_is_tried_again_behind_one_that_failed(behind: PacketboatE
     assert len(told) == 2
 
 
+def test_behind_a_wrong_message_none_was_stored_by_an_earlier_try_either() -> None:
+    core = core_of()
+    accept(core, *keyed(b"1", b"2"))
+    core.failed(only(core), UnknownOutcome("cut"), 0.0)
+    answer = [problem(422, "invalid-request"), problem(424, "preceding-item-failed")]
+    core.answered(only(core, LATER), answer, LATER)
+    assert isinstance(outcomes(core)[b"2"], PrecedingFailed)
+
+
 def test_a_paused_key_waits_to_be_resumed() -> None:
     core = core_of(settings(on_key_failure="pause"))
     accept(core, *keyed(b"1"))

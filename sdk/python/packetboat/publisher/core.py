@@ -35,6 +35,7 @@ from packetboat.publisher.results import Result
 from packetboat.publisher.settings import PublisherSettings
 from packetboat.publisher.topic import PATIENCE_S, Topic
 from packetboat.publisher.verdict import (
+    PRECEDING_ITEM_FAILED,
     TOO_LARGE,
     Verdict,
     copy_of,
@@ -247,7 +248,7 @@ class Core:
             if not _may_succeed(result):
                 error = self._final(batch, index, result)
             elif message.settled or message.key in broken:
-                error = self._held_back(batch, index)
+                error = self._held_back(batch, index, result)
             else:
                 message.refusal = result
                 again.append(result)
@@ -316,9 +317,12 @@ class Core:
             return self._unknown(batch, index, error)
         return error
 
-    def _held_back(self, batch: Batch, index: int) -> PacketboatError:
-        if batch.may_be_stored:
-            return self._unknown(batch, index)
+    def _held_back(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
+        """Of one that may not be tried again. Behind a message that is wrong the server stores none
+        of its key, in any try of the batch."""
+        says_so = isinstance(error, ApiError) and error.slug == PRECEDING_ITEM_FAILED
+        if batch.may_be_stored and not says_so:
+            return self._unknown(batch, index, error)
         return _preceded(batch.messages[index].key)
 
     def _given_up(self, batch: Batch, index: int) -> PacketboatError:

@@ -20,6 +20,7 @@ from packetboat.errors import (
     Unavailable,
 )
 
+PRECEDING_ITEM_FAILED = "preceding-item-failed"
 TOO_LARGE = 413
 
 
