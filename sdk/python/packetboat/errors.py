@@ -22,7 +22,7 @@ PacketboatError
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,8 @@ class Problem(msgspec.Struct, frozen=True):
     detail: str = ""
     instance: str = ""
     errors: tuple[_Field, ...] = ()
+    members: dict[str, Any] = msgspec.field(default_factory=dict, name="$members")
+    """What else the answer said, such as `limit_bytes` or the `holder` of a lock."""
 
     @property
     def slug(self) -> str:

@@ -100,6 +100,14 @@ def test_a_problem_names_fields_limits_and_what_to_do(command: Command) -> None:
     assert ran.err == "packetboat: 422 invalid-request: No.\n  partitions: 1 to 256\n"
 
 
+def test_a_problem_names_the_limit_that_was_met(command: Command) -> None:
+    refused = problem(403, "quota-exceeded", "No.", quota="topics", limit=5, used=5)
+    ran = command("topics", "create", "t", answers={"POST /topics": refused})
+    assert ran.err.splitlines()[1:4] == ["  quota: topics", "  limit: 5", "  used: 5"]
+    ran = command("topics", "create", "t", "-o", "json", answers={"POST /topics": refused})
+    assert json.loads(ran.err)["limit"] == 5
+
+
 def test_a_problem_says_what_to_do(command: Command) -> None:
     ran = command(
         "topics", "get", "t", answers={"GET /topics/t": problem(404, "topic-not-found", "Not t.")}

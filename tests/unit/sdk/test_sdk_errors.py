@@ -20,6 +20,7 @@ from packetboat import (
     Unavailable,
     UnknownOutcome,
 )
+from packetboat.calls import failure
 from packetboat.retries import Retries
 from packetboat.transport import AsyncHttpxTransport, HttpxTransport, Request, Response
 
@@ -146,3 +147,10 @@ def test_everything_exported_exists_and_is_documented() -> None:
         assert thing.__doc__, name
         if issubclass(thing, Exception):
             assert issubclass(thing, PacketboatError)
+
+
+def test_a_problem_keeps_what_else_was_said() -> None:
+    body = b'{"type": "https://x/held", "status": 409, "holder": "w", "n": [1]}'
+    error = failure(Response(409, {}, body))
+    assert isinstance(error, Conflict)
+    assert error.problem.members == {"holder": "w", "n": [1]}

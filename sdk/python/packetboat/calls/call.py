@@ -52,6 +52,10 @@ def failure(response: Response) -> PacketboatError:
     """Of a response that is no success."""
     try:
         problem = msgspec.json.decode(response.body, type=Problem)
+        more: dict[str, Any] = msgspec.json.decode(response.body)
+        known = Problem.__struct_encode_fields__
+        members = {name: value for name, value in more.items() if name not in known}
+        problem = msgspec.structs.replace(problem, members=members)
     except msgspec.MsgspecError:
         text = response.body[:200].decode("utf-8", "replace")
         problem = Problem(title=text or "no problem description")

@@ -64,6 +64,7 @@ def describe(error: PacketboatError | CommandFailed) -> dict[str, Any]:
         described |= {"detail": problem.detail, "instance": problem.instance}
         if problem.errors:
             described["errors"] = [{"field": e.field, "detail": e.detail} for e in problem.errors]
+        described |= {n: v for n, v in problem.members.items() if n not in described}
     if isinstance(error, ApiError) and error.retry_after_s is not None:
         described["retry_after_seconds"] = error.retry_after_s
     key = getattr(error, "idempotency_key", None)
