@@ -23,7 +23,7 @@ RULES = [
     (r"\bAsyncGenerator\[(.+?), None\]", r"Generator[\1, None, None]"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\b__a(?=(enter|exit|iter|next)__)", "__"),
-    (r"\baclose\b", "close"),
+    (r"\baclos(?=e\b|ing\b)", "clos"),
     (r"\bpacketboat\.aio\b", "packetboat.sync"),
 ]
 HEADER = "# generated from aio/resources/{name} by generate_sync.py; do not edit\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, Unpack
 
 from packetboat.aio.resources.lines import lines_of
@@ -49,8 +50,9 @@ class AsyncAudit:
             call = calls.export_own_audit(filters)
         else:
             call = calls.export_audit(tenant, filters)
-        async for line in lines_of(self._sender, call):
-            yield calls.read_entry(line)
+        async with aclosing(lines_of(self._sender, call)) as incoming:
+            async for line in incoming:
+                yield calls.read_entry(line)
 
 
 def _call(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 
 from packetboat.aio.resources.lines import lines
 from packetboat.aio.sender import AsyncSender
@@ -90,9 +91,10 @@ class AsyncDelivery:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        async for line in lines(self._sender, reopening):
-            if line.message is not None:
-                yield line.message
+        async with aclosing(lines(self._sender, reopening)) as incoming:
+            async for line in incoming:
+                if line.message is not None:
+                    yield line.message
 
     async def ack(
         self,

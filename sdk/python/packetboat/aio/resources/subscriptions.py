@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Unpack
 
 from packetboat.aio.resources.lines import lines
@@ -139,9 +140,10 @@ class AsyncSubscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        async for line in lines(self._sender, reopening):
-            if (update := line.update) is not None:
-                yield update
+        async with aclosing(lines(self._sender, reopening)) as incoming:
+            async for line in incoming:
+                if (update := line.update) is not None:
+                    yield update
 
     async def follow_backlog(
         self,
@@ -160,11 +162,12 @@ class AsyncSubscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        async for line in lines(self._sender, reopening):
-            if (update := line.update) is not None:
-                yield update
-                if update.removed:
-                    return
+        async with aclosing(lines(self._sender, reopening)) as incoming:
+            async for line in incoming:
+                if (update := line.update) is not None:
+                    yield update
+                    if update.removed:
+                        return
 
     async def preview_filter(
         self, name: str, expression: str, *, messages: int = 1000

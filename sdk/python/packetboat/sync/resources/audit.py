@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from typing import Any, Unpack
 
 from packetboat.calls import audit as calls
@@ -50,8 +51,9 @@ class Audit:
             call = calls.export_own_audit(filters)
         else:
             call = calls.export_audit(tenant, filters)
-        for line in lines_of(self._sender, call):
-            yield calls.read_entry(line)
+        with closing(lines_of(self._sender, call)) as incoming:
+            for line in incoming:
+                yield calls.read_entry(line)
 
 
 def _call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 
 from packetboat.calls import consuming as calls
 from packetboat.calls.call import StreamCall
@@ -91,9 +92,10 @@ class Delivery:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        for line in lines(self._sender, reopening):
-            if line.message is not None:
-                yield line.message
+        with closing(lines(self._sender, reopening)) as incoming:
+            for line in incoming:
+                if line.message is not None:
+                    yield line.message
 
     def ack(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Unpack
 
 from packetboat.calls import backlog
@@ -138,9 +139,10 @@ class Subscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        for line in lines(self._sender, reopening):
-            if (update := line.update) is not None:
-                yield update
+        with closing(lines(self._sender, reopening)) as incoming:
+            for line in incoming:
+                if (update := line.update) is not None:
+                    yield update
 
     def follow_backlog(
         self,
@@ -159,11 +161,12 @@ class Subscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        for line in lines(self._sender, reopening):
-            if (update := line.update) is not None:
-                yield update
-                if update.removed:
-                    return
+        with closing(lines(self._sender, reopening)) as incoming:
+            for line in incoming:
+                if (update := line.update) is not None:
+                    yield update
+                    if update.removed:
+                        return
 
     def preview_filter(self, name: str, expression: str, *, messages: int = 1000) -> FilterPreview:
         """What a CEL expression gives of the most recent messages, up to 10,000, and how that is
