@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -32,7 +31,6 @@ from metadata.embedded import EmbeddedPostgres
 
 GROUPS = 4
 START_S = 90.0
-STOP_S = 15.0
 LOOK_EVERY_S = 0.01
 _LOOKS_TO_HEAR = 20
 """Ticks of a node, half a second: several heartbeats."""
@@ -118,14 +116,10 @@ class Installation:
 
     def stop(self) -> None:
         """Nothing of it is left."""
-        for name, process in reversed(self._children):
-            # Its data goes with it: nothing has to be written down any more.
-            process.send_signal(signal.SIGTERM if name == "server" else signal.SIGKILL)
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for _, process in self._children:
+            process.kill()  # its data goes with it: nothing has to be written down any more
+        for _, process in self._children:
+            process.wait()
         self._postgres.stop()
         self.shared.close()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -19,7 +19,7 @@ GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 PAGES = sorted(page for page in GUIDES.glob("*.md") if "```sh\n" in page.read_text())
 PROGRAMS = Path(sys.executable).parent
 """The `python3` of a page has the libraries that it tells the reader to install."""
-PAGE_TIMEOUT_S = 120
+PAGE_TIMEOUT_S = 300
 END = "=== end of block"
 _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
