@@ -101,11 +101,11 @@ class Command:
     def __call__(
         self,
         *arguments: str,
-        answers: Mapping[str, Answer] | None = None,
+        answers: dict[str, Answer] | None = None,
         stdin: str | bytes | None = None,
         transports: Callable[[Server], Transports] = Transports,
     ) -> Ran:
-        server = Server(dict(answers or {}))
+        server = Server({} if answers is None else answers)
         result = CliRunner().invoke(
             app, list(arguments), input=stdin, env=self.environment, obj=transports(server)
         )

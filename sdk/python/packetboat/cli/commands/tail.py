@@ -107,7 +107,7 @@ def _show(
     here: Invocation, name: str, *, ack: bool, follow: bool, most: int | None, data: bool
 ) -> None:
     messages = _messages(here, name, ack=ack, follow=follow, most=most)
-    with suppress(KeyboardInterrupt):  # how it is meant to end
+    with suppress(KeyboardInterrupt):  # while it prints
         if data or here.output.format is Format.TABLE:
             style = DATA if data else PRETTY
             for each in messages:
@@ -142,6 +142,8 @@ def _messages(
             if shown:
                 here.api.post(f"{where}/ack", {"ack_ids": shown}, safe=True)
                 held, shown = [], []
+    except KeyboardInterrupt:
+        pass  # how it is meant to end: what is printed becomes a whole document
     finally:
         _settle(here, where, shown, [each for each in held if each not in set(shown)])
 
