@@ -15,11 +15,10 @@ import msgspec
 from packetboat.errors import (
     ConnectionFailed,
     PacketboatError,
-    Unavailable,
+    Problem,
     UnknownOutcome,
     error_of,
 )
-from packetboat.errors import Problem as ProblemBody
 from packetboat.models import ItemFailure, Message, Settled
 from packetboat.worker.emit import Emit
 from packetboat.worker.engine import Engine
@@ -32,7 +31,7 @@ PATIENCE_S = 30.0
 
 
 def problem(status: int, slug: str) -> PacketboatError:
-    return error_of(ProblemBody(type=f"https://x/{slug}", status=status, title=slug))
+    return error_of(Problem(type=f"https://x/{slug}", status=status, title=slug))
 
 
 @dataclass
@@ -304,6 +303,3 @@ class Running:
 
     async def until_settled(self) -> None:
         await self.until(lambda: not self.fake.open())
-
-
-__all__ = ["PATIENCE_S", "FakeSubscription", "Lease", "Running", "Unavailable", "problem"]

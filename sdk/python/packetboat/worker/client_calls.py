@@ -36,6 +36,8 @@ class SenderCalls:
         return await self._send(subscriptions.get_subscription(self._subscription))
 
     async def pull(self, max_messages: int, max_bytes: int, wait_seconds: float) -> list[Message]:
+        # A pull that timed out here might leave leased what it was answered.
+        wait_seconds = min(wait_seconds, self._sender.options.timeout_s / 2)
         call = consuming.pull(
             self._subscription, max_messages, wait_seconds, max_bytes, consumer=self._consumer
         )
@@ -53,7 +55,7 @@ class SenderCalls:
             consumer=self._consumer,
         )
         async with self._sender.stream(call) as response:
-            yield _messages(response.chunks())
+            yield read_messages(response.chunks())
 
     async def ack(self, ids: Sequence[str], publish: Sequence[Emit] = ()) -> Settled:
         outputs = [_output(each) for each in publish]
@@ -76,7 +78,7 @@ class SenderCalls:
         return await self._sender.send_once(call, TIMEOUT_S)
 
 
-async def _messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Message]]:
+async def read_messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Message]]:
     """What came in one piece; raises UnknownOutcome where no end was said."""
     splitter = Splitter()
     opened_s = time.monotonic()

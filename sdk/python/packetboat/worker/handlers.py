@@ -61,7 +61,7 @@ class Handling:
         if batches and self.stream_task is not None:
             raise ValueError("a stream task takes one message at a time: its acks are its own")
         self._decode = None if body is None else decoder_of(body)
-        self._takes_context = _takes_context(handler)
+        self._takes_context = takes_context(handler)
         self._is_async = _is_async(handler)
         self._around = [each for each in middleware if _is_async(each)]
         inner = [each for each in middleware if not _is_async(each)]
@@ -138,7 +138,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def _takes_context(handler: Handler) -> bool:
+def takes_context(handler: Handler) -> bool:
     """Whether a second argument may be given by position and must be, or is named context."""
     try:
         parameters = list(inspect.signature(handler).parameters.values())

@@ -18,7 +18,3 @@ class TokenBucket:
         self._tokens = min(self._burst, grown) - count
         self._at_s = now_s
         return max(0.0, -self._tokens / self._per_second)
-
-    def give_back(self, count: int) -> None:
-        """What was taken and not used."""
-        self._tokens += count

@@ -17,6 +17,9 @@ from packetboat.worker.settings import WorkerSettings
 from packetboat.worker.signals import told_of_signals
 from packetboat.worker.stopping import Stopping
 
+CONNECTIONS = 8
+"""Of a worker: a pull that waits, acks, extensions; and what nacks and outputs need at times."""
+
 
 class Assignment(NamedTuple):
     """What one subscription's messages are done with."""
@@ -87,9 +90,7 @@ class Runner:
     ) -> None:
         """What one of them raises stops the others, gently, and is raised at the end."""
         given = self._client
-        client = (
-            given if isinstance(given, AsyncClient) else AsyncClient.from_options(given.options)
-        )
+        client = given if isinstance(given, AsyncClient) else _client(given, len(assignments))
         try:
             engines = [
                 Engine(
@@ -106,6 +107,13 @@ class Runner:
         finally:
             if client is not given:
                 await client.close()
+
+
+def _client(given: Client, workers: int) -> AsyncClient:
+    """One whose connections are enough for what all of them have under way."""
+    options = given.options
+    most = max(options.max_connections, workers * CONNECTIONS)
+    return AsyncClient.from_options(options.replace(max_connections=most))
 
 
 async def together(runs: Sequence[Any], stop: Callable[[], None]) -> None:
