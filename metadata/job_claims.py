@@ -17,7 +17,7 @@ import msgspec
 
 from metadata.database import Connection, Database
 from metadata.job_machine import Verdict
-from metadata.job_settling import Item, Settling
+from metadata.job_settling import Allowed, Item, Settling, everywhere
 from metadata.job_types import REDUCE, Lease, LeasedTask
 
 _LIMIT = """
@@ -56,16 +56,18 @@ WITH picked AS (
     ) AS next
     ORDER BY next.rank, next.turn
     LIMIT $4
+), taken AS (
+    UPDATE job_tasks AS t
+    SET state = 'running', attempt = t.attempt + 1, lease = gen_random_uuid(),
+        lease_until = clock_timestamp() + make_interval(secs => $5::float8), worker = $6,
+        ready_at = NULL, started_at = clock_timestamp(), finished_at = NULL
+    FROM picked
+    WHERE t.tenant_id = $1 AND t.job_uid = picked.job_uid AND t.number = picked.number
+    RETURNING t.job_uid, t.number, t.lease, t.kind, t.input, t.attempt, t.lease_until, t.rank,
+        t.turn
 )
-UPDATE job_tasks AS t
-SET state = 'running', attempt = t.attempt + 1, lease = gen_random_uuid(),
-    lease_until = clock_timestamp() + make_interval(secs => $5::float8), worker = $6,
-    ready_at = NULL, started_at = clock_timestamp(), finished_at = NULL
-FROM picked, jobs AS j
-WHERE t.tenant_id = $1 AND t.job_uid = picked.job_uid AND t.number = picked.number
-  AND j.tenant_id = $1 AND j.uid = t.job_uid
-RETURNING j.depth, t.job_uid, t.number, t.lease, j.name, t.kind, t.input, t.attempt, t.lease_until,
-    j.labels::text AS labels, j.succeeded, t.rank, t.turn
+SELECT taken.*, j.depth, j.name, j.labels::text AS labels, j.succeeded
+FROM taken JOIN jobs AS j ON j.tenant_id = $1 AND j.uid = taken.job_uid
 """
 # Locked in the order in which they are settled, so that neither waits for the other for ever.
 _EXTEND = """
@@ -164,19 +166,13 @@ class JobLeaseRepository:
         self,
         tenant_id: bytes,
         items: Sequence[Item],
-        allowed: Callable[[str], bool] = lambda pool: True,
+        allowed: Allowed = everywhere,
     ) -> list[Verdict]:
-        """Completes, fails or releases what these leases hold, in one transaction. LOST, too, of
-        pools that are not `allowed`."""
+        """Completes, fails or releases what these leases hold, in one transaction; LOST, too, where
+        one is of a pool that its place in `items` is not `allowed`."""
 
         async def work(connection: Connection) -> list[Verdict]:
-            mine = await self._of_pools(connection, tenant_id, [item.lease for item in items])
-            kept = [at for at, pool in mine.items() if allowed(pool)]
-            found = await Settling(connection, tenant_id).run([items[at] for at in kept])
-            verdicts = [Verdict.LOST] * len(items)
-            for at, verdict in zip(kept, found, strict=True):
-                verdicts[at] = verdict
-            return verdicts
+            return await Settling(connection, tenant_id, allowed).run(items)
 
         return await self._database.of(tenant_id).transaction(work)
 

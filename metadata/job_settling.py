@@ -83,6 +83,14 @@ class Item(NamedTuple):
     what: Settlement
 
 
+Allowed = Callable[[int, str], bool]
+"""Whether the item at a place may be of a pool."""
+
+
+def everywhere(at: int, pool: str) -> bool:
+    return True
+
+
 class Act(NamedTuple):
     """Something done to a job whose row the transaction has locked."""
 
@@ -122,9 +130,12 @@ Tasks = Mapping[tuple[bytes, int], TaskLine]
 class Settling:
     """Within one transaction of the tenant; `run` it once."""
 
-    def __init__(self, connection: Connection, tenant_id: bytes) -> None:
+    def __init__(
+        self, connection: Connection, tenant_id: bytes, allowed: Allowed = everywhere
+    ) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
+        self._allowed = allowed
         self._levels: dict[int, _Level] = {}
         self._verdicts: list[Verdict] = []
         self._bells: set[str] = set()
@@ -156,7 +167,9 @@ class Settling:
             lease = item.lease
             job, task = jobs.get(lease.job_uid), tasks.get((lease.job_uid, lease.number))
             # An id may say of its depth what it likes; the order of locks may not.
-            if job is not None and task is not None and job.depth == depth:
+            if job is None or task is None or job.depth != depth:
+                continue
+            if self._allowed(at, task.pool):
                 child = children.get(_waits_for(item.what) or "")
                 self._verdicts[at] = settle(job, task, lease.secret, item.what, child)
         for child in level.ended:

@@ -28,6 +28,8 @@ from metadata.job_types import LeasedTask
 
 MAX_WAITING = 10_000
 """In one process."""
+MAX_TRIES = 4
+"""At once: those of a pool with a limit wait for each other, on connections that others need."""
 _log = structlog.get_logger("packetboat.jobs")
 
 
@@ -70,6 +72,7 @@ class ClaimLine:
         self._rings = 0
         self._draining = False
         self._owned: set[asyncio.Task[None]] = set()
+        self._tries = asyncio.Semaphore(MAX_TRIES)
 
     async def claim(self, tenant_id: bytes, wanted: Wanted, wait_s: float) -> list[LeasedTask]:
         """Nothing where nothing came in time; TooManyWaiting; MetadataError of a try at once."""
@@ -198,12 +201,13 @@ class ClaimLine:
         return bool(got)
 
     async def _try(self, tenant_id: bytes, wanted: Wanted) -> list[LeasedTask]:
-        attempt = asyncio.create_task(self._leases.claim(tenant_id, wanted))
-        try:
-            return await asyncio.shield(attempt)
-        except asyncio.CancelledError:
-            self._spawn(self._undo_attempt(tenant_id, attempt))
-            raise
+        async with self._tries:
+            attempt = asyncio.create_task(self._leases.claim(tenant_id, wanted))
+            try:
+                return await asyncio.shield(attempt)
+            except asyncio.CancelledError:
+                self._spawn(self._undo_attempt(tenant_id, attempt))
+                raise
 
     async def _undo_attempt(
         self, tenant_id: bytes, attempt: asyncio.Task[list[LeasedTask]]

@@ -1,4 +1,5 @@
-"""What wakes those of this process who wait for jobs: a bell, and a look each second."""
+"""What requests of this process share: their lines, and what wakes those who wait in them, a bell
+and a look each second."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import structlog
 
 from gateway.jobs.claim_line import ClaimLine
 from gateway.jobs.end_watch import EndWatch
+from gateway.jobs.settle_line import SettleLine
 from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.job_bell import JobBell
@@ -26,6 +28,7 @@ class JobWaits:
     def __init__(self, database: Database) -> None:
         leases = JobLeaseRepository(database)
         self.line = ClaimLine(leases)
+        self.settling = SettleLine(leases)
         self.ends = EndWatch(JobRepository(database), leases)
         self._bell = JobBell(database, self.line.rung, self.ends.rung, self.line.wake_all)
 
@@ -42,6 +45,7 @@ class JobWaits:
 
     async def close(self) -> None:
         """After the last caller has gone."""
+        await self.settling.close()
         await self.line.close()
 
     async def _look(self) -> None:

@@ -40,6 +40,7 @@ from gateway.jobs.bodies import (
 )
 from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
 from gateway.jobs.payload import converted, items_of, members_of, payload_of, read_members
+from gateway.jobs.settle_line import SettleLine
 from gateway.jobs.views import leased_view
 from gateway.names import name_errors
 from metadata.job_claims import JobLeaseRepository, Wanted
@@ -54,9 +55,10 @@ Failures = list[dict[str, object]]
 class WorkRoutes:
     """Answers are told once what they tell of is committed."""
 
-    def __init__(self, leases: JobLeaseRepository, line: ClaimLine) -> None:
+    def __init__(self, leases: JobLeaseRepository, line: ClaimLine, settling: SettleLine) -> None:
         self._leases = leases
         self._line = line
+        self._settling = settling
 
     def routes(self) -> list[Route]:
         return [
@@ -154,7 +156,7 @@ class WorkRoutes:
         texts = [text for text, _ in given]
         leases = _leases(texts, failures)
         items = [Item(lease, given[at][1]) for at, lease in leases.items()]
-        verdicts = await self._leases.settle(tenant_of(scope), items, _allowed(scope))
+        verdicts = await self._settling.settle(tenant_of(scope), items, _allowed(scope))
         for at, verdict in zip(leases, verdicts, strict=True):
             if verdict is not Verdict.DONE:
                 problem = lease_lost() if verdict is Verdict.LOST else no_child()

@@ -26,4 +26,4 @@ def open_jobs(shared: Shared) -> None:
         JobRepository(database), JobSteps(database), JobReader(database), waits.ends, limits
     ).routes()
     parts.routes += PoolRoutes(JobPoolRepository(database)).routes()
-    parts.routes += WorkRoutes(JobLeaseRepository(database), waits.line).routes()
+    parts.routes += WorkRoutes(JobLeaseRepository(database), waits.line, waits.settling).routes()

@@ -69,7 +69,7 @@ def router() -> Router:
         *LockRoutes(part, part, part).routes(),
         *JobRoutes(part, part, part, part, part).routes(),
         *PoolRoutes(part).routes(),
-        *WorkRoutes(part, part).routes(),
+        *WorkRoutes(part, part, part).routes(),
         *SchemaRoutes(part, part, part).routes(),
         *ScheduleRoutes(part, part, part, part).routes(),
         *SkipRuleRoutes(part, part, part).routes(),

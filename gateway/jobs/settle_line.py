@@ -1,0 +1,100 @@
+"""Settlements of this process, gathered: what comes while a transaction runs goes with the next.
+
+Every settlement of a job needs its row, so of one tenant one transaction runs at a time: as many
+connections would only wait for each other. A transaction that is refused is tried for each caller
+by itself, so nobody pays for what another sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from metadata.errors import StatementRefused
+from metadata.job_claims import JobLeaseRepository
+from metadata.job_machine import Verdict
+from metadata.job_settling import Item
+
+MAX_ITEMS = 500
+"""Of one transaction; one caller's are never parted."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    items: Sequence[Item]
+    allowed: Callable[[str], bool]
+    verdicts: asyncio.Future[list[Verdict]]
+
+
+class SettleLine:
+    """One per process; how much waits is bounded by how many requests run."""
+
+    def __init__(self, leases: JobLeaseRepository) -> None:
+        self._leases = leases
+        self._calls: dict[bytes, deque[_Call]] = {}
+        self._owned: set[asyncio.Task[None]] = set()
+
+    async def settle(
+        self, tenant_id: bytes, items: Sequence[Item], allowed: Callable[[str], bool]
+    ) -> list[Verdict]:
+        """What became of each, once it is committed; of pools that are not `allowed` nothing.
+        MetadataError. A caller that goes away leaves it to be done."""
+        call = _Call(items, allowed, asyncio.get_running_loop().create_future())
+        calls = self._calls.get(tenant_id)
+        if calls is None:
+            calls = self._calls[tenant_id] = deque()
+            task = asyncio.ensure_future(self._run(tenant_id, calls))
+            self._owned.add(task)
+            task.add_done_callback(self._owned.discard)
+        calls.append(call)
+        return await call.verdicts
+
+    async def close(self) -> None:
+        """After the last caller has gone."""
+        while self._owned:
+            await asyncio.gather(*self._owned, return_exceptions=True)
+
+    async def _run(self, tenant_id: bytes, calls: deque[_Call]) -> None:
+        await asyncio.sleep(0)  # what this turn of the loop brings goes together
+        while calls:
+            together = [calls.popleft()]
+            count = len(together[0].items)
+            while calls and count + len(calls[0].items) <= MAX_ITEMS:
+                together.append(calls.popleft())
+                count += len(together[-1].items)
+            await self._settle(tenant_id, together)
+        del self._calls[tenant_id]
+
+    async def _settle(self, tenant_id: bytes, calls: Sequence[_Call]) -> None:
+        items = [item for call in calls for item in call.items]
+        allowed = [call.allowed for call in calls for _ in call.items]
+        try:
+            verdicts = await self._leases.settle(
+                tenant_id, items, lambda at, pool: allowed[at](pool)
+            )
+        except StatementRefused as error:
+            if len(calls) == 1:
+                _fail(calls, error)
+                return
+            for call in calls:
+                await self._settle(tenant_id, [call])
+        except Exception as error:
+            _fail(calls, error)
+        else:
+            _answer(calls, verdicts)
+
+
+def _answer(calls: Sequence[_Call], verdicts: Sequence[Verdict]) -> None:
+    at = 0
+    for call in calls:
+        if not call.verdicts.done():
+            call.verdicts.set_result(list(verdicts[at : at + len(call.items)]))
+        at += len(call.items)
+
+
+def _fail(calls: Sequence[_Call], error: Exception) -> None:
+    for call in calls:
+        if not call.verdicts.done():
+            call.verdicts.set_exception(error)
