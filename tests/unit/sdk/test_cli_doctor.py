@@ -1,0 +1,149 @@
+"""`doctor` names what is wrong, and what helps; its exit code says whether anything fails."""
+
+from __future__ import annotations
+
+import os
+import time
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from packetboat.errors import ConnectionFailed
+from packetboat.profiles import Profile, Profiles, save
+
+from tests.unit.sdk.cli_support import Answer, Command, Ran, answer, problem
+
+WHO = {"tenant": "shop", "subject": "client:a", "roles": [{"role": "admin"}], "grants": []}
+
+
+def well(**changed: Answer) -> dict[str, Answer]:
+    healthy = answer({"status": "ok"}, headers={"date": formatdate(usegmt=True)})
+    answers: dict[str, Answer] = {
+        "GET /healthz": healthy,
+        "GET /openapi.json": {"info": {"version": "0.1.0"}},
+        "GET /readyz": {"status": "ready"},
+        "GET /metrics": answer(None)._replace(body=b'packetboat_breaker_state{to="x"} 0.0\n'),
+        "GET /whoami": {**WHO, "expires_at": None},
+        "GET /topics": {"topics": [{"name": "o", "full": None}], "next_page_token": None},
+        "GET /forwarders": {"forwarders": [{}], "hints": []},
+    }
+    return answers | {f"GET /{name}": value for name, value in changed.items()}
+
+
+def findings(ran: Ran) -> dict[str, tuple[str, str]]:
+    return {each["check"]: (each["level"], each["detail"]) for each in ran.json}
+
+
+def test_all_is_well(command: Command) -> None:
+    ran = command("doctor", answers=well())
+    assert ran.code == 0
+    marks = [line[:4] for line in ran.out.splitlines()]
+    assert marks == ["ok  ", "warn", "    ", *["ok  "] * 6]
+    assert "http://server: credentials and messages go unencrypted" in ran.out
+
+
+def test_quiet_says_what_is_not_well(command: Command) -> None:
+    command.environment["PACKETBOAT_URL"] = "http://127.0.0.1:1"
+    assert command("-q", "doctor", answers=well()).out == ""
+
+
+def test_nobody_there(command: Command) -> None:
+    ran = command("doctor", answers=well(healthz=ConnectionFailed("refused")))
+    assert ran.code == 1
+    assert "FAIL  connection: http://server: refused" in ran.out
+    assert "`packetboat up`" in ran.out
+
+
+BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
+    "another-server": ({"healthz": answer({}, 404)}, "connection", "fail", "404", 1),
+    "version": ({"openapi.json": {"info": {"version": "9.0.0"}}}, "version", "warn", "9.0.0", 0),
+    "no-version": ({"openapi.json": problem(404, "x")}, "version", "warn", "does not say", 0),
+    "postgres": (
+        {"readyz": problem(503, "not-ready", reasons={"metadata": "Postgres is away"})},
+        "readiness: metadata",
+        "fail",
+        "Postgres is away",
+        1,
+    ),
+    "leaders": (
+        {"readyz": problem(503, "not-ready", reasons={"store": "no group has a leader"})},
+        "readiness: store",
+        "fail",
+        "no group has a leader",
+        1,
+    ),
+    "proxy": ({"readyz": answer("x", 502)}, "readiness: server", "fail", "502", 1),
+    "no-token": ({"whoami": problem(401, "unauthorized", "No.")}, "credential", "fail", "401", 1),
+    "no-role": ({"whoami": {**WHO, "roles": []}}, "permissions", "fail", "may do nothing", 1),
+    "full": (
+        {"topics": {"topics": [{"name": "o", "full": "bytes"}], "next_page_token": None}},
+        "topics",
+        "warn",
+        "o is full",
+        0,
+    ),
+    "nobody-delivers": ({"forwarders": {"forwarders": []}}, "delivery", "fail", "no subscribe", 1),
+    "breaker": (
+        {"metrics": answer(None)._replace(body=b'packetboat_breaker_state{to="postgres"} 1.0\n')},
+        "server",
+        "warn",
+        'to="postgres" is failing',
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_named(command: Command, case: str) -> None:
+    changed, check, level, detail, code = BAD[case]
+    ran = command("doctor", "-o", "json", answers=well(**changed))
+    assert findings(ran)[check][0] == level
+    assert detail in findings(ran)[check][1]
+    assert ran.code == code
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "level"), [(0, "ok"), (-20, "warn"), (20, "warn"), (600, "fail"), (-600, "fail")]
+)
+def test_the_clock(command: Command, skew_s: int, level: str) -> None:
+    date = formatdate(time.time() - skew_s, usegmt=True)
+    ran = command(
+        "doctor", "-o", "json", answers=well(healthz=answer({"status": 1}, 200, {"date": date}))
+    )
+    assert findings(ran)["clock"][0] == level
+
+
+def test_a_token_that_ends_soon(command: Command) -> None:
+    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
+    ran = command("doctor", "-o", "json", answers=well(whoami={**WHO, "expires_at": ends}))
+    assert any(each["level"] == "warn" and "it ends in" in each["detail"] for each in ran.json)
+
+
+def test_no_credential(command: Command) -> None:
+    command.environment["PACKETBOAT_TOKEN"] = None
+    ran = command("doctor", "-o", "json", answers=well())
+    assert findings(ran)["credential"] == ("fail", "there is none for this server")
+    assert all("Authorization" not in each.headers for each in ran.server.requests)
+
+
+def test_a_file_of_profiles_that_others_can_read(command: Command) -> None:
+    save(command.profiles, Profiles("p", {"p": Profile("http://p", "t")}))
+    assert findings(command("doctor", "-o", "json", answers=well()))["profiles"][0] == "ok"
+    os.chmod(command.profiles, 0o644)
+    ran = command("doctor", "-o", "json", answers=well())
+    assert findings(ran)["profiles"][0] == "fail"
+    assert ran.code == 1
+
+
+def test_who_may_not_look_is_not_told_of_failures(command: Command) -> None:
+    denied = problem(403, "permission-denied", "No.")
+    ran = command("doctor", "-o", "json", answers=well(topics=denied, forwarders=denied))
+    assert ran.code == 0
+    assert not {"topics", "delivery"} & findings(ran).keys()
+
+
+def test_checks_before_the_credential_do_not_show_it(command: Command) -> None:
+    ran = command("doctor", answers=well())
+    shown: dict[str, Any] = {each.path: each.headers for each in ran.server.requests}
+    assert "Authorization" not in shown["/healthz"]
+    assert "Authorization" in shown["/whoami"]
