@@ -17,7 +17,6 @@ from packetboat.transport.connecting import InsecureConnection, proxy_of
 from tests.unit.sdk.certificates import PASSWORD, Authority
 from tests.unit.sdk.raw_server import (
     OK,
-    PATIENCE_S,
     AsyncCaller,
     Caller,
     Peer,
@@ -155,7 +154,7 @@ def test_one_that_nobody_knows(opened: Opened, tmp_path: Path) -> None:
     """It is not asked again: that would not help."""
     with RawServer(context=Authority(tmp_path).server()) as server:
         with pytest.raises(UntrustedServer):
-            opened(server.url, retry_for_s=PATIENCE_S).send(post())
+            opened(server.url, retry_for_s=5).send(post())
         other = Authority(tmp_path, "other")
         with pytest.raises(UntrustedServer):
             opened(server.url, tls=Tls(ca_file=str(other.file))).send(post())
