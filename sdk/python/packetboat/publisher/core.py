@@ -24,10 +24,10 @@ from packetboat.errors import (
     NotDone,
     PacketboatError,
     PrecedingFailed,
-    UnknownOutcome,
 )
 from packetboat.models import Receipt
 from packetboat.publisher.batch import Batch
+from packetboat.publisher.endings import Endings, preceded
 from packetboat.publisher.ledger import Ledger
 from packetboat.publisher.pending import Pending
 from packetboat.publisher.remembered import Remembered
@@ -35,7 +35,6 @@ from packetboat.publisher.results import Result
 from packetboat.publisher.settings import PublisherSettings
 from packetboat.publisher.topic import PATIENCE_S, Topic
 from packetboat.publisher.verdict import (
-    PRECEDING_ITEM_FAILED,
     TOO_LARGE,
     Verdict,
     copy_of,
@@ -64,6 +63,7 @@ class Core:
         self.ledger = Ledger(settings, waiting_line)
         self._topics: dict[str, Topic] = {}
         self._remembered = Remembered(settings.max_buffered_bytes)
+        self._endings = Endings(settings.deadline_s, self._remembered)
         self._paused: set[tuple[str, str]] = set()
 
     def accept(self, topic: str, message: Pending, now_s: float) -> None:
@@ -105,12 +105,12 @@ class Core:
     def answered(self, batch: Batch, results: Sequence[Result], now_s: float) -> None:
         """The request succeeded, and says what became of each message."""
         topic = self._topics[batch.topic]
-        topic.failures = 0
         batch.sent_s = None
         if all(type(result) is Receipt for result in results):
             for message, result in zip(batch.messages, results, strict=True):
                 if not message.settled:
                     self.ledger.settle(message, result)
+            topic.failures = 0
             self._finish(topic, batch)
             return
         self._answered_in_part(topic, batch, results, now_s)
@@ -134,15 +134,16 @@ class Core:
     def expire(self, now_s: float) -> None:
         """Settles the messages whose time is over."""
         for topic in list(self._topics.values()):
+            broken: set[str] = set()
             for batch in list(topic.batches):
                 for index, message in enumerate(batch.messages):
                     if not message.settled and message.deadline_s <= now_s:
-                        self._fail(topic, message, self._given_up(batch, index))
+                        self._fail(message, self._endings.given_up(batch, index), broken)
                 if batch.sent_s is None and batch.done:
                     self._finish(topic, batch)
             for message in topic.pop_expired(now_s):
-                if not message.settled:
-                    self._fail(topic, message, self._not_sent(message))
+                self._fail(message, self._endings.not_sent(message), broken)
+            self._fail_behind(topic, broken)
             self._forget_if_idle(topic)
 
     def abandon(self, error: NotDone) -> None:
@@ -155,7 +156,8 @@ class Core:
                     if not message.settled:
                         may_be = batch.may_be_stored or batch.sent_s is not None
                         self.ledger.settle(
-                            message, self._unknown(batch, index) if may_be else copy_of(error)
+                            message,
+                            self._endings.unknown(batch, index) if may_be else copy_of(error),
                         )
                 if batch.sent_s is None:
                     self._finish(topic, batch)
@@ -234,7 +236,7 @@ class Core:
     ) -> None:
         """Settles what is certain; the rest waits, and with it the keys of the batch. Of a key that
         has failed nothing is tried again."""
-        broken: set[str | None] = set()
+        broken: set[str] = set()
         again: list[PacketboatError] = []
         batch.may_be_stored = batch.may_be_stored or any(
             isinstance(result, PacketboatError) and verdict_of(result) is Verdict.UNKNOWN
@@ -245,33 +247,33 @@ class Core:
                 if not message.settled:
                     self.ledger.settle(message, result)
                 continue
-            if not _may_succeed(result):
-                error = self._final(batch, index, result)
+            if verdict_of(result) not in (Verdict.REFUSED, Verdict.UNKNOWN):
+                error = self._endings.refused(batch, index, result)
             elif message.settled or message.key in broken:
-                error = self._held_back(batch, index, result)
+                error = self._endings.held_back(batch, index, result)
             else:
                 message.refusal = result
                 again.append(result)
                 continue
-            self._fail(topic, message, error)
-            broken.add(message.key)
-            broken.discard(None)
+            self._fail(message, error, broken)
+        self._fail_behind(topic, broken)
         if batch.done:
             self._finish(topic, batch)
             return
+        topic.failures += 1
         batch.holds_slot = batch.may_be_stored
         if not batch.may_be_stored:
             batch.messages = [message for message in batch.messages if not message.settled]
         self._pause(topic, batch, again[0], now_s)
 
     def _refuse(self, topic: Topic, batch: Batch, error: PacketboatError, verdict: Verdict) -> None:
+        """All of it, for good."""
+        broken: set[str] = set()
+        unknown = batch.may_be_stored and verdict is not Verdict.WRONG
         for index, message in enumerate(batch.messages):
-            if message.settled:
-                continue
-            if batch.may_be_stored and verdict is not Verdict.WRONG:
-                self._fail(topic, message, self._unknown(batch, index, error))
-            else:
-                self._fail(topic, message, copy_of(error))
+            told = self._endings.unknown(batch, index, error) if unknown else copy_of(error)
+            self._fail(message, told, broken)
+        self._fail_behind(topic, broken)
         self._finish(topic, batch)
 
     def _too_large(self, topic: Topic, batch: Batch, error: PacketboatError) -> bool:
@@ -290,16 +292,19 @@ class Core:
         if batch.done:
             self._finish(topic, batch)
 
-    def _fail(self, topic: Topic, message: Pending, error: PacketboatError) -> None:
-        """For good; and those of its key that wait."""
+    def _fail(self, message: Pending, error: PacketboatError, broken: set[str]) -> None:
+        """For good; those of its key that wait are to follow."""
         if not message.settled:
             self.ledger.settle(message, error)
-        if message.key is None:
-            return
+        if message.key is not None:
+            broken.add(message.key)
+
+    def _fail_behind(self, topic: Topic, broken: set[str]) -> None:
+        """Those that wait, of keys that have failed."""
         if self._settings.on_key_failure == "pause":
-            self._paused.add((topic.name, message.key))
-        for behind in topic.pop_key(message.key):
-            self.ledger.settle(behind, _preceded(message.key))
+            self._paused.update((topic.name, key) for key in broken)
+        for behind in topic.pop_keys(broken):
+            self.ledger.settle(behind, preceded(behind))
 
     def _finish(self, topic: Topic, batch: Batch) -> None:
         """Nothing of it is out or waits."""
@@ -310,50 +315,3 @@ class Core:
     def _forget_if_idle(self, topic: Topic) -> None:
         if topic.idle:
             self._topics.pop(topic.name, None)
-
-    def _final(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
-        """What a message is told that an answer says will never be stored."""
-        if batch.may_be_stored and verdict_of(error) is not Verdict.WRONG:
-            return self._unknown(batch, index, error)
-        return error
-
-    def _held_back(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
-        """Of one that may not be tried again. Behind a message that is wrong the server stores none
-        of its key, in any try of the batch."""
-        says_so = isinstance(error, ApiError) and error.slug == PRECEDING_ITEM_FAILED
-        if batch.may_be_stored and not says_so:
-            return self._unknown(batch, index, error)
-        return _preceded(batch.messages[index].key)
-
-    def _given_up(self, batch: Batch, index: int) -> PacketboatError:
-        if batch.may_be_stored or batch.sent_s is not None:
-            return self._unknown(batch, index)
-        return self._not_sent(batch.messages[index])
-
-    def _not_sent(self, message: Pending) -> PacketboatError:
-        if message.refusal is not None:
-            return copy_of(message.refusal)
-        return NotDone(f"not sent within {self._settings.deadline_s:g} s")
-
-    def _unknown(
-        self, batch: Batch, index: int, cause: PacketboatError | None = None
-    ) -> UnknownOutcome:
-        """From now on the batch stays as it is: the key is good for that."""
-        batch.may_be_stored = True
-        if not batch.kind.own_keys:
-            self._remembered.keep(batch)
-        last = cause or batch.messages[index].refusal
-        told = "no answer came" if last is None else f"the last try said: {last}"
-        return UnknownOutcome(
-            f"it may be stored, and was tried for as long as it may be; {told}",
-            idempotency_key=batch.key_of(index),
-        )
-
-
-def _may_succeed(error: PacketboatError) -> bool:
-    """If it is tried again."""
-    return verdict_of(error) in (Verdict.REFUSED, Verdict.UNKNOWN)
-
-
-def _preceded(key: str | None) -> PrecedingFailed:
-    return PrecedingFailed(f"an earlier message of key {key!r} failed; this one is not stored")

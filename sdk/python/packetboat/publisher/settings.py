@@ -24,7 +24,7 @@ class PublisherSettings:
     """A message that is larger goes alone."""
     max_batches_in_flight: int = 4
     """Of each topic; of a key, one."""
-    max_buffered_messages: int = 10_000
+    max_buffered_messages: int = 100_000
     """What is waiting or on its way, of all topics. Here and below a buffer holds one at least."""
     max_buffered_bytes: int = 64 * 1024 * 1024
     overflow: Overflow = "block"

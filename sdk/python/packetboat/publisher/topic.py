@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from packetboat.publisher.batch import Batch
@@ -111,17 +111,19 @@ class Topic:
             default=None,
         )
 
-    def pop_key(self, key: str) -> list[Pending]:
-        """Those of a key, of what waits."""
-        shard = self._shards.get(shard_of(key))
-        if shard is None:
-            return []
-        found = [message for message in shard.queue if message.key == key]
-        if found:
-            kept = [message for message in shard.queue if message.key != key]
-            shard.queue.clear()
-            shard.queue.extend(kept)
-            self._shrunk(shard, len(found))
+    def pop_keys(self, keys: Collection[str]) -> list[Pending]:
+        """Those of these keys, of what waits; it is gone through once."""
+        found: list[Pending] = []
+        for shard in {self._shards.get(shard_of(key)) for key in keys}:
+            if shard is None:
+                continue
+            kept = [message for message in shard.queue if message.key not in keys]
+            if len(kept) < len(shard.queue):
+                found += [message for message in shard.queue if message.key in keys]
+                gone = len(shard.queue) - len(kept)
+                shard.queue.clear()
+                shard.queue.extend(kept)
+                self._shrunk(shard, gone)
         return found
 
     def pop_all(self) -> list[Pending]:

@@ -1,0 +1,66 @@
+"""What a message is told that has no receipt in the end: whether it may be stored, and why."""
+
+from __future__ import annotations
+
+from packetboat.errors import (
+    ApiError,
+    NotDone,
+    PacketboatError,
+    PrecedingFailed,
+    UnknownOutcome,
+)
+from packetboat.publisher.batch import Batch
+from packetboat.publisher.pending import Pending
+from packetboat.publisher.remembered import Remembered
+from packetboat.publisher.verdict import PRECEDING_ITEM_FAILED, Verdict, copy_of, verdict_of
+
+
+class Endings:
+    """Remembers the batches of which somebody was told that they may be stored."""
+
+    def __init__(self, deadline_s: float, remembered: Remembered) -> None:
+        self._deadline_s = deadline_s
+        self._remembered = remembered
+
+    def refused(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
+        """Its answer says that it will never be stored, as far as that try is concerned."""
+        if batch.may_be_stored and verdict_of(error) is not Verdict.WRONG:
+            return self.unknown(batch, index, error)
+        return error
+
+    def held_back(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
+        """It may not be tried again. Behind a message that is wrong the server stores none of its
+        key, in any try of the batch."""
+        says_so = isinstance(error, ApiError) and error.slug == PRECEDING_ITEM_FAILED
+        if batch.may_be_stored and not says_so:
+            return self.unknown(batch, index, error)
+        return preceded(batch.messages[index])
+
+    def given_up(self, batch: Batch, index: int) -> PacketboatError:
+        """Its time is over."""
+        if batch.may_be_stored or batch.sent_s is not None:
+            return self.unknown(batch, index)
+        return self.not_sent(batch.messages[index])
+
+    def not_sent(self, message: Pending) -> PacketboatError:
+        """The same, of one that waits, or was refused whenever it was tried."""
+        if message.refusal is not None:
+            return copy_of(message.refusal)
+        return NotDone(f"not sent within {self._deadline_s:g} s")
+
+    def unknown(
+        self, batch: Batch, index: int, cause: PacketboatError | None = None
+    ) -> UnknownOutcome:
+        """From now on the batch stays as it is: the key is good for that."""
+        batch.may_be_stored = True
+        if not batch.kind.own_keys:
+            self._remembered.keep(batch)
+        last = cause or batch.messages[index].refusal
+        told = "no answer came" if last is None else f"the last answer was {last}"
+        key = batch.key_of(index)
+        return UnknownOutcome(f"it may be stored: {told}", idempotency_key=key)
+
+
+def preceded(message: Pending) -> PrecedingFailed:
+    """One of its key failed, and it waited behind."""
+    return PrecedingFailed(f"an earlier message of key {message.key!r} failed; this is not stored")
