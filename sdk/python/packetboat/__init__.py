@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packetboat.aio.client import AsyncClient
+    from packetboat.credentials import ClientCredentials, StaticToken, TokenFile
     from packetboat.errors import (
         ApiError,
         BufferFull,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         ServerError,
         Unavailable,
         UnknownOutcome,
+        UntrustedServer,
     )
     from packetboat.models import (
         ItemFailure,
@@ -65,6 +67,7 @@ __all__ = [
     "BufferFull",
     "Client",
     "ClientClosed",
+    "ClientCredentials",
     "Conflict",
     "ConnectionFailed",
     "Dropped",
@@ -93,14 +96,17 @@ __all__ = [
     "Retry",
     "ServerError",
     "Settled",
+    "StaticToken",
     "Subscription",
     "TaskContext",
     "TaskWorker",
     "Tasks",
     "Tls",
+    "TokenFile",
     "Topic",
     "Unavailable",
     "UnknownOutcome",
+    "UntrustedServer",
     "Worker",
     "WorkerApp",
 ]
@@ -108,6 +114,11 @@ __all__ = [
 _HOMES = {
     "packetboat.aio.client": ("AsyncClient",),
     "packetboat.sync.client": ("Client",),
+    "packetboat.credentials": (
+        "ClientCredentials",
+        "StaticToken",
+        "TokenFile",
+    ),
     "packetboat.errors": (
         "ApiError",
         "BufferFull",
@@ -128,6 +139,7 @@ _HOMES = {
         "ServerError",
         "Unavailable",
         "UnknownOutcome",
+        "UntrustedServer",
     ),
     "packetboat.models": (
         "ItemFailure",
