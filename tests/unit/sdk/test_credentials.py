@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from packetboat.aio.sender import AsyncSender
+from packetboat.calls import StreamCall
 from packetboat.credentials import (
     ClientCredentials,
     Credentials,
@@ -21,6 +22,7 @@ from packetboat.credentials import (
     TokenFile,
     async_tokens,
     at_hand,
+    authorized,
     sync_tokens,
 )
 from packetboat.errors import (
@@ -90,7 +92,7 @@ class Server(Script):
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1000.0
-        for module in (async_tokens, at_hand, sync_tokens):
+        for module in (async_tokens, at_hand, authorized, sync_tokens):
             monkeypatch.setattr(module, "monotonic", lambda: self.now_s)
 
 
@@ -199,6 +201,24 @@ def test_a_revoked_one_is_replaced_and_the_call_sent_again(opened: Opened) -> No
     server.revoked.add("t1")
     assert caller.send(post()) == b"t2"
     assert server.paths == ["token", "messages", "messages", "token", "messages"]
+
+
+def test_a_stream_is_begun_again_with_another(opened: Opened) -> None:
+    server = Server()
+    server.revoked.add("t1")
+    call = StreamCall(Request("GET", "/subscriptions/s/messages:stream"))
+    assert opened(server).stream(call) == [b"t2"]
+
+
+def test_the_time_for_a_token_is_the_calls(opened: Opened, clock: Clock) -> None:
+    class Slow(Server):
+        def _issue(self) -> Response:
+            clock.now_s += 20
+            return super()._issue()
+
+    server = Slow()
+    opened(server).send(post())
+    assert server.requests[-1].timeout_s == pytest.approx(10)
 
 
 def test_it_is_replaced_once(opened: Opened) -> None:

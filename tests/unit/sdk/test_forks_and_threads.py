@@ -96,15 +96,7 @@ def test_a_child_has_connections_of_its_own(program: str, tls: bool, tmp_path: P
     assert set(recording.by_path["/child"]) == {2}
 
 
-def test_a_child_does_not_keep_its_parents_connections_open() -> None:
-    """The server hears of the parent's end, though the child lives on."""
-    closed = threading.Event()
-
-    async def serve(peer: Peer) -> None:
-        await answering(peer)
-        closed.set()
-
-    program = """
+CHILD_LIVES_ON = """
 client = Client(options=options)
 client._sender.send(call("/parent"))
 if os.fork() == 0:
@@ -112,12 +104,35 @@ if os.fork() == 0:
     os._exit(0)
 client.close()
 """
+ASYNC_CHILD_LIVES_ON = """
+client = AsyncClient(options=options)
+
+async def main():
+    await client._sender.send(call("/parent"))
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+    await client.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("program", [CHILD_LIVES_ON, ASYNC_CHILD_LIVES_ON], ids=["sync", "async"])
+def test_a_child_does_not_keep_its_parents_connections_open(program: str) -> None:
+    """The server hears of the parent's end, though the child lives on."""
+    closed = threading.Event()
+
+    async def serve(peer: Peer) -> None:
+        await answering(peer)
+        closed.set()
+
     with RawServer(serve) as server:
         command = [sys.executable, "-c", FORKS + program, server.url, ""]
         child = subprocess.Popen(command, stdin=subprocess.PIPE)
         try:
             assert child.wait(PATIENCE_S) == 0
-            assert closed.wait(PATIENCE_S)
+            assert closed.wait(PATIENCE_S / 2)
         finally:
             child.communicate()
 

@@ -150,6 +150,13 @@ def test_a_server_whose_certificate_we_trust(opened: Opened, tmp_path: Path) -> 
         assert caller.send(post()) == b"{}"
 
 
+def test_http2_is_spoken_only_where_the_server_does(opened: Opened, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with RawServer(context=authority.server()) as server:
+        caller = opened(server.url, tls=Tls(ca_file=str(authority.file)), http2=True)
+        assert caller.send(post()) == b"{}"
+
+
 def test_one_that_nobody_knows(opened: Opened, tmp_path: Path) -> None:
     """It is not asked again: that would not help."""
     with RawServer(context=Authority(tmp_path).server()) as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from time import monotonic
 from typing import Protocol
 
 from packetboat.transport.seam import (
@@ -43,22 +44,23 @@ class Authorized:
         self._tokens = tokens
 
     def send(self, request: Request) -> Response:
-        token = self._tokens.current(request.timeout_s)
-        response = self._transport.send(_with(request, token))
+        timed = Timed(request)
+        token = self._tokens.current(timed.left_s)
+        response = self._transport.send(timed.request(token))
         if response.status != REFUSED or not self._tokens.refused(token):
             return response
-        token = self._tokens.current(request.timeout_s)
-        return self._transport.send(_with(request, token))
+        token = self._tokens.current(timed.left_s)
+        return self._transport.send(timed.request(token))
 
     @contextmanager
     def stream(self, request: Request) -> Iterator[StreamResponse]:
         with ExitStack() as stack:
             token = self._tokens.current(request.timeout_s)
-            response = stack.enter_context(self._transport.stream(_with(request, token)))
+            response = stack.enter_context(self._transport.stream(_signed(request, token)))
             if response.status == REFUSED and self._tokens.refused(token):
                 stack.close()
                 token = self._tokens.current(request.timeout_s)
-                response = stack.enter_context(self._transport.stream(_with(request, token)))
+                response = stack.enter_context(self._transport.stream(_signed(request, token)))
             yield response
 
     def close(self) -> None:
@@ -74,23 +76,24 @@ class AsyncAuthorized:
         self._tokens = tokens
 
     async def send(self, request: Request) -> Response:
-        token = await self._tokens.current(request.timeout_s)
-        response = await self._transport.send(_with(request, token))
+        timed = Timed(request)
+        token = await self._tokens.current(timed.left_s)
+        response = await self._transport.send(timed.request(token))
         if response.status != REFUSED or not self._tokens.refused(token):
             return response
-        token = await self._tokens.current(request.timeout_s)
-        return await self._transport.send(_with(request, token))
+        token = await self._tokens.current(timed.left_s)
+        return await self._transport.send(timed.request(token))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncStreamResponse]:
         async with AsyncExitStack() as stack:
             token = await self._tokens.current(request.timeout_s)
-            opening = self._transport.stream(_with(request, token))
+            opening = self._transport.stream(_signed(request, token))
             response = await stack.enter_async_context(opening)
             if response.status == REFUSED and self._tokens.refused(token):
                 await stack.aclose()
                 token = await self._tokens.current(request.timeout_s)
-                opening = self._transport.stream(_with(request, token))
+                opening = self._transport.stream(_signed(request, token))
                 response = await stack.enter_async_context(opening)
             yield response
 
@@ -99,6 +102,21 @@ class AsyncAuthorized:
         await self._transport.close()
 
 
-def _with(request: Request, token: str) -> Request:
+class Timed:
+    """A request and the time for all that it takes: the token, and perhaps another try."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._ends_s = monotonic() + request.timeout_s
+
+    @property
+    def left_s(self) -> float:
+        return max(self._ends_s - monotonic(), 0.001)
+
+    def request(self, token: str) -> Request:
+        return _signed(self._request, token)._replace(timeout_s=self.left_s)
+
+
+def _signed(request: Request, token: str) -> Request:
     headers = {**request.headers, "Authorization": f"Bearer {token}"}
     return request._replace(headers=headers)

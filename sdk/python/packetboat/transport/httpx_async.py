@@ -73,8 +73,9 @@ class AsyncHttpxTransport:
     def _forked(self) -> None:
         """The pool is kept, so that nothing closes it: its loop is not of this process."""
         self._sockets.abandon()
-        self._left_to_the_parent.append(self._inner)
-        self._inner = None
+        if self._inner is not None:
+            self._left_to_the_parent.append(self._inner)
+            self._inner = None
 
     def __del__(self) -> None:
         if self._inner is not None and self._given is None:

@@ -63,8 +63,9 @@ class HttpxTransport:
         """The pool is not closed, its lock may be held; but kept, so that nothing closes it."""
         self._lock = threading.Lock()
         self._sockets.abandon()
-        self._left_to_the_parent.append(self._inner)
-        self._inner = None
+        if self._inner is not None:
+            self._left_to_the_parent.append(self._inner)
+            self._inner = None
 
     def __del__(self) -> None:
         if self._inner is not None and self._given is None:
