@@ -193,14 +193,14 @@ async def test_an_async_client_is_used_as_it_is(running: Installation) -> None:
 
 
 PROGRAM = """
-    import sys, time
+    import os, sys, time
     from packetboat.sync.client import Client
     from packetboat.worker import Worker
 
     def handle(message):
-        print("begun", message.text, flush=True)
+        os.write(1, f"begun {message.text}\\n".encode())  # A line at once: threads take turns.
         time.sleep(0.5)
-        print("done", message.text, flush=True)
+        os.write(1, f"done {message.text}\\n".encode())
 
     with Client() as client:
         Worker(client, sys.argv[1], concurrency=2, prefetch=2).run(handle)

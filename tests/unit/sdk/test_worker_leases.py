@@ -171,6 +171,33 @@ async def test_what_is_delivered_again_while_it_is_handled_is_not_handled_twice(
     assert calls == 1
 
 
+async def test_an_ack_that_a_new_delivery_overtook_goes_again_with_its_id() -> None:
+    fake = leasing(30.0, "exactly_once")
+    fake.add("a")
+    calls = 0
+
+    async def handle(message: Message) -> None:
+        nonlocal calls
+        calls += 1
+        fake.acks_pass.clear()
+        fake.end_lease(0)
+
+    async with Running(fake, handle) as running:
+        await running.until(lambda: fake.stored[0].attempt == 2)
+        fake.acks_pass.set()
+        await running.until_settled()
+    assert calls == 1
+
+
+async def test_items_that_the_server_could_not_ack_now_go_again() -> None:
+    fake = leasing(30.0)
+    fake.busy_acks = 2
+    fake.add(1, 2, 3)
+    async with Running(fake, lambda message: None) as running:
+        await running.until_settled()
+    assert [stored.attempt for stored in fake.stored] == [1, 1, 1]
+
+
 async def test_an_ack_that_another_lease_overtook_is_not_repeated() -> None:
     fake, events = leasing(30.0, "exactly_once"), Losses()
     fake.add("a")

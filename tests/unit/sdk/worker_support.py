@@ -66,6 +66,8 @@ class FakeSubscription:
     refuse: dict[str, PacketboatError] = field(default_factory=dict)
     dead_letter_topic: bool = True
     attributes: dict[str, str] = field(default_factory=dict)
+    busy_acks: int = 0
+    """So many acks answer 503 for each of their items."""
 
     def __post_init__(self) -> None:
         self.stored: list[Stored] = []
@@ -74,6 +76,8 @@ class FakeSubscription:
         self.most_leased = 0
         self._ids = itertools.count(1)
         self._came = asyncio.Event()
+        self.acks_pass = asyncio.Event()
+        self.acks_pass.set()
 
     def add(self, *data: Any, key: str | None = None) -> None:
         for each in data:
@@ -135,6 +139,11 @@ class FakeSubscription:
 
     async def ack(self, ids: Sequence[str], publish: Sequence[Emit] = ()) -> Settled:
         await self._fault("ack")
+        await self.acks_pass.wait()
+        if self.busy_acks:
+            self.busy_acks -= 1
+            kind = "https://x/store-unavailable"
+            return Settled(0, tuple(ItemFailure(i, 503, kind) for i in range(len(ids))))
         known = [self._by_ack_id(ack_id) for ack_id in ids]
         if self.lease.delivery == "exactly_once":
             failures = [i for i, s in enumerate(known) if not s.settled and s.ack_id != ids[i]]

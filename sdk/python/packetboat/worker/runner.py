@@ -110,10 +110,11 @@ class Runner:
 
 
 def _client(given: Client, workers: int) -> AsyncClient:
-    """One whose connections are enough for what all of them have under way."""
+    """One whose connections are enough for what all of them have under way, and that leaves it to
+    them when to try again."""
     options = given.options
     most = max(options.max_connections, workers * CONNECTIONS)
-    return AsyncClient.from_options(options.replace(max_connections=most))
+    return AsyncClient.from_options(options.replace(max_connections=most, retry_for_s=0.0))
 
 
 async def together(runs: Sequence[Any], stop: Callable[[], None]) -> None:
