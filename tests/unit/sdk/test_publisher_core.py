@@ -358,6 +358,20 @@ def test_what_was_never_sent_is_not_done() -> None:
     assert core.wake_s(2.0) is None
 
 
+def test_many_whose_time_is_over_are_settled_bit_by_bit() -> None:
+    core = core_of(settings(deadline_s=1.0))
+    core.accept("t", message(b"out"), 0.0)
+    (out,) = core.next_batches(0.0)
+    for number in range(2500):
+        core.accept("u", message(b"%d" % number, f"key {number}"), 0.0)
+    assert core.expire(1.0)
+    assert core.expire(1.0)
+    assert not core.expire(1.0)
+    assert len(outcomes(core)) == 2501
+    core.answered(out, [RECEIPT], 1.0)
+    assert core.ledger.messages == 0
+
+
 def test_what_was_refused_to_the_end_is_told_why() -> None:
     core = core_of(settings(deadline_s=1.0))
     accept(core, message(b"1"))

@@ -44,6 +44,7 @@ from packetboat.retries import FIRST_S, MAX_S
 
 EXPIRY_S = 0.25
 """How often it is looked for messages whose time is over."""
+EXPIRED_AT_ONCE = 1000
 
 
 class Core:
@@ -131,8 +132,10 @@ class Core:
         else:
             self._refuse(topic, batch, error, verdict)
 
-    def expire(self, now_s: float) -> None:
-        """Settles the messages whose time is over."""
+    def expire(self, now_s: float) -> bool:
+        """Settles messages whose time is over; whether there are more, of what waits: after an
+        outage those of a full buffer are, and what runs beside this has its turns between."""
+        left = EXPIRED_AT_ONCE
         for topic in list(self._topics.values()):
             broken: set[str] = set()
             for batch in list(topic.batches):
@@ -141,10 +144,12 @@ class Core:
                         self._fail(message, self._endings.given_up(batch, index), broken)
                 if batch.sent_s is None and batch.done:
                     self._finish(topic, batch)
-            for message in topic.pop_expired(now_s):
+            for message in topic.pop_expired(now_s, left):
                 self._fail(message, self._endings.not_sent(message), broken)
+                left -= 1
             self._fail_behind(topic, broken)
             self._forget_if_idle(topic)
+        return left <= 0
 
     def abandon(self, error: NotDone) -> None:
         """Settles all: with `error` what is not stored, else as unknown."""

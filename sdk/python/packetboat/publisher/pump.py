@@ -88,10 +88,12 @@ class Pump:
                 return
             now_s = monotonic()
             if now_s >= self._expiry_s:
-                self.core.expire(now_s)
-                self._expiry_s = now_s + EXPIRY_S
+                more = self.core.expire(now_s)
+                self._expiry_s = now_s if more else now_s + EXPIRY_S
             batches = self.core.next_batches(now_s)
             wake_s = self.core.wake_s(now_s)
+            if wake_s is not None and self._expiry_s <= now_s:
+                wake_s = now_s
         for batch in batches:
             task = self.loop.create_task(self._send(batch))
             self._sending.add(task)

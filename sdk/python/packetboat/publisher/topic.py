@@ -89,11 +89,11 @@ class Topic:
         out_s = [batch.sent_s for batch in self.batches if batch.sent_s is not None]
         return max(out_s, default=now_s) + PATIENCE_S
 
-    def pop_expired(self, now_s: float) -> list[Pending]:
-        """Those whose time is over, of what waits."""
-        expired = []
+    def pop_expired(self, now_s: float, limit: int) -> list[Pending]:
+        """Up to so many whose time is over, of what waits."""
+        expired: list[Pending] = []
         for shard in list(self._shards.values()):
-            while shard.queue and shard.queue[0].deadline_s <= now_s:
+            while shard.queue and shard.queue[0].deadline_s <= now_s and len(expired) < limit:
                 expired.append(self._pop(shard))
         return expired
 
