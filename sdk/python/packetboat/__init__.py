@@ -169,14 +169,15 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:  # type checkers know the names from above, and that there are no others
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    thing = getattr(import_module(home), name)
-    globals()[name] = thing
-    return thing
+    def __getattr__(name: str) -> Any:
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        thing = getattr(import_module(home), name)
+        globals()[name] = thing
+        return thing
 
 
 def __dir__() -> list[str]:
