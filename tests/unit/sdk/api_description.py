@@ -84,7 +84,7 @@ def misfits(operation: Operation, request: Request) -> list[str]:
     given += [
         ("header", name.lower(), unquote(value))
         for name, value in request.headers.items()
-        if name.lower() not in ("content-type", "accept")
+        if name.lower() not in ("content-type", "accept", "authorization")
     ]
     for place, name, value in given:
         found += _parameter_misfits(operation, place, name, value)

@@ -154,3 +154,10 @@ def test_a_problem_keeps_what_else_was_said() -> None:
     error = failure(Response(409, {}, body))
     assert isinstance(error, Conflict)
     assert error.problem.members == {"holder": "w", "n": [1]}
+
+
+def test_a_token_endpoint_says_it_in_its_own_way() -> None:
+    body = b'{"error":"invalid_client","error_description":"No such client."}'
+    client = Client(transport=Script(Response(401, {}, body)), retry_for_s=0)
+    with pytest.raises(NotAuthorized, match="401 invalid_client: No such client"):
+        client.tokens.get("id", "secret")

@@ -56,12 +56,21 @@ def failure(response: Response) -> PacketboatError:
         known = Problem.__struct_encode_fields__
         members = {name: value for name, value in more.items() if name not in known}
         problem = msgspec.structs.replace(problem, members=members)
+        if "error" in members:
+            problem = _of_oauth(problem)
     except msgspec.MsgspecError:
         text = response.body[:200].decode("utf-8", "replace")
         problem = Problem(title=text or "no problem description")
     problem = msgspec.structs.replace(problem, status=response.status)
     after = response.headers.get("retry-after", "")
     return error_of(problem, float(after) if after.isdigit() else None)
+
+
+def _of_oauth(problem: Problem) -> Problem:
+    """What token endpoints answer instead (RFC 6749, 5.2)."""
+    error = str(problem.members["error"])
+    detail = str(problem.members.get("error_description", ""))
+    return msgspec.structs.replace(problem, type=error, detail=detail)
 
 
 def _with_tag(result: T, response: Response) -> T:
@@ -127,7 +136,7 @@ def get(path: str, query: Mapping[str, Any] | None = None) -> Request:
 
 
 def with_query(path: str, query: Mapping[str, Any]) -> str:
-    """Sequences are given member by member."""
+    """Sequences are given member by member, times to a millisecond."""
     given = {name: _text(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
@@ -137,7 +146,7 @@ def _text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, datetime):
         return moment(value)
-    return value
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def send_json(method: str, path: str, body: object, if_match: str | None = None) -> Request:

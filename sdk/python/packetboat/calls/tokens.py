@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import urlencode
+from base64 import b64encode
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
 
 from packetboat.calls.call import TIMEOUT_S, Call, fetch, nothing, put, reader
 from packetboat.models import AccessToken, Introspection, IssuerMetadata, KeySet
@@ -13,19 +14,18 @@ from packetboat.transport import Request
 def get_token(
     client_id: str, client_secret: str, scope: str | None, tenant: str | None
 ) -> Call[AccessToken]:
-    form = {"grant_type": "client_credentials"} | _client(client_id, client_secret)
+    form = {"grant_type": "client_credentials"}
     put(form, scope=scope, tenant=tenant)
-    return Call(_form("token", form), reader(AccessToken), safe=True)
+    return Call(_form("token", form, client_id, client_secret), reader(AccessToken), safe=True)
 
 
 def introspect_token(client_id: str, client_secret: str, token: str) -> Call[Introspection]:
-    form = {"token": token} | _client(client_id, client_secret)
-    return Call(_form("introspect", form), reader(Introspection), safe=True)
+    request = _form("introspect", {"token": token}, client_id, client_secret)
+    return Call(request, reader(Introspection), safe=True)
 
 
 def revoke_token(client_id: str, client_secret: str, token: str) -> Call[None]:
-    form = {"token": token} | _client(client_id, client_secret)
-    return Call(_form("revoke", form), nothing, safe=True)
+    return Call(_form("revoke", {"token": token}, client_id, client_secret), nothing, safe=True)
 
 
 def oauth_metadata() -> Call[IssuerMetadata]:
@@ -40,10 +40,11 @@ def jwks() -> Call[KeySet]:
     return fetch("/.well-known/jwks.json", KeySet)
 
 
-def _client(client_id: str, client_secret: str) -> dict[str, Any]:
-    return {"client_id": client_id, "client_secret": client_secret}
-
-
-def _form(verb: str, form: dict[str, Any]) -> Request:
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+def _form(verb: str, form: Mapping[str, str], client_id: str, client_secret: str) -> Request:
+    """As the client that is named, not as the one that asks."""
+    pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
+    headers = {
+        "Authorization": f"Basic {b64encode(pair.encode()).decode()}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
     return Request("POST", f"/oauth/{verb}", headers, urlencode(form).encode("ascii"), TIMEOUT_S)

@@ -118,5 +118,6 @@ class Timed:
 
 
 def _signed(request: Request, token: str) -> Request:
-    headers = {**request.headers, "Authorization": f"Bearer {token}"}
+    """One that says itself who asks is left as it is."""
+    headers = {"Authorization": f"Bearer {token}", **request.headers}
     return request._replace(headers=headers)
