@@ -99,9 +99,11 @@ class ApiError(NotDone):
     def __init__(self, problem: Problem, retry_after_s: float | None = None) -> None:
         super().__init__(_text(problem))
         self.problem = problem
-        self.status = problem.status
-        self.slug = problem.slug
-        self.errors = tuple(FieldError(e.field, e.detail) for e in problem.errors)
+        self.status: int = problem.status
+        self.slug: str = problem.slug
+        self.errors: tuple[FieldError, ...] = tuple(
+            FieldError(e.field, e.detail) for e in problem.errors
+        )
         self.retry_after_s = retry_after_s
 
 
