@@ -19,11 +19,12 @@ from metadata.jobs import JobLimits, TooManyStored, expect
 
 _LOCK = """
 SELECT uid, depth, state, sealed_total, total, map_kind, pool, coalesce(reduce_pool, pool)
-    AS reduce_pool, priority, next_turn, version
+    AS reduce_pool, priority, next_turn, version, parent_uid, parent_name
 FROM jobs
 WHERE tenant_id = $1 AND name = $2 AND NOT gone
 FOR NO KEY UPDATE
 """
+_PARENT = "SELECT state FROM jobs WHERE tenant_id = $1 AND uid = $2 FOR SHARE"
 _STORED = """
 SELECT coalesce(sum(total), 0)::bigint, coalesce(sum(stored_bytes), 0)::bigint FROM jobs
 WHERE tenant_id = $1
@@ -194,7 +195,8 @@ class JobSteps:
 
     async def retry(self, tenant_id: bytes, name: str) -> Job:
         """Its failed tasks again, from the first attempt on; of one that failed or was cancelled
-        all that did not succeed. JobEnded where it succeeded, JobLive where it reduces."""
+        all that did not succeed. JobLive where it reduces; JobEnded where it succeeded, or its
+        parent has failed or was cancelled: that is what can be retried then."""
 
         async def work(connection: Connection) -> Job:
             job = await _lock(connection, tenant_id, name)
@@ -202,6 +204,7 @@ class JobSteps:
                 raise JobLive(f"the job {name!r} is at its reduce task")
             if job["state"] not in (*LIVE, FAILED, CANCELLED):
                 raise JobEnded(f"the job {name!r} has succeeded")
+            await _require_parent(connection, tenant_id, job)
             await _again(connection, tenant_id, job)
             return await expect(connection, tenant_id, name)
 
@@ -286,6 +289,14 @@ async def _cancel(connection: Connection, tenant_id: bytes, job: Any) -> list[by
     act = Act(job["depth"], job["uid"], lambda line: line.cancel())
     await settling.run([], [act])
     return settling.ended
+
+
+async def _require_parent(connection: Connection, tenant_id: bytes, job: Any) -> None:
+    if job["parent_uid"] is None:
+        return
+    state = await connection.fetchval(_PARENT, tenant_id, job["parent_uid"])
+    if state in (FAILED, CANCELLED):
+        raise JobEnded(f"its parent {job['parent_name']!r} has ended: it is {state}")
 
 
 async def _again(connection: Connection, tenant_id: bytes, job: Any) -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from metadata.errors import NotFound
+from metadata.job_claims import Extension
 from metadata.job_machine import Complete, Verdict
-from metadata.job_types import Parent
+from metadata.job_settling import Item
+from metadata.job_steps import JobLive, JobSealed, TaskDiffers, TasksMissing
+from metadata.job_types import JobSpec, Parent
+from metadata.jobs import JobLimits, TooManyStored
+from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.job_support import TENANT, Desk
 
 
@@ -56,3 +66,273 @@ async def test_what_failed_for_good_fails_the_job_and_retry_revives_it(desk: Des
     assert (await desk.steps.retry(TENANT, "count")).state == "running"
     await desk.complete(*await desk.claim())
     assert await desk.state() == "succeeded"
+
+
+async def test_a_job_without_tasks_goes_straight_on(desk: Desk) -> None:
+    assert (await desk.job("none", 0)).state == "succeeded"
+    assert (await desk.job("reduced", 0, reduce_kind="reduce")).state == "reducing"
+    (reduce,) = await desk.claim()
+    assert reduce.inputs_total == 0
+
+
+async def test_tasks_may_run_before_the_seal_and_are_there_once(desk: Desk) -> None:
+    await desk.jobs.create(TENANT, JobSpec("count", "map"))
+    assert await desk.steps.add(TENANT, "count", 0, [b"0", b"1"]) == 2
+    await desk.complete(*await desk.claim())
+    assert await desk.state() == "open"
+    assert await desk.steps.add(TENANT, "count", 1, [b"1", b"2"]) == 3
+    with pytest.raises(TaskDiffers) as different:
+        await desk.steps.add(TENANT, "count", 1, [b"1", b"3"])
+    assert different.value.number == 2
+    await desk.complete(*await desk.claim())
+    assert (await desk.steps.seal(TENANT, "count", 3)).state == "succeeded"
+
+
+async def test_a_seal_names_exactly_the_tasks_there_are(desk: Desk) -> None:
+    await desk.jobs.create(TENANT, JobSpec("count", "map"))
+    await desk.steps.add(TENANT, "count", 1, [b"1", b"2"])
+    for total in (0, 1, 2, 3):
+        with pytest.raises(TasksMissing):
+            await desk.steps.seal(TENANT, "count", total)
+    await desk.steps.add(TENANT, "count", 0, [b"0"])
+    await desk.steps.seal(TENANT, "count", 3)
+    await desk.steps.seal(TENANT, "count", 3)
+    with pytest.raises(JobSealed):
+        await desk.steps.seal(TENANT, "count", 4)
+    assert await desk.steps.add(TENANT, "count", 0, [b"0", b"1"]) == 3
+    with pytest.raises(JobSealed):
+        await desk.steps.add(TENANT, "count", 3, [b"3"])
+
+
+async def test_jobs_of_one_priority_take_turns(desk: Desk) -> None:
+    await desk.job("large", 100)
+    assert {task.job for task in await desk.claim(10)} == {"large"}
+    await desk.job("small", 5)
+    order = [task.job for task in await desk.claim(10)]
+    assert order.count("small") == 5
+    await desk.job("urgent", 3, priority=9)
+    assert [task.job for task in await desk.claim(4)] == ["urgent"] * 3 + ["large"]
+
+
+async def test_who_was_served_before_does_not_wait_for_those_who_come(desk: Desk) -> None:
+    """A job that comes while all others are handed out goes on from there, not from the start."""
+    await desk.job("first", 50)
+    await desk.claim(50)
+    await desk.job("second", 20)
+    await desk.jobs.create(TENANT, JobSpec("third", "map"))
+    await desk.steps.add(TENANT, "third", 0, [b"0"] * 20)
+    order = [task.job for task in await desk.claim(20)]
+    assert order.count("second") == order.count("third") == 10
+
+
+async def test_no_more_are_leased_than_the_pool_bears(desk: Desk) -> None:
+    await desk.pools.put(TENANT, "default", 2)
+    await desk.job(tasks=5)
+    held = await desk.claim()
+    assert len(held) == 2
+    assert await desk.claim() == []
+    await desk.complete(held[0])
+    assert len(await desk.claim()) == 1
+    await desk.end_leases()
+    assert len(await desk.claim()) == 2
+    (late,) = await desk.leases.extend(TENANT, [held[1].lease], 60.0)
+    assert late.until is None, "an extension would make it one too many"
+    pool = await desk.pools.get(TENANT, "default")
+    assert (pool.max_running, pool.running, pool.waiting) == (2, 2, 0)
+    await desk.pools.delete(TENANT, "default")
+    assert (await desk.pools.get(TENANT, "default")).max_running is None
+
+
+async def test_a_lease_is_extended_while_it_holds_and_told_when_its_job_has_ended(
+    desk: Desk,
+) -> None:
+    await desk.job(tasks=2)
+    tasks = await desk.claim(lease_s=60)
+    leases = [task.lease for task in tasks]
+    extended = await desk.leases.extend(TENANT, leases, 600.0)
+    assert all(each.until and each.until > tasks[0].lease_until for each in extended)
+    stale = leases[0]._replace(secret=bytes(16))
+    assert await desk.leases.extend(TENANT, [stale], 60.0) == [Extension(None, False)]
+    await desk.steps.cancel(TENANT, "count")
+    assert await desk.leases.extend(TENANT, leases, 60.0) == [Extension(None, True)] * 2
+    assert await desk.complete(*tasks) == [Verdict.LOST] * 2
+
+
+async def test_leases_of_pools_that_are_not_allowed_are_lost(desk: Desk) -> None:
+    await desk.job()
+    (task, *_) = await desk.claim()
+    items = [Item(task.lease, Complete(b"1"))]
+    verdicts = await desk.leases.settle(TENANT, items, lambda at, pool: pool == "other")
+    assert verdicts == [Verdict.LOST]
+    refused = await desk.leases.extend(TENANT, [task.lease], 1.0, lambda pool: pool == "other")
+    assert refused == [Extension(None, False)]
+    assert await desk.complete(task) == [Verdict.DONE]
+
+
+async def test_a_delayed_task_comes_again_by_time_alone(desk: Desk) -> None:
+    await desk.job(tasks=1)
+    (task,) = await desk.claim()
+    await desk.fail(task, delay_s=0.2)
+    assert (await desk.get()).tasks.delayed == 1
+    assert await desk.claim() == []
+    async with asyncio.timeout(30):
+        while not (again := await desk.claim()):
+            await asyncio.sleep(0.02)
+    assert again[0].attempt == 2
+
+
+async def test_a_failing_reduce_task_fails_the_job_and_is_retried_alone(desk: Desk) -> None:
+    await desk.job(tasks=1, reduce_kind="reduce")
+    await desk.complete(*await desk.claim())
+    (reduce,) = await desk.claim()
+    await desk.fail(reduce, retry=False)
+    assert (await desk.get()).error == "the reduce task failed: broken"
+    assert (await desk.steps.retry(TENANT, "count")).state == "reducing"
+    (reduce,) = await desk.claim()
+    assert (reduce.kind, reduce.attempt) == ("reduce", 1)
+    await desk.complete(reduce)
+    assert await desk.state() == "succeeded"
+
+
+async def test_failures_within_the_policy_are_left_out(desk: Desk) -> None:
+    await desk.job(tasks=3, reduce_kind="reduce", on_failure="continue", max_failed=1)
+    tasks = await desk.claim()
+    await desk.fail(tasks[1], retry=False)
+    await desk.complete(tasks[0], tasks[2])
+    (reduce,) = await desk.claim()
+    assert reduce.inputs_total == 2
+    page = await desk.reader.outputs(TENANT, "count")
+    assert [(each.number, each.output, each.error) for each in page.items] == [
+        (0, b'"done"', None),
+        (1, None, "broken"),
+        (2, b'"done"', None),
+    ]
+
+
+async def test_one_failure_more_than_the_policy_bears_fails_the_job(desk: Desk) -> None:
+    await desk.job(tasks=3, on_failure="continue", max_failed=1)
+    tasks = await desk.claim()
+    for task in tasks[:2]:
+        await desk.fail(task, retry=False)
+    assert await desk.state() == "failed"
+
+
+async def test_a_child_that_ended_before_its_parent_waits_is_seen(desk: Desk) -> None:
+    await desk.job("parent", 1)
+    (task,) = await desk.claim()
+    await desk.job("child", 0, parent=Parent("parent", 0))
+    await desk.settle(task, Complete(wait_for="child"))
+    assert await desk.state("parent") == "succeeded"
+
+
+async def test_a_task_waits_for_its_own_child_only(desk: Desk) -> None:
+    await desk.job("parent", 2)
+    tasks = await desk.claim()
+    await desk.job("child", 0, parent=Parent("parent", 1))
+    await desk.job("nobodys", 0)
+    for name in ("child", "nobodys", "nothing"):
+        assert await desk.settle(tasks[0], Complete(wait_for=name)) is Verdict.NO_CHILD
+    assert await desk.settle(tasks[1], Complete(wait_for="child")) is Verdict.DONE
+
+
+async def test_cancelling_goes_down_and_failing_goes_up(desk: Desk) -> None:
+    await desk.job("top", 1)
+    (task,) = await desk.claim()
+    await desk.job("middle", 1, parent=Parent("top", 0))
+    await desk.settle(task, Complete(wait_for="middle"))
+    (task,) = await desk.claim()
+    await desk.job("bottom", 1, parent=Parent("middle", 0))
+    await desk.settle(task, Complete(wait_for="bottom"))
+    (task,) = await desk.claim()
+    await desk.fail(task, retry=False)
+    assert [await desk.state(name) for name in ("bottom", "middle", "top")] == ["failed"] * 3
+    await desk.steps.retry(TENANT, "top")
+    (task,) = await desk.claim()
+    await desk.job("middle", 1, parent=Parent("top", 0))
+    await desk.settle(task, Complete(wait_for="middle"))
+    await desk.steps.cancel(TENANT, "top")
+    assert await desk.state("middle") == "cancelled"
+
+
+async def test_who_dies_between_a_cancel_and_its_children_leaves_them_to_the_sweep(
+    desk: Desk,
+) -> None:
+    await desk.job("parent", 1)
+    await desk.job("child", 1, parent=Parent("parent", 0))
+    await desk.ask(
+        "UPDATE jobs SET state = 'cancelled', sweep = true, finished_at = now()"
+        " WHERE name = 'parent'"
+    )
+    keeper = JobKeeper(desk.database, 1.0)
+    await keeper.sweep()
+    assert await desk.state("child") == "cancelled"
+    await keeper.sweep()  # of the child
+    assert await desk.ask("SELECT count(*) FROM job_tasks WHERE state = 'waiting'") == 0
+    assert await desk.ask("SELECT count(*) FROM jobs WHERE sweep") == 0
+
+
+async def test_deleting_frees_the_name_at_once_and_the_rows_by_and_by(desk: Desk) -> None:
+    await desk.job()
+    with pytest.raises(JobLive):
+        await desk.steps.delete(TENANT, "count", force=False)
+    (task, *_) = await desk.claim()
+    await desk.steps.delete(TENANT, "count", force=True)
+    with pytest.raises(NotFound):
+        await desk.get()
+    assert await desk.complete(task) == [Verdict.LOST]
+    await desk.job(tasks=1)
+    await JobKeeper(desk.database, 1.0).sweep()
+    assert await desk.ask("SELECT count(*) FROM jobs") == 1
+    assert await desk.ask("SELECT count(*) FROM job_tasks") == 1
+
+
+async def test_old_jobs_go(desk: Desk) -> None:
+    await desk.job("brief", 0, keep_s=0)
+    await desk.job("kept", 0)
+    keeper = JobKeeper(desk.database, 1.0)
+    await keeper.prune()
+    await keeper.sweep()
+    assert [job.name for job in (await desk.jobs.page(TENANT)).items] == ["kept"]
+    assert await desk.ask("SELECT count(*) FROM jobs") == 1
+
+
+async def test_what_a_tenant_keeps_is_bounded(desk: Desk) -> None:
+    limits = JobLimits(max_jobs=1, max_tasks=3, max_bytes=10)
+    await desk.jobs.create(TENANT, JobSpec("count", "map"), limits)
+    with pytest.raises(TooManyStored, match="at most 1 jobs"):
+        await desk.jobs.create(TENANT, JobSpec("more", "map"), limits)
+    await desk.steps.add(TENANT, "count", 0, [b"0", b"1"], limits)
+    with pytest.raises(TooManyStored, match="at most 3 tasks"):
+        await desk.steps.add(TENANT, "count", 2, [b"2", b"3"], limits)
+    with pytest.raises(TooManyStored, match="at most 10 bytes"):
+        await desk.steps.add(TENANT, "count", 2, [b'"2345678"'], limits)
+
+
+async def test_pages_of_outputs_end_where_they_are_large(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metadata.job_reading.MAX_PAGE_BYTES", 100)
+    await desk.job(tasks=5)
+    for task in await desk.claim():
+        await desk.complete(task, output=b"1" * 60)
+    seen, token = [], None
+    while True:
+        page = await desk.reader.outputs(TENANT, "count", page_size=2, page_token=token)
+        assert len(page.items) == 1
+        seen += [each.number for each in page.items]
+        token = page.next_token
+        if token is None:
+            break
+    assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_pages_of_tasks_end_with_the_reduce_task(desk: Desk) -> None:
+    await desk.job(tasks=3, reduce_kind="reduce")
+    await desk.complete(*await desk.claim())
+    first = await desk.reader.tasks(TENANT, "count", page_size=3)
+    assert [task.number for task in first.items] == [0, 1, 2]
+    second = await desk.reader.tasks(TENANT, "count", page_size=3, page_token=first.next_token)
+    assert [task.number for task in second.items] == [-1]
+    assert second.next_token is None
+    waiting = await desk.reader.tasks(TENANT, "count", state="waiting")
+    assert [task.number for task in waiting.items] == [-1]

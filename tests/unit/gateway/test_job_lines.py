@@ -1,0 +1,276 @@
+"""Claims that wait and settlements that go together, over a job store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.jobs import claim_line
+from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
+from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
+from metadata.errors import MetadataUnavailable, StatementRefused
+from metadata.job_claims import Wanted
+from metadata.job_machine import Complete, Release, Verdict
+from metadata.job_settling import Item
+from metadata.job_types import Lease, LeasedTask
+
+TENANT = bytes(16)
+
+
+def lease(number: int) -> Lease:
+    return Lease(0, bytes(16), number, bytes(16))
+
+
+class Store:
+    """The part of `JobLeaseRepository` that the lines use."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.claims = 0
+        self.transactions: list[int] = []
+        self.released: list[int] = []
+        self.broken = False
+        self.poison = -1
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def claim(self, tenant_id: bytes, wanted: Wanted) -> list[LeasedTask]:
+        self.claims += 1
+        await self.gate.wait()
+        if self.broken:
+            raise MetadataUnavailable("away")
+        got, self.waiting = self.waiting[: wanted.max_tasks], self.waiting[wanted.max_tasks :]
+        now = datetime.now(UTC)
+        return [LeasedTask(lease(at), "j", "k", b"1", 1, now, {}, None) for at in got]
+
+    async def claimable(self, asked: Sequence[Any]) -> set[int]:
+        return set(range(len(asked))) if self.waiting else set()
+
+    async def settle(
+        self,
+        tenant_id: bytes,
+        items: Sequence[Item],
+        allowed: Callable[[int, str], bool] = lambda at, pool: True,
+    ) -> list[Verdict]:
+        self.transactions.append(len(items))
+        await self.gate.wait()
+        if self.broken:
+            raise MetadataUnavailable("away")
+        if any(item.lease.number == self.poison for item in items):
+            raise StatementRefused("a fault of ours")
+        if isinstance(items[0].what, Release):
+            self.released += [item.lease.number for item in items]
+            self.waiting += [item.lease.number for item in items]
+        return [Verdict.DONE if allowed(at, "p") else Verdict.LOST for at, _ in enumerate(items)]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def line(store: Any) -> ClaimLine:
+    return ClaimLine(store)
+
+
+def wanted(most: int = 1, kinds: tuple[str, ...] = ("k",)) -> Wanted:
+    return Wanted("p", kinds, most, 30.0)
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def numbers(tasks: list[LeasedTask]) -> list[int]:
+    return [task.lease.number for task in tasks]
+
+
+async def test_who_waits_gets_what_comes_in_the_order_of_coming(
+    line: ClaimLine, store: Store
+) -> None:
+    waiting = [asyncio.create_task(line.claim(TENANT, wanted(), 60.0)) for _ in range(3)]
+    await turns()
+    tried = store.claims
+    store.waiting = [1, 2]
+    line.rung(TENANT, "p")
+    await turns()
+    assert [numbers(task.result()) for task in waiting[:2]] == [[1], [2]]
+    assert not waiting[2].done()
+    assert store.claims == tried + 3, "one try in vain, however many wait"
+    line.drain()
+    assert await waiting[2] == []
+    await line.close()
+
+
+async def test_a_ring_for_another_pool_costs_nothing(line: ClaimLine, store: Store) -> None:
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    await turns()
+    tried = store.claims
+    line.rung(TENANT, "other")
+    line.rung(bytes(15) + b"\x01", "p")
+    await turns()
+    assert store.claims == tried
+    line.drain()
+    assert await waiting == []
+
+
+async def test_a_ring_while_it_tries_is_heard(line: ClaimLine, store: Store) -> None:
+    store.gate.clear()
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    await turns()
+    line.rung(TENANT, "p")  # its first try has begun, and may not see what this rings for
+    store.gate.set()
+    await turns()
+    assert store.claims == 2
+    line.drain()
+    assert await waiting == []
+
+
+async def test_a_lost_ring_is_made_up_for_by_a_look(line: ClaimLine, store: Store) -> None:
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    await turns()
+    await line.look()
+    store.waiting = [7]
+    await line.look()
+    assert numbers(await waiting) == [7]
+
+
+async def test_who_goes_away_while_it_tries_gives_back_what_it_got(
+    line: ClaimLine, store: Store
+) -> None:
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    await turns()
+    store.gate.clear()
+    store.waiting = [3]
+    line.rung(TENANT, "p")
+    await turns()
+    waiting.cancel()
+    await turns()
+    store.gate.set()
+    await line.close()
+    assert store.released == [3]
+
+
+async def test_who_goes_away_at_its_first_try_does_too(line: ClaimLine, store: Store) -> None:
+    store.gate.clear()
+    store.waiting = [4]
+    claiming = asyncio.create_task(line.claim(TENANT, wanted(), 0.0))
+    await turns()
+    claiming.cancel()
+    await turns()
+    store.gate.set()
+    await line.close()
+    assert store.released == [4]
+
+
+async def test_a_wait_that_ends_during_a_try_takes_what_it_gives(
+    line: ClaimLine, store: Store
+) -> None:
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 0.05))
+    await turns()
+    store.gate.clear()
+    store.waiting = [5]
+    line.rung(TENANT, "p")
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    store.gate.set()
+    assert numbers(await waiting) == [5]
+
+
+async def test_a_failure_while_it_waits_is_waited_over(line: ClaimLine, store: Store) -> None:
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    await turns()
+    store.broken, store.waiting = True, [6]
+    line.rung(TENANT, "p")
+    await turns()
+    assert not waiting.done()
+    store.broken = False
+    await line.look()
+    assert numbers(await waiting) == [6]
+
+
+async def test_a_failure_at_once_is_told(line: ClaimLine, store: Store) -> None:
+    store.broken = True
+    with pytest.raises(MetadataUnavailable):
+        await line.claim(TENANT, wanted(), 60.0)
+
+
+async def test_who_waits_is_bounded(
+    line: ClaimLine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
+    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    await turns()
+    with pytest.raises(TooManyWaiting):
+        await line.claim(TENANT, wanted(), 60.0)
+    line.drain()
+    assert await waiting == []
+
+
+# Settlements.
+
+
+def items(*numbers: int) -> list[Item]:
+    return [Item(lease(number), Complete()) for number in numbers]
+
+
+def anywhere(pool: str) -> bool:
+    return True
+
+
+async def test_what_comes_during_a_transaction_goes_with_the_next(store: Any) -> None:
+    line = SettleLine(store)
+    store.gate.clear()
+    calls = [asyncio.create_task(line.settle(TENANT, items(0), anywhere))]
+    await turns()
+    calls += [asyncio.create_task(line.settle(TENANT, items(1, 2), anywhere)) for _ in range(3)]
+    await turns()
+    store.gate.set()
+    assert [await call for call in calls] == [[Verdict.DONE]] + [[Verdict.DONE] * 2] * 3
+    assert store.transactions == [1, 6]
+    await line.close()
+
+
+async def test_each_call_s_pools_are_its_own(store: Any) -> None:
+    line = SettleLine(store)
+    refused, done = await asyncio.gather(
+        line.settle(TENANT, items(0), lambda pool: False), line.settle(TENANT, items(1), anywhere)
+    )
+    assert (refused, done) == ([Verdict.LOST], [Verdict.DONE])
+    assert store.transactions == [2]
+
+
+async def test_one_transaction_has_an_end(store: Any) -> None:
+    line = SettleLine(store)
+    calls = [line.settle(TENANT, items(*range(100)), anywhere) for _ in range(6)]
+    await asyncio.gather(*calls)
+    assert store.transactions == [MAX_ITEMS, 100]
+
+
+async def test_nobody_pays_for_what_another_sent(store: Any) -> None:
+    line = SettleLine(store)
+    store.poison = 13
+    answers = await asyncio.gather(
+        *(line.settle(TENANT, items(number), anywhere) for number in (12, 13, 14)),
+        return_exceptions=True,
+    )
+    assert answers[0] == answers[2] == [Verdict.DONE]
+    assert isinstance(answers[1], StatementRefused)
+
+
+async def test_while_postgres_is_away_everybody_is_told(store: Any) -> None:
+    line = SettleLine(store)
+    store.broken = True
+    answers = await asyncio.gather(
+        *(line.settle(TENANT, items(number), anywhere) for number in range(2)),
+        return_exceptions=True,
+    )
+    assert [type(answer) for answer in answers] == [MetadataUnavailable] * 2
+    store.broken = False
+    assert await line.settle(TENANT, items(0), anywhere) == [Verdict.DONE]
