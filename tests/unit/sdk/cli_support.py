@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from packetboat.cli.connection import Transports
-from packetboat.cli.main import app
+from packetboat.cli.app import app
 from packetboat.transport import Request, Response, StreamResponse
 from typer.testing import CliRunner
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 from packetboat.cli import commands, plugins
+from packetboat.cli.app import app
 from packetboat.cli.commands import (
     audit,
     clients,
@@ -43,7 +44,6 @@ from packetboat.cli.commands import (
     usage,
     whoami,
 )
-from packetboat.cli.main import app
 from packetboat.cli.shared_options import Command as Leaf
 from packetboat.cli.shared_options import parameters
 from packetboat.cli.table import table
@@ -122,7 +122,7 @@ def test_versions(command: Command) -> None:
 def test_help_imports_no_http_and_no_command() -> None:
     """It is read while somebody waits."""
     program = (
-        "import sys; from packetboat.cli.main import app\n"
+        "import sys; from packetboat.cli.app import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
         "print([m for m in sys.modules if m.startswith(('httpx', 'packetboat.cli.commands.'))])"
@@ -147,3 +147,12 @@ def test_without_the_server_it_is_said_how_to_install_it(
     assert ran.code == 1
     assert "pip install packetboat-server" in ran.err
     assert "store-node" not in command("--help").out
+
+
+def test_without_the_extra_it_is_said_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['typer'] = None\nfrom packetboat.cli.main import main; main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == "packetboat: the command is an extra: pip install 'packetboat[cli]'\n"
