@@ -276,12 +276,15 @@ class JobsTwin:
         self._leases[task.lease_id] = (job, task)
         names = ("lease_id", "index", "phase", "kind", "input", "attempt")
         shown = {name: getattr(task, name) for name in names}
-        total = len(job.tasks) if task.phase == "reduce" else None
+        succeeded = [each for each in job.tasks.values() if each.state == "succeeded"]
+        total = len(succeeded) if task.phase == "reduce" else None
         return shown | {"job": job.name, "labels": job.spec["labels"], "inputs_total": total}
 
     # Leases.
 
     def complete(self, body: dict[str, Any]) -> Any:
+        if any(item.get("output") == "refuse me" for item in body["tasks"]):
+            raise Refused(422, "invalid-body")
         return self._each(body["tasks"], self._complete)
 
     def fail(self, body: dict[str, Any]) -> Any:
@@ -326,8 +329,6 @@ class JobsTwin:
             task.state, task.wait_for = "waiting_for_job", child
             self._resolve(self.jobs[child])
             return
-        if item.get("output") == "refuse me":
-            raise Refused(400, "invalid-output")
         self._succeed(job, task, item.get("output"))
 
     def _succeed(self, job: Job, task: Task, output: Any) -> None:

@@ -135,10 +135,10 @@ async def test_a_fold_of_few_is_one_task() -> None:
 
 
 async def test_a_fold_leaves_out_what_failed_also_whole_parts() -> None:
-    values = [1, -1, 2, -1, -1, -1, 3, -1]
+    values = [1, -1, 2, -1, -1, -1, 3, -1, -1, 4, -1, 5, -1, -1, 6]
     async with async_client(JobsTwin()) as client, working(client, tasks):
         job = await client.jobs.run(text, values, reduce=join, on_failure="continue")
-        assert await job.result(timeout_s=60) == "1.2.3."
+        assert await job.result(timeout_s=60) == "1.2.3.4.5.6."
 
 
 async def test_a_large_reduce_reads_page_by_page() -> None:

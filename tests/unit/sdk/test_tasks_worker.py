@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+import msgspec
 import pytest
 from packetboat import NotAuthorized, Problem, Unavailable
 from packetboat.models.jobs import JobSpec, TaskRetry
@@ -125,6 +126,7 @@ async def test_handlers_of_a_cancelled_job_are_told(where: str) -> None:
 async def test_a_handler_whose_lease_is_lost_is_told_and_its_output_dropped() -> None:
     """Another worker has it: the first to complete it counts."""
     twin, tasks, hold, late = JobsTwin(), Tasks("t"), Hold(), []
+    last = asyncio.Event()
 
     @tasks.map
     def slow(value: int, context: TaskContext) -> int:
@@ -134,14 +136,24 @@ async def test_a_handler_whose_lease_is_lost_is_told_and_its_output_dropped() ->
             late.append(context.cancelled)
         return context.attempt
 
-    async with async_client(twin) as client, working(client, tasks, lease_s=0.5):
-        job = await client.jobs.run(slow, [1], name="j")
-        await until(lambda: hold.begun)
-        twin.jobs["j"].tasks[0].lease_until = 0
-        await job.wait(timeout_s=60)
-        assert [output.value async for output in job.outputs()] == [2]
-        await until(lambda: late)
+    @tasks.map
+    async def goes_on(value: int) -> None:
+        await last.wait()
+
+    async with async_client(twin) as client:
+        job = await client.jobs.run(slow, [1, 2], name="j")
+        twin.jobs["j"].tasks[1].kind = goes_on.kind
+        async with working(client, tasks, lease_s=0.5):
+            await until(lambda: hold.begun)
+            twin.jobs["j"].tasks[0].lease_until = 0
+            await until(lambda: late)
+            assert (await job.progress()).state == "running"
+            last.set()
+            await job.wait(timeout_s=60)
+        values = [output.output async for output in client.jobs.outputs("j")]
+    assert values == [msgspec.Raw(b"2"), msgspec.Raw(b"null")]
     assert late == [True]
+    assert "POST /tasks:fail" not in twin.log
 
 
 async def test_a_timeout_fails_the_attempt_and_frees_the_task() -> None:
@@ -334,8 +346,10 @@ async def test_lost_replies_to_completions_do_no_harm() -> None:
 
 
 async def test_one_output_that_is_refused_fails_alone() -> None:
-    """The twin refuses it, as a server with other bounds may; what goes with it is not held up."""
+    """The twin refuses the request, as a server with other bounds may; what else is in it is not
+    held up."""
     twin, tasks = JobsTwin(), Tasks("t")
+    twin.latency_s = 0.005
 
     @tasks.map
     async def echo(value: str) -> str:
