@@ -274,6 +274,8 @@ def test_backlogs_end_with_their_subscription() -> None:
     time = '"time":"2026-01-31T23:59:59Z"'
     backlog = b'{"backlog":{"subscription":"s","messages":2,%s}}\n' % time.encode()
     removed = b'{"removed":{"subscription":"s",%s}}\n' % time.encode()
-    sender = Answers(Answer(BEAT, backlog, removed))
+    sender = Answers(Answer(BEAT, backlog, removed, GONE), Answer(BEAT, GONE))
     found = list(Subscriptions(sender).follow_backlog("s"))  # type: ignore[arg-type]
     assert [(each.messages, each.removed) for each in found] == [(2, False), (0, True)]
+    with pytest.raises(NotFound):
+        list(Subscriptions(sender).follow_backlog("s"))  # type: ignore[arg-type]

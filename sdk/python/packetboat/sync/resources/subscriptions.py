@@ -12,6 +12,7 @@ from packetboat.calls import backlog
 from packetboat.calls import subscriptions as calls
 from packetboat.calls.call import StreamCall
 from packetboat.calls.streams import Reopening
+from packetboat.errors import NotFound
 from packetboat.models import (
     Backlog,
     BacklogUpdate,
@@ -153,7 +154,7 @@ class Subscriptions:
         max_seconds: float | None = None,
         reconnect_for_s: float | None = None,
     ) -> Generator[BacklogUpdate, None, None]:
-        """The same of one subscription that is there; ends with it. Raises NotFound."""
+        """The same of one subscription; ends with it. Raises NotFound where it is not there."""
 
         def call_of(left_s: float | None) -> StreamCall:
             return backlog.stream_backlog(name, min_messages, heartbeat_seconds, left_s)
@@ -161,12 +162,16 @@ class Subscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        with closing(lines(self._sender, reopening)) as incoming:
-            for line in incoming:
-                if (update := line.update) is not None:
-                    yield update
-                    if update.removed:
-                        return
+        began = False
+        try:
+            with closing(lines(self._sender, reopening)) as incoming:
+                for line in incoming:
+                    if (update := line.update) is not None:
+                        yield update
+                        began = True
+        except NotFound:
+            if not began:
+                raise
 
     def preview_filter(self, name: str, expression: str, *, messages: int = 1000) -> FilterPreview:
         """What a CEL expression gives of the most recent messages, up to 10,000, and how that is
