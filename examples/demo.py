@@ -38,12 +38,11 @@ from rich.table import Table
 from rich.text import Text
 
 LOGS = ("/var/log/dpkg.log", "/var/log/syslog", "/var/log/messages", "/var/log/bootstrap.log")
-BATCH_MESSAGES = 64
-BATCHES_IN_FLIGHT = 4
+LANES = 4
+LINES_AT_A_TIME = 100
 PULL_MESSAGES = 250
 QUIET_S = 45.0
 """Without any progress for that long the demo gives up, and says what is missing."""
-MAX_TRIES = 5
 MAX_LINE_BYTES = 64 * 1024
 console = Console()
 
@@ -96,45 +95,34 @@ class RateColumn(ProgressColumn):
 
 
 async def publish(client: AsyncClient, topic: str, ledger: Ledger, bar: Bar) -> None:
-    """All lines, in batches, with several of them on their way at once."""
-    batches = _batches(ledger.lines)
+    """All lines, a bounded number of them at a time; the client makes batches of them."""
+    parts = _parts(ledger.lines)
 
     async def lane() -> None:
-        for batch in batches:
-            await _publish_batch(client, topic, batch, ledger, bar)
+        for lines in parts:
+            await _publish_lines(client, topic, lines, ledger, bar)
 
     async with asyncio.TaskGroup() as lanes:
-        for _ in range(BATCHES_IN_FLIGHT):
+        for _ in range(LANES):
             lanes.create_task(lane())
     ledger.done_publishing = True
 
 
-async def _publish_batch(
+async def _publish_lines(
     client: AsyncClient, topic: str, lines: list[str], ledger: Ledger, bar: Bar
 ) -> None:
-    """What was not stored is tried again; what may be stored is only counted."""
-    for _ in range(MAX_TRIES):
-        try:
-            results = await client.publish_batch(topic, lines)
-        except UnknownOutcome:
-            ledger.unknown += len(lines)
-            bar.advance(len(lines))
-            return
-        again = []
-        for line, result in zip(lines, results, strict=True):
-            if isinstance(result, Receipt):
-                ledger.published[result.message_id] = line
-            elif isinstance(result, UnknownOutcome):
-                ledger.unknown += 1
-            else:
-                again.append(line)
-        ledger.last_progress_s = time.monotonic()
-        bar.advance(len(lines) - len(again))
-        if not again:
-            return
-        lines = again
-        await asyncio.sleep(0.2)
-    ledger.refused += len(lines)
+    """What may be stored is counted, and may turn up."""
+    receipts = [client.publish(topic, line) for line in lines]
+    results = await asyncio.gather(*receipts, return_exceptions=True)
+    for line, result in zip(lines, results, strict=True):
+        if isinstance(result, Receipt):
+            ledger.published[result.message_id] = line
+        elif isinstance(result, UnknownOutcome):
+            ledger.unknown += 1
+        else:
+            ledger.refused += 1
+    ledger.last_progress_s = time.monotonic()
+    bar.advance(len(lines))
 
 
 async def consume(client: AsyncClient, subscription: str, ledger: Ledger, bar: Bar) -> None:
@@ -257,9 +245,9 @@ def _access_log() -> Iterator[str]:
         yield f'{host} - - [{at}] "GET {dice.choice(paths)} HTTP/1.1" {status} {size}'
 
 
-def _batches(lines: list[str]) -> Iterator[list[str]]:
-    for at in range(0, len(lines), BATCH_MESSAGES):
-        yield lines[at : at + BATCH_MESSAGES]
+def _parts(lines: list[str]) -> Iterator[list[str]]:
+    for at in range(0, len(lines), LINES_AT_A_TIME):
+        yield lines[at : at + LINES_AT_A_TIME]
 
 
 def find_server(env_file: Path) -> tuple[str, str]:

@@ -178,6 +178,17 @@ async def test_a_line_waits_for_a_full_buffer_and_then_it_is_full(server: Server
     await publisher.close()
 
 
+async def test_who_asks_for_room_does_not_keep_messages_from_going_out(
+    server: Server, publisher: AsyncPublisher
+) -> None:
+    receipts = []
+    for each in numbered(2000):
+        await publisher.room()
+        receipts.append(publisher.publish("t", each))
+    assert any(receipt.done() for receipt in receipts) or server.requests
+    await asyncio.gather(*receipts)
+
+
 async def test_without_a_line_a_full_buffer_raises(server: Server) -> None:
     server.held = True
     publisher = publisher_of(server, max_buffered_messages=1, overflow="raise")

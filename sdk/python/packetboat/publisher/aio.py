@@ -22,6 +22,7 @@ from packetboat.publisher.settings import PublisherSettings
 from packetboat.transport import forking
 
 _log = logging.getLogger("packetboat")
+TURN_MESSAGES = 256
 WAITING_LINE = 2
 """A publish cannot be made to wait here, only its receipt: with the overflow "block" as many again
 as the buffer holds wait for it to have room."""
@@ -38,6 +39,7 @@ class AsyncPublisher:
         self._producer = producer
         self._pump: Pump | None = None
         self._room: list[asyncio.Future[None]] = []
+        self._asked = 0
         self._closed = False
         forking.watch(self)
         at_exit.watch(self)
@@ -55,7 +57,11 @@ class AsyncPublisher:
         return receipt
 
     async def room(self) -> None:
-        """Returns when the buffer is not full."""
+        """Returns when the buffer is not full. Who asks before each of many messages lets others,
+        and what is sent, have their turns."""
+        self._asked += 1
+        if self._asked % TURN_MESSAGES == 0:
+            await asyncio.sleep(0)
         while self._pump is not None and not self._pump.core.ledger.has_room:
             self._room.append(self._pump.loop.create_future())
             await self._room[-1]
