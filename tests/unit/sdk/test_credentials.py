@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import StreamCall
+from packetboat.calls import Call, StreamCall
 from packetboat.credentials import (
     ClientCredentials,
     Credentials,
@@ -201,6 +201,15 @@ def test_a_revoked_one_is_replaced_and_the_call_sent_again(opened: Opened) -> No
     server.revoked.add("t1")
     assert caller.send(post()) == b"t2"
     assert server.paths == ["token", "messages", "messages", "token", "messages"]
+
+
+def test_a_request_that_says_who_asks_needs_no_token(opened: Opened) -> None:
+    server = Server()
+    server.revoked.add("theirs")
+    request = Request("POST", "/oauth/introspect", {"Authorization": "Bearer theirs"})
+    with pytest.raises(NotAuthorized):
+        opened(server).send(Call(request, bytes))
+    assert server.requests == [request._replace(timeout_s=server.requests[0].timeout_s)]
 
 
 def test_a_stream_is_begun_again_with_another(opened: Opened) -> None:
