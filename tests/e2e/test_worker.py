@@ -136,13 +136,13 @@ def test_a_failure_comes_again_and_a_rejection_is_a_dead_letter(
 
 
 def test_a_long_handler_keeps_its_lease(running: Installation, client: Client) -> None:
-    flow = Flow(running, ack_deadline_seconds=1, delivery="exactly_once")
+    flow = Flow(running, ack_deadline_seconds=5, delivery="exactly_once")
     flow.publish("long")
     attempts: list[int] = []
 
     async def handle(message: Message, context: Context) -> None:
         attempts.append(message.attempt)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(6.0)
         assert not context.lease_lost
 
     with client, Thread(Worker(client, flow.name), handle):
@@ -208,30 +208,24 @@ PROGRAM = """
 """
 
 
-def started(running: Installation, flow: Flow, path: Path) -> subprocess.Popen[str]:
+def started(running: Installation, flow: Flow, path: Path) -> subprocess.Popen[bytes]:
     program = path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
     environment = os.environ | {"PACKETBOAT_URL": running.url, "PACKETBOAT_TOKEN": running.token}
-    return subprocess.Popen(
-        [sys.executable, str(program), flow.name],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with (path / "output").open("wb") as output:
+        command = [sys.executable, str(program), flow.name]
+        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
 
 def test_sigterm_ends_it_gently(running: Installation, tmp_path: Path) -> None:
     flow = Flow(running)
     flow.publish(*[f"m{number}" for number in range(8)])
-    process = started(running, flow, tmp_path)
-    assert process.stdout is not None
-    first = process.stdout.readline()
+    process, output = started(running, flow, tmp_path), tmp_path / "output"
+    until(lambda: "begun" in output.read_text(), "a handler begins")
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=PATIENCE_S)
-    lines = (first + output).splitlines()
-    assert lines[-1] == "clean", errors
-    assert process.returncode == 0
+    assert process.wait(PATIENCE_S) == 0, output.read_text()
+    lines = output.read_text().splitlines()
+    assert lines[-1] == "clean"
     begun = {line.split()[1] for line in lines if line.startswith("begun")}
     done = {line.split()[1] for line in lines if line.startswith("done")}
     assert begun == done

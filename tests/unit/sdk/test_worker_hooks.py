@@ -19,11 +19,11 @@ from tests.unit.sdk.worker_support import FakeSubscription, Lease, Running
 
 async def test_figures_for_prometheus() -> None:
     registry = CollectorRegistry()
-    fake = FakeSubscription(Lease(ack_deadline_seconds=0.4))
+    fake = FakeSubscription(Lease(ack_deadline_seconds=1.5))
     fake.add(*range(3))
 
     async def handle(message: Message) -> None:
-        await asyncio.sleep(0.5 if message.json() == 0 else 0)
+        await asyncio.sleep(1.2 if message.json() == 0 else 0)
         if message.json() == 1 and message.attempt == 1:
             raise RuntimeError
 

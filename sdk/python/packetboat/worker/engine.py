@@ -167,7 +167,7 @@ class Engine:
         now_s = self._now()
         for message in messages:
             before = self._hold.find(message.message_id)
-            if before is not None and not before.lost:
+            if before is not None and self._goes_on(before, now_s):
                 before.renew(message, self._lease_s, now_s)
                 continue
             held = Held(message, self._lease_s, now_s)
@@ -175,6 +175,14 @@ class Engine:
             self._ready.put(held)
         if messages:
             self._events.received(self._subscription, len(messages))
+
+    def _goes_on(self, before: Held, now_s: float) -> bool:
+        """Of one that is delivered again while we have it: unless it was given up, the lease that
+        is new is the old one's."""
+        given_up = now_s - before.taken_s >= self._settings.max_lease_s
+        if given_up and not before.lost and before.state is not State.SETTLING:
+            self._lost(before)
+        return not before.lost
 
     async def _work(self) -> None:
         settings = self._settings
