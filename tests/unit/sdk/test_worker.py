@@ -296,9 +296,9 @@ async def test_bytes_that_are_leased_are_bounded_too(fake: FakeSubscription) -> 
     async def handle(message: Message) -> None:
         await asyncio.sleep(0)
 
-    async with Running(fake, handle, concurrency=2, prefetch=0, max_bytes=1) as running:
+    async with Running(fake, handle, concurrency=4, prefetch=4, max_bytes=2500) as running:
         await running.until_settled()
-    assert fake.most_leased <= 2
+    assert fake.most_leased == 3
 
 
 async def test_a_rate_holds_handlers_back(fake: FakeSubscription) -> None:

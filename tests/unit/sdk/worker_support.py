@@ -107,7 +107,7 @@ class FakeSubscription:
     async def pull(self, max_messages: int, max_bytes: int, wait_seconds: float) -> list[Message]:
         await self._fault("pull")
         deadline_s = self._now() + wait_seconds
-        while not (found := self._hand_out(max_messages)) and self._now() < deadline_s:
+        while not (found := self._hand_out(max_messages, max_bytes)) and self._now() < deadline_s:
             self._came.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.02):
@@ -122,15 +122,17 @@ class FakeSubscription:
         self, max_messages: int, max_bytes: int, max_seconds: float
     ) -> AsyncIterator[AsyncIterator[list[Message]]]:
         await self._fault("stream")
-        yield self._stream(max_messages, max_seconds)
+        yield self._stream(max_messages, max_bytes, max_seconds)
 
-    async def _stream(self, most: int, max_seconds: float) -> AsyncIterator[list[Message]]:
+    async def _stream(
+        self, most: int, most_bytes: int, max_seconds: float
+    ) -> AsyncIterator[list[Message]]:
         end_s = self._now() + max_seconds
         given: list[Stored] = []
         while self._now() < end_s:
             now_s = self._now()
             given = [s for s in given if not s.settled and s.ack_id and s.lease_end_s > now_s]
-            if found := self._hand_out(most - len(given)):
+            if found := self._hand_out(most - len(given), most_bytes):
                 given += [self.stored[int(message.message_id)] for message in found]
                 yield found
             await asyncio.sleep(0.002)
@@ -209,14 +211,16 @@ class FakeSubscription:
         kind = "https://x/lease-expired"
         return Settled(len(done), tuple(ItemFailure(index, 409, kind) for index in failed))
 
-    def _hand_out(self, most: int) -> list[Message]:
+    def _hand_out(self, most: int, most_bytes: int) -> list[Message]:
+        """One is always given."""
         now_s = self._now()
         found = []
         for stored in self.stored:
-            if len(found) >= most:
+            if len(found) >= most or (found and most_bytes <= 0):
                 break
             if not stored.settled and (not stored.ack_id or stored.lease_end_s <= now_s):
                 found.append(self._leased(stored, now_s))
+                most_bytes -= len(bytes(found[-1].data))
         self.most_leased = max(self.most_leased, len(self.leased()))
         return found
 
