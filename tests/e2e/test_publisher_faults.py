@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import uuid
 from collections import Counter
@@ -148,3 +150,20 @@ async def test_an_unknown_outcome_can_be_found_out(
         receipts = await asyncio.gather(*again)
     assert all(receipt.duplicate for receipt in receipts)
     assert Counter(stored(running, topic)) == Counter([*published, (None, "own")])
+
+
+def test_a_program_that_just_ends_has_published(
+    running: Installation, proxy: FaultyProxy, faults: Faults, topic: str
+) -> None:
+    faults.delay(1.0, seconds=0.2, on=PUBLISH)
+    program = f"""
+from packetboat import Client
+client = Client("http://localhost:{proxy.port}", {running.token!r})
+for number in range(500):
+    client.publish({topic!r}, str(number))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Counter(stored(running, topic)) == Counter((None, str(n)) for n in range(500))

