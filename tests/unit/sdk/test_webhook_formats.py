@@ -146,10 +146,18 @@ def test_what_a_publisher_writes_is_never_taken_for_another_request() -> None:
     assert (got.body, got.key) == (forged, None)
 
 
-def test_unsigned_headers_do_not_say_which_message_it_is() -> None:
-    request = Hook(KEY, format=PushFormat.RAW).push(RICH)
-    receiver = Receiver(KEY.told, format="raw", clock=lambda: NOW_S)
-    headers = {**headers_of(request), "Packetboat-Message-Id": "another"}
-    found = receiver.verify(request.body, headers)
+@pytest.mark.parametrize(
+    ("format_", "header"),
+    [
+        (PushFormat.RAW, "Packetboat-Message-Id"),
+        (PushFormat.CLOUDEVENTS_BINARY, "ce-id"),
+    ],
+    ids=["raw", "cloudevents_binary"],
+)
+def test_unsigned_headers_do_not_say_which_message_it_is(format_: PushFormat, header: str) -> None:
+    request = Hook(KEY, format=format_).push(RICH)
+    receiver = Receiver(KEY.told, format=format_.value, clock=lambda: NOW_S)  # type: ignore[arg-type]
+    assert header in headers_of(request)
+    found = receiver.verify(request.body, {**headers_of(request), header: "another"})
     assert isinstance(found, Delivery)
     assert found.message.message_id == message_id(7)

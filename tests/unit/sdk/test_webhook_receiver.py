@@ -168,6 +168,17 @@ def test_what_somebody_is_working_on_comes_again() -> None:
     assert takes.taken == [2], "nobody else holds on to it"
 
 
+def test_of_a_batch_that_comes_again_nothing_is_held_meanwhile() -> None:
+    """Where a later message of it is worked on, the earlier ones are given up."""
+    seen, takes = RecentIds(), Takes()
+    assert seen.begin(message_id(8)) == "new"
+    both = HOOK.push(json_message("1"), json_message("2"))
+    assert answered(receiver(seen), both, takes).status == 503
+    seen.failed([message_id(8)])
+    assert answered(receiver(seen), both, takes).status == 204
+    assert takes.taken == [1, 2]
+
+
 def test_recent_ids_are_bounded_and_the_oldest_goes_first() -> None:
     now_s = 0.0
     seen = RecentIds(max_ids=2, keep_s=10, clock=lambda: now_s)

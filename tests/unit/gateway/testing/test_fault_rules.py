@@ -15,7 +15,7 @@ def fates(lines: list[str], **seeds: int) -> dict[tuple[str, int], Fate]:
     """By line and which of that line it is."""
     faults = Faults()
     faults.drop_replies(0.3, seed=seeds.get("drop", 1))
-    faults.delay(0.3, seconds=2.0, seed=seeds.get("delay", 2))
+    faults.delay(0.3, seconds=2.0, seed=seeds.get("delay", 1))
     found: dict[tuple[str, int], Fate] = {}
     for line in lines:
         nth = sum(1 for known, _ in found if known == line)
