@@ -25,5 +25,5 @@ def root() -> Iterator[Path]:
 
 
 async def test_a_chain_is_exactly_once_while_workers_and_server_are_killed(root: Path) -> None:
-    chain: WorkerChain = await run(root, seconds=10.0, seed=1, messages=400)
+    chain: WorkerChain = await run(root, seconds=8.0, seed=1, messages=300)
     assert chain.kills >= 3

@@ -31,7 +31,7 @@ from tests.chaos.cluster import ChaosCluster
 STAGES = 5
 WORKERS = 3
 PARTITIONS = 2
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 PAGE = 500
 
 

@@ -10,6 +10,7 @@ import pytest
 from packetboat.models import Message
 from packetboat.worker.emit import Emit
 from packetboat.worker.events import WorkerEvents
+from packetboat.worker.settings import SourceKind, WorkerOptions
 
 from tests.unit.sdk.worker_support import FakeSubscription, Lease, Running
 
@@ -64,8 +65,9 @@ class Outages(WorkerEvents):
         self.said.append("recovered")
 
 
+@pytest.mark.parametrize("source", ["pull", "stream"])
 async def test_an_outage_is_told_once_and_handlers_go_on(
-    caplog: pytest.LogCaptureFixture,
+    source: SourceKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "packetboat.worker")
     fake, events = FakeSubscription(), Outages()
@@ -75,7 +77,8 @@ async def test_an_outage_is_told_once_and_handlers_go_on(
     async def handle(message: Message) -> None:
         await go_on.wait()
 
-    async with Running(fake, handle, events=events, concurrency=2, prefetch=0) as running:
+    options: WorkerOptions = {"source": source, "concurrency": 2, "prefetch": 0}
+    async with Running(fake, handle, events=events, **options) as running:
         await running.until(lambda: fake.leased())
         fake.down = True
         await running.until(lambda: events.said)
