@@ -50,6 +50,16 @@ async def branch(width: int, context: TaskContext) -> NestedJob[int]:
     return context.job(double, range(width), reduce=total)
 
 
+@tasks.map(max_attempts=1)
+def reads(path: str) -> int:
+    return int(Path(path).read_text())
+
+
+@tasks.map
+async def outer(path: str, context: TaskContext) -> NestedJob[int]:
+    return context.job(reads, [path], reduce=total)
+
+
 @tasks.map
 async def text(number: int) -> str:
     return f"{number}."
@@ -144,6 +154,19 @@ async def test_jobs_within_jobs(client: AsyncClient, pool: str) -> None:
         job = await client.jobs.run(branch, [3, 5], reduce=total, pool=pool, reduce_pool=pool)
         assert await job.result(timeout_s=PATIENCE_S) == 6 + 20
         assert (await client.jobs.get(f"{job.name}.1")).result == 20
+
+
+async def test_a_job_that_is_retried_retries_what_is_nested(
+    client: AsyncClient, pool: str, tmp_path: Path
+) -> None:
+    number = tmp_path / "number"
+    async with working(client, pool), working(client, "default"):
+        job = await client.jobs.run(outer, [str(number)], reduce=total, pool=pool, reduce_pool=pool)
+        with pytest.raises(JobFailed, match="FileNotFoundError"):
+            await job.result(timeout_s=PATIENCE_S)
+        number.write_text("5")
+        await job.retry()
+        assert await job.result(timeout_s=PATIENCE_S) == 5
 
 
 async def test_a_fold_is_a_tree_that_keeps_the_order(client: AsyncClient, pool: str) -> None:

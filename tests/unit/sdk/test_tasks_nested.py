@@ -55,6 +55,24 @@ async def test_a_nested_job_gives_the_output() -> None:
     assert twin.jobs["outer.1"].spec["parent"] == {"job": "outer", "index": 1, "phase": "map"}
 
 
+async def test_a_nested_job_is_as_urgent_as_its_parent_unless_it_says_otherwise() -> None:
+    twin, more = JobsTwin(), Tasks("more")
+
+    @more.map
+    async def calm(value: int, context: TaskContext) -> NestedJob[int]:
+        return context.job(leaf, [value], reduce=total, priority=2)
+
+    more.add(leaf, total, branch, text, join)
+    async with async_client(twin) as client, working(client, more):
+        for task in (branch, calm):
+            job = await client.jobs.run(task, [1], reduce=total, priority=7, name=task.kind)
+            await job.wait(timeout_s=60)
+        folded = await client.jobs.run(text, range(4), reduce=join, priority=5, name="folded")
+        assert await folded.result(timeout_s=60) == "0.1.2.3."
+    names = ("tree.branch.0", "more.calm.0", "folded.reduce")
+    assert [twin.jobs[name].spec["priority"] for name in names] == [7, 2, 5]
+
+
 async def test_jobs_nest_more_than_once() -> None:
     async with async_client(JobsTwin()) as client, working(client, tasks):
         job = await client.jobs.run(trunk, [3, 2], reduce=total)

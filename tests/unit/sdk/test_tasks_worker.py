@@ -386,6 +386,14 @@ def test_a_worker_without_a_pool_is_a_mistake() -> None:
             TaskWorker(client, tasks, pools=pools)
 
 
+def test_a_worker_asks_for_so_many_kinds_at_most() -> None:
+    tasks = Tasks("t")
+    for number in range(101):
+        tasks.map(name=f"task-{number}")(lambda value: value)
+    with pytest.raises(ValueError, match="101 kinds"):
+        TaskWorker(async_client(JobsTwin()), tasks)
+
+
 async def test_limits_of_pools_hold_over_workers() -> None:
     twin, tasks = JobsTwin(), Tasks("t")
     running = most = 0

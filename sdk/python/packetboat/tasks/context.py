@@ -86,8 +86,9 @@ class TaskContext:
         **options: Unpack[JobOptions],
     ) -> NestedJob[Any]:
         """A job that is to give this task's output: return it. Its name is made of this task's, so
-        an attempt after a crash goes on with it; it is cancelled with this job."""
+        an attempt after a crash goes on with it; it is cancelled with this job, and as urgent."""
         name = options.get("name") or nested_name(self.job_name, self.phase, self.index)
         spec = spec_of(task, reduce, options)
         parent = JobParent(self.job_name, self.index, self.phase)
-        return NestedJob(name, msgspec.structs.replace(spec, parent=parent), inputs)
+        spec = msgspec.structs.replace(spec, parent=parent)
+        return NestedJob(name, spec, inputs, as_urgent="priority" not in options)

@@ -24,10 +24,13 @@ class NestedJob(Generic[Result]):
     name: str
     spec: JobSpec
     inputs: Iterable[Any]
+    as_urgent: bool = True
+    """Its priority is that of the job it is nested in."""
 
     def encoded(self) -> Nested:
         """All inputs are read here, in the handler's own thread or process."""
-        return Nested(self.name, self.spec, [encode(each) for each in self.inputs])
+        inputs = [encode(each) for each in self.inputs]
+        return Nested(self.name, self.spec, inputs, self.as_urgent)
 
 
 def nested_name(job: str, phase: Phase, index: int) -> str:

@@ -34,6 +34,8 @@ class Nested(msgspec.Struct, frozen=True, tag=True):
     name: str
     spec: JobSpec
     inputs: list[msgspec.Raw]
+    as_urgent: bool = True
+    """Its priority is that of the job it is nested in."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag=True):

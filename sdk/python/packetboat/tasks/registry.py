@@ -59,7 +59,9 @@ class Tasks:
         return FoldDecorator(self)
 
     def add(self, *definitions: Definition) -> None:
-        for each in definitions:
+        """Tasks of another registry, by the kinds that they have there."""
+        parts = [FoldPart.of(each) for each in definitions if isinstance(each, FoldTask)]
+        for each in (*definitions, *parts):
             if each.kind in self._definitions:
                 raise ValueError(f"two tasks are called {each.kind}")
             self._definitions[each.kind] = each
@@ -203,7 +205,7 @@ class FoldDecorator:
             fan_in=self._fan_in,
             initial=self._initial,
         )
-        self._tasks.add(task, FoldPart.of(task))
+        self._tasks.add(task)
         return task
 
 

@@ -24,6 +24,7 @@ from packetboat.worker.signals import told_of_signals
 from packetboat.worker.stopping import Stopping
 
 DEFAULT_CONCURRENCY = 4
+MAX_KINDS = 100
 FLUSH_S = 10.0
 FLUSH_AT_ONCE_S = 1.0
 _log = logging.getLogger("packetboat.tasks")
@@ -146,6 +147,8 @@ def _all(tasks: Tasks | Iterable[Tasks]) -> dict[str, Definition]:
             if kind in found:
                 raise ValueError(f"two tasks are called {kind}")
             found[kind] = definition
+    if len(found) > MAX_KINDS:
+        raise ValueError(f"{len(found)} kinds of tasks: a worker asks for {MAX_KINDS} at most")
     for definition in found.values():
         _ = definition.decode  # Annotations that cannot be read are said now.
         if definition.isolation == "process":
