@@ -255,3 +255,19 @@ def test_a_client_made_here_logs_in(shell: Shell) -> None:
     assert shell.json("whoami", "--profile", "viewer")["subject"] == f"client:{name}"
     ran = shell.run("topics", "create", "never", "--profile", "viewer", code=3)
     assert "403" in ran.stderr
+
+
+def test_a_job_is_watched_until_it_is_done(shell: Shell) -> None:
+    name, kind = f"cli-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+    shell.run("api", "POST", "/jobs", "-d", json.dumps({"name": name, "map": kind, "pool": kind}))
+    url = shell.running.url
+    shell.http.post(f"{url}/jobs/{name}/tasks", json={"first_index": 0, "inputs": [1, 2]})
+    shell.http.post(f"{url}/jobs/{name}:seal", json={"tasks": 2})
+    watch = shell.start("jobs", "watch", name, "-o", "json")
+    claim = {"kinds": [kind], "max_tasks": 2, "worker": "w", "wait_seconds": 5}
+    tasks = shell.http.post(f"{url}/pools/{kind}:claim", json=claim).json()["tasks"]
+    done = [{"lease_id": each["lease_id"], "output": each["input"]} for each in tasks]
+    shell.http.post(f"{url}/tasks:complete", json={"tasks": done})
+    code, out, _ = ended(watch)
+    assert (code, json.loads(out)["state"]) == (0, "succeeded")
+    assert [each["output"] for each in shell.json("jobs", "outputs", name)] == [1, 2]
