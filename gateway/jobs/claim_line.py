@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -65,8 +65,11 @@ class _Line:
 class ClaimLine:
     """One per process; `close` it last."""
 
-    def __init__(self, leases: JobLeaseRepository) -> None:
+    def __init__(
+        self, leases: JobLeaseRepository, on_wait: Callable[[], None] = lambda: None
+    ) -> None:
         self._leases = leases
+        self._on_wait = on_wait
         self._lines: dict[Key, _Line] = {}
         self._waiting = 0
         self._rings = 0
@@ -76,7 +79,7 @@ class ClaimLine:
 
     async def claim(self, tenant_id: bytes, wanted: Wanted, wait_s: float) -> list[LeasedTask]:
         """Nothing where nothing came in time; TooManyWaiting; MetadataError of a try at once."""
-        key = Key(tenant_id, wanted.pool, tuple(sorted(set(wanted.kinds))))
+        key = Key(tenant_id, wanted.pool, tuple(wanted.kinds))
         rings = self._rings
         if key not in self._lines:
             got = await self._try(tenant_id, wanted)
@@ -131,6 +134,7 @@ class ClaimLine:
     ) -> list[LeasedTask]:
         if self._waiting >= MAX_WAITING:
             raise TooManyWaiting
+        self._on_wait()
         waiter = _Waiter(wanted, asyncio.get_running_loop().create_future())
         line = self._lines.setdefault(key, _Line())
         line.waiters.append(waiter)

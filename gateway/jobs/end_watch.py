@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from metadata.job_claims import JobLeaseRepository
 from metadata.job_types import Job
@@ -15,9 +16,15 @@ MAX_WAITING = 10_000
 class EndWatch:
     """One per process. Who waits costs nothing until the bell rings for that job."""
 
-    def __init__(self, jobs: JobRepository, leases: JobLeaseRepository) -> None:
+    def __init__(
+        self,
+        jobs: JobRepository,
+        leases: JobLeaseRepository,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
         self._jobs = jobs
         self._leases = leases
+        self._on_wait = on_wait
         self._waiting: dict[tuple[bytes, bytes], set[asyncio.Event]] = {}
         self._count = 0
         self._draining = False
@@ -28,6 +35,7 @@ class EndWatch:
         job = await self._jobs.get(tenant_id, name)
         if job.finished or wait_s <= 0 or self._draining or self._count >= MAX_WAITING:
             return job
+        self._on_wait()
         key, ended = (tenant_id, job.uid), asyncio.Event()
         self._waiting.setdefault(key, set()).add(ended)
         self._count += 1

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from metadata.errors import StatementRefused
 from metadata.job_claims import JobLeaseRepository
-from metadata.job_machine import Verdict
+from metadata.job_machine import Complete, Verdict
 from metadata.job_settling import Item
 
 MAX_ITEMS = 500
-"""Of one transaction; one caller's are never parted."""
+MAX_BYTES = 32 * 1024 * 1024
+"""Of outputs. Both of one transaction; one caller's are never parted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +27,11 @@ class _Call:
     items: Sequence[Item]
     allowed: Callable[[str], bool]
     verdicts: asyncio.Future[list[Verdict]]
+
+    @property
+    def size_bytes(self) -> int:
+        outputs = (item.what.output for item in self.items if isinstance(item.what, Complete))
+        return sum(map(len, outputs))
 
 
 class SettleLine:
@@ -59,12 +65,7 @@ class SettleLine:
     async def _run(self, tenant_id: bytes, calls: deque[_Call]) -> None:
         await asyncio.sleep(0)  # what this turn of the loop brings goes together
         while calls:
-            together = [calls.popleft()]
-            count = len(together[0].items)
-            while calls and count + len(calls[0].items) <= MAX_ITEMS:
-                together.append(calls.popleft())
-                count += len(together[-1].items)
-            await self._settle(tenant_id, together)
+            await self._settle(tenant_id, _together(calls))
         del self._calls[tenant_id]
 
     async def _settle(self, tenant_id: bytes, calls: Sequence[_Call]) -> None:
@@ -84,6 +85,19 @@ class SettleLine:
             _fail(calls, error)
         else:
             _answer(calls, verdicts)
+
+
+def _together(calls: deque[_Call]) -> list[_Call]:
+    """Those of one transaction, taken from the front."""
+    taken = [calls.popleft()]
+    count, size_bytes = len(taken[0].items), taken[0].size_bytes
+    while calls:
+        count += len(calls[0].items)
+        size_bytes += calls[0].size_bytes
+        if count > MAX_ITEMS or size_bytes > MAX_BYTES:
+            break
+        taken.append(calls.popleft())
+    return taken
 
 
 def _answer(calls: Sequence[_Call], verdicts: Sequence[Verdict]) -> None:

@@ -27,13 +27,15 @@ class JobWaits:
 
     def __init__(self, database: Database) -> None:
         leases = JobLeaseRepository(database)
-        self.line = ClaimLine(leases)
+        self._needed = asyncio.Event()
+        self.line = ClaimLine(leases, self._needed.set)
         self.settling = SettleLine(leases)
-        self.ends = EndWatch(JobRepository(database), leases)
+        self.ends = EndWatch(JobRepository(database), leases, self._needed.set)
         self._bell = JobBell(database, self.line.rung, self.ends.rung, self.line.wake_all)
 
     async def run(self) -> None:
-        """For ever."""
+        """For ever. Nothing until somebody waits."""
+        await self._needed.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._bell.run())
             tasks.create_task(self._look())

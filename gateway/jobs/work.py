@@ -76,7 +76,8 @@ class WorkRoutes:
         errors = name_errors(pool, "pool")
         if errors:
             raise invalid("The request does not fit.", errors)
-        wanted = Wanted(pool, body.kinds, body.max_tasks, body.lease_seconds, body.worker)
+        kinds = tuple(sorted(set(body.kinds)))
+        wanted = Wanted(pool, kinds, body.max_tasks, body.lease_seconds, body.worker)
         tasks = await self._claim(tenant_id, wanted, body.wait_seconds, receive)
         try:
             answer = msgspec.json.encode({"tasks": [leased_view(task) for task in tasks]})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.jobs import claim_line
+from gateway.jobs import claim_line, settle_line
 from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
 from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
 from metadata.errors import MetadataUnavailable, StatementRefused
@@ -246,11 +246,15 @@ async def test_each_call_s_pools_are_its_own(store: Any) -> None:
     assert store.transactions == [2]
 
 
-async def test_one_transaction_has_an_end(store: Any) -> None:
+async def test_one_transaction_has_an_end(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     line = SettleLine(store)
     calls = [line.settle(TENANT, items(*range(100)), anywhere) for _ in range(6)]
     await asyncio.gather(*calls)
     assert store.transactions == [MAX_ITEMS, 100]
+    store.transactions.clear()
+    monkeypatch.setattr(settle_line, "MAX_BYTES", 2 * len(b"null"))
+    await asyncio.gather(*(line.settle(TENANT, items(at), anywhere) for at in range(5)))
+    assert store.transactions == [2, 2, 1]
 
 
 async def test_nobody_pays_for_what_another_sent(store: Any) -> None:
