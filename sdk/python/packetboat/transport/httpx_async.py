@@ -25,9 +25,9 @@ class AsyncHttpxTransport:
         options: Options | None = None,
         inner: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._origin = Origin(url, options or Options())
         self._given = inner
         self._inner: httpx.AsyncBaseTransport | None = None
+        self._origin = Origin(url, options or Options())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._left_to_the_parent: list[object] = []
         self._sockets = forking.Sockets()

@@ -22,9 +22,9 @@ class HttpxTransport:
     def __init__(
         self, url: str, options: Options | None = None, inner: httpx.BaseTransport | None = None
     ) -> None:
-        self._origin = Origin(url, options or Options())
         self._given = inner
         self._inner: httpx.BaseTransport | None = None
+        self._origin = Origin(url, options or Options())
         self._left_to_the_parent: list[object] = []
         self._sockets = forking.Sockets()
         self._lock = threading.Lock()
