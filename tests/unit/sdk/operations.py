@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import Raw
 from packetboat import (
     Outgoing,
     Retention,
@@ -25,6 +26,7 @@ from packetboat.models import (
     RateLimit,
     ScheduleMessage,
 )
+from packetboat.models.jobs import Completion, Failing, JobParent, JobSpec, TaskRetry
 from packetboat.options import Options
 from packetboat.sync.sender import Sender
 
@@ -35,11 +37,13 @@ AREAS = {
     "dead_letters": "DeadLetters",
     "delivery": "Delivery",
     "issuers": "Issuers",
+    "jobs": "Jobs",
     "keys": "Keys",
     "locks": "Locks",
     "messages": "Messages",
     "parked_keys": "ParkedKeys",
     "policies": "Policies",
+    "pools": "Pools",
     "quotas": "Quotas",
     "schedules": "Schedules",
     "schemas": "Schemas",
@@ -173,7 +177,22 @@ ISSUER = {
     **LABELS,
 }
 TAG = {"if_match": '"1"'}
+JOB = JobSpec(
+    map="m",
+    reduce="r",
+    pool="p",
+    reduce_pool="q",
+    priority=1,
+    max_attempts=2,
+    retry=TaskRetry(1, 2),
+    on_failure="continue",
+    max_failed=3,
+    parent=JobParent("up", 0),
+    keep_seconds=5,
+    labels={"a": "b"},
+)
 LOCK_ID = "0" * 32
+LEASE_ID = "l"
 FORCED = {"if_match": '"1"', "force": True}
 
 ASKED: dict[str, tuple[Ask, ...]] = {
@@ -568,6 +587,41 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     "oauthMetadata": (lambda r: r.tokens.metadata(),),
     "openidConfiguration": (lambda r: r.tokens.openid_configuration(),),
     "jwks": (lambda r: r.tokens.signing_keys(),),
+    # jobs
+    "listJobs": (lambda r: r.jobs.list(), lambda r: r.jobs.page(state="running", **PAGE)),
+    "createJob": (
+        lambda r: r.jobs.create("j", JobSpec(map="m")),
+        lambda r: r.jobs.create("j", JOB),
+    ),
+    "getJob": (lambda r: r.jobs.get("j"), lambda r: r.jobs.get("j", wait_seconds=5)),
+    "putJob": (lambda r: r.jobs.put("j", JobSpec(map="m")), lambda r: r.jobs.put("j", JOB)),
+    "deleteJob": (lambda r: r.jobs.delete("j"), lambda r: r.jobs.delete("j", force=True)),
+    "listTasks": (lambda r: r.jobs.tasks("j", state="failed"),),
+    "addTasks": (lambda r: r.jobs.add_tasks("j", 0, [Raw(b"1")]),),
+    "sealJob": (lambda r: r.jobs.seal("j", 5),),
+    "cancelJob": (lambda r: r.jobs.cancel("j"),),
+    "retryJob": (lambda r: r.jobs.retry("j"),),
+    "listOutputs": (lambda r: r.jobs.outputs("j"), lambda r: r.jobs.outputs_page("j", **PAGE)),
+    "listPools": (lambda r: r.pools.list(), lambda r: r.pools.page(**PAGE)),
+    "getPool": (lambda r: r.pools.get("p"),),
+    "putPool": (lambda r: r.pools.put("p", max_running=5),),
+    "deletePool": (lambda r: r.pools.delete("p"),),
+    "claimTasks": (
+        lambda r: r.jobs.claim("p", ["m"]),
+        lambda r: r.jobs.claim(
+            "p", ["m"], max_tasks=5, wait_seconds=5, lease_seconds=60, worker="me"
+        ),
+    ),
+    "completeTasks": (
+        lambda r: r.jobs.complete([Completion(LEASE_ID, Raw(b"1"))]),
+        lambda r: r.jobs.complete([Completion(LEASE_ID, wait_for="j")]),
+    ),
+    "failTasks": (
+        lambda r: r.jobs.fail([Failing(LEASE_ID, "bad")]),
+        lambda r: r.jobs.fail([Failing(LEASE_ID, "bad", retry=True, delay_seconds=5)]),
+    ),
+    "releaseTasks": (lambda r: r.jobs.release([LEASE_ID]),),
+    "extendTasks": (lambda r: r.jobs.extend([LEASE_ID], 60),),
     # server
     "whoAmI": (lambda r: r.server.who_am_i(),),
     "listForwarders": (lambda r: r.server.forwarders(),),

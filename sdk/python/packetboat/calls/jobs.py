@@ -16,6 +16,7 @@ from packetboat.calls.call import (
     nothing,
     page,
     part,
+    put,
     send_json,
 )
 from packetboat.models.jobs import (
@@ -126,13 +127,13 @@ def claim(
     worker: str,
 ) -> Call[list[ClaimedTask]]:
     """Not safe to repeat: what was claimed by an answer that got lost comes back by its lease."""
-    body = {
+    body: dict[str, Any] = {
         "kinds": kinds,
         "max_tasks": max_tasks,
         "wait_seconds": wait_seconds,
         "lease_seconds": lease_seconds,
-        "worker": worker,
     }
+    put(body, worker=worker or None)
     request = send_json("POST", f"{_pool(pool)}:claim", body)
     return _waiting(Call(request, lambda answer: _claimed.decode(answer).tasks), wait_seconds)
 

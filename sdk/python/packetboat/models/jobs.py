@@ -84,9 +84,11 @@ class Job(msgspec.Struct, frozen=True):
     result: Any = None
     error: str | None = None
     finished_at: datetime | None = None
+    retry: TaskRetry | None = None
 
     @property
     def finished(self) -> bool:
+        """Nothing of it runs any more."""
         return self.state in ("succeeded", "failed", "cancelled")
 
     @property
