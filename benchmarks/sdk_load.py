@@ -32,6 +32,7 @@ class Packetboat:
 
     async def open(self) -> None:
         self._client = AsyncClient(self._url, self._token)
+        await self._client.publish(self.topic, b"connects, as the peers do here")
 
     async def reset(self) -> None:
         """A topic is made for each run."""
@@ -44,7 +45,7 @@ class Packetboat:
         latencies: list[float] = []
         errors: list[str] = []
         out: deque[tuple[float, PendingReceipt]] = deque()
-        start = time.perf_counter()
+        start, cpu_s = time.perf_counter(), time.process_time()
         with Client(self._url, self._token) as client:
             while (now := time.perf_counter()) < start + seconds or out:
                 if now < start + seconds and len(out) < in_flight:
@@ -63,6 +64,7 @@ class Packetboat:
             "errors": errors[:3],
             "failed": len(errors),
             "elapsed_s": time.perf_counter() - start,
+            "cpu_s": time.process_time() - cpu_s,
         }
 
     async def consume(self, on_body: OnBody) -> None:
