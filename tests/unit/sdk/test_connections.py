@@ -33,6 +33,7 @@ from tests.unit.sdk.raw_server import (
     get,
     post,
 )
+from tests.unit.sdk.sdk_support import AsyncScript, Script
 
 Opened = Callable[..., Caller]
 STREAM = StreamCall(Request("GET", "/subscriptions/workers/messages:stream"))
@@ -233,3 +234,18 @@ def test_after_close_nothing_is_sent(opened: Opened) -> None:
         with pytest.raises(ClientClosed):
             caller.send(get())
         assert server.connections == 1
+
+
+@pytest.mark.parametrize("kind", [SyncCaller, AsyncCaller], ids=["sync", "async"])
+def test_after_close_a_transport_of_ones_own_is_not_asked_either(kind: Any) -> None:
+    script = Script()
+    transport = script
+    if kind is AsyncCaller:
+        transport = AsyncScript()  # type: ignore[assignment]
+        script = transport.script  # type: ignore[attr-defined]
+    caller = kind(Options(), transport)
+    caller.close()
+    with pytest.raises(ClientClosed):
+        caller.send(get())
+    assert script.requests == []
+    caller.end()
