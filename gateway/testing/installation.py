@@ -30,7 +30,7 @@ from gateway.testing.shared_clock import SharedClock
 from metadata.embedded import EmbeddedPostgres
 
 GROUPS = 4
-START_S = 90.0
+START_S = 180.0
 LOOK_EVERY_S = 0.01
 _LOOKS_TO_HEAR = 20
 """Ticks of a node, half a second: several heartbeats."""
@@ -55,6 +55,7 @@ class Installation:
         self._credential_file = self.directory / "operator.env"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self._http = httpx.Client(base_url=self.url, timeout=5.0, trust_env=False)
 
     def start(self) -> Installation:
         """Returns when it is ready. Raises NotStarted."""
@@ -92,7 +93,7 @@ class Installation:
         if not self.shared.leading:
             return False
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=5.0, trust_env=False).status_code == 200
+            return self._http.get("/readyz").status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -116,6 +117,7 @@ class Installation:
 
     def stop(self) -> None:
         """Nothing of it is left."""
+        self._http.close()
         for _, process in self._children:
             process.kill()  # its data goes with it: nothing has to be written down any more
         for _, process in self._children:
