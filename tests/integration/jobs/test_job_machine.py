@@ -15,9 +15,9 @@ from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.job_support import TENANT, Desk
 from tests.integration.jobs.job_twin import REDUCE, Twin, TwinJob
 
-STEPS = 250
+STEPS = 150
 MAX_JOBS = 8
-SEEDS = range(5)
+SEEDS = range(4)
 COUNTS = ("complete", "wait_for")
 """What is answered as done exactly where it was: of other repeats nothing is promised."""
 
