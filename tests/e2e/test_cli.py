@@ -142,8 +142,11 @@ def test_what_a_pipe_brings_is_shown_by_tail(shell: Shell) -> None:
 
 def test_tail_leaves_nothing_behind_after_ctrl_c(shell: Shell) -> None:
     topic = shell.topic()
-    tail = shell.start("tail", topic)
-    until(lambda: shell.subscriptions(topic), "tail has its subscription")
+    url = f"{shell.running.url}/topics/{topic}/messages"
+    shell.http.post(url, data="one", headers={"Content-Type": "text/plain"})
+    tail = shell.start("tail", topic, "--from-start", "-o", "ndjson")
+    assert tail.stdout is not None
+    assert json.loads(tail.stdout.readline())["data"] == "one"
     tail.send_signal(signal.SIGINT)
     assert ended(tail) == (0, "", "")
     assert shell.subscriptions(topic) == []

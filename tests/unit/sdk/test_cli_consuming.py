@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from packetboat.errors import ConnectionFailed
+from packetboat.errors import ConnectionFailed, UnknownOutcome
 from packetboat.transport import Request
 
 from tests.unit.sdk.cli_support import Answer, Command, answer, problem
@@ -135,6 +135,17 @@ def test_tail_of_a_topic_leaves_nothing_behind(command: Command, ending: BaseExc
     ran = own(command, "--timeout", "0.01", "--data", pulled=pulled)
     assert ran.out == "body 1\n"
     assert ran.server.paths()[-1].startswith("DELETE /subscriptions/tail-")
+
+
+@pytest.mark.parametrize(("ending", "code"), [(KeyboardInterrupt(), 130), (UnknownOutcome("x"), 7)])
+def test_tail_deletes_what_may_have_been_made(
+    command: Command, ending: BaseException, code: int
+) -> None:
+    """An interrupt between the server's work and its answer left the subscription behind."""
+    ran = command("tail", "o", answers={"POST /topics/o/subscriptions": ending})
+    assert ran.code == code
+    assert ran.server.paths()[-1].startswith("DELETE /subscriptions/tail-")
+    assert "left behind" not in ran.err
 
 
 def test_tail_says_where_to_begin(command: Command) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -114,6 +117,21 @@ def test_a_program_that_is_not_there(command: Command) -> None:
     ran = command(*RUN, "/nowhere/program", answers=answers())
     assert (ran.code, verbs(ran)) == (1, ["acquire", "release"])
     assert "/nowhere/program" in ran.err
+
+
+def test_a_signal_while_the_program_is_started_goes_to_it(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the command, and the program ran on without the lock."""
+    popen = subprocess.Popen
+
+    def signalled(*arguments: Any, **more: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return popen(*arguments, **more)
+
+    monkeypatch.setattr(lock.subprocess, "Popen", signalled)
+    ran = python(command, WAITS)
+    assert (ran.code, verbs(ran)) == (128 + signal.SIGTERM, ["acquire", "release"])
 
 
 def test_options_behind_the_dashes_are_the_programs(command: Command) -> None:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ from packetboat.cli.commands import (
     usage,
     whoami,
 )
+from packetboat.cli.main import main
 from packetboat.cli.shared_options import Command as Leaf
 from packetboat.cli.shared_options import parameters
 from packetboat.cli.table import table
@@ -131,6 +133,13 @@ def test_help_imports_no_http_and_no_command() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_script_is_of_this_distribution() -> None:
+    [script] = entry_points(group="console_scripts", name="packetboat")
+    assert script.load() is main
+    assert script.dist is not None
+    assert script.dist.name == "packetboat"
 
 
 def test_commands_of_the_server_are_plugged_in(command: Command) -> None:

@@ -13,8 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import FrameType
 from typing import Annotated, Any
 
@@ -73,11 +72,12 @@ def _run(api: Api, name: str, held: dict[str, Any], ttl_s: float, program: list[
         "PACKETBOAT_LOCK_ID": held["lock_id"],
         "PACKETBOAT_FENCING_TOKEN": str(held["fencing_token"]),
     }
-    try:
-        running = subprocess.Popen(program, env=environment)
-    except OSError as error:
-        raise CommandFailed(f"{program[0]}: {error.strerror}") from None
-    with _signals_go_to(running):
+    with _Signals() as signals:
+        try:
+            running = subprocess.Popen(program, env=environment)
+        except OSError as error:
+            raise CommandFailed(f"{program[0]}: {error.strerror}") from None
+        signals.go_to(running)
         try:
             code = _until_done(api, name, held["lock_id"], ttl_s, running)
         except BaseException:
@@ -122,17 +122,30 @@ def _end(running: subprocess.Popen[bytes]) -> None:
         running.wait()
 
 
-@contextmanager
-def _signals_go_to(running: subprocess.Popen[bytes]) -> Iterator[None]:
-    """The program decides what they mean; we end with it."""
+class _Signals:
+    """Those that ask us to end go to the program, which decides what they mean; we end with it.
+    One that comes while it is being started waits for it."""
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        with suppress(ProcessLookupError):
+    def __init__(self) -> None:
+        self._running: subprocess.Popen[bytes] | None = None
+        self._waiting: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, self._came) for number in PASSED_ON}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def go_to(self, running: subprocess.Popen[bytes]) -> None:
+        self._running = running
+        for number in self._waiting:
             running.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self._running is None:
+            self._waiting.append(number)
+        else:
+            self._running.send_signal(number)

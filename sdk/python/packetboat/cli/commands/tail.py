@@ -17,7 +17,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.messages import DATA, PRETTY, pretty
 from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
-from packetboat.errors import PacketboatError
+from packetboat.errors import NotFound, PacketboatError, UnknownOutcome
 
 app = typer.Typer()
 MESSAGES_A_PULL = 250
@@ -93,14 +93,24 @@ def _temporary(here: Invocation, topic: str, start: object, filter_: str | None)
     wanted = {"name": name, "start": start, "labels": {"made-by": "packetboat-tail"}}
     if filter_ is not None:
         wanted["filter"] = filter_
-    here.api.post(path("topics", topic, "subscriptions"), wanted)
+    try:
+        here.api.post(path("topics", topic, "subscriptions"), wanted)
+    except (KeyboardInterrupt, UnknownOutcome):
+        _delete(here, name)  # it may be there
+        raise
     try:
         yield name
     finally:
-        try:
-            here.api.delete(path("subscriptions", name), force=True)
-        except PacketboatError as error:
-            here.output.warning(f"packetboat: the subscription {name!r} is left behind: {error}")
+        _delete(here, name)
+
+
+def _delete(here: Invocation, name: str) -> None:
+    try:
+        here.api.delete(path("subscriptions", name), force=True)
+    except NotFound:
+        pass
+    except PacketboatError as error:
+        here.output.warning(f"packetboat: the subscription {name!r} is left behind: {error}")
 
 
 def _show(
