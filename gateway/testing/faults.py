@@ -26,6 +26,7 @@ class Fault(enum.Enum):
     DUPLICATE = "duplicate"
     DELAY = "delay"
     CUT_REPLY = "cut_replies"
+    LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Fate:
     faults: frozenset[Fault] = frozenset()
     delay_s: float = 0.0
     cut_after_bytes: int = 0
+    late_s: float = 0.0
 
 
 class Faults:
@@ -83,6 +85,13 @@ class Faults:
         """The connection breaks within the answer, or within a stream's first 2,000 bytes."""
         self._add(Fault.CUT_REPLY, rate, seed, on)
 
+    def late(
+        self, rate: float = 1.0, *, seconds: float, seed: int | None = None, on: str = ""
+    ) -> None:
+        """The connection breaks, and they arrive up to that much later: perhaps after what the
+        client sent in their place."""
+        self._add(Fault.LATE, rate, seed, on, seconds)
+
     def stop(self) -> None:
         """Nothing befalls requests from now on."""
         with self._lock:
@@ -95,16 +104,19 @@ class Faults:
             if not self._rules:
                 return Fate()
             self._seen[line] += 1
-            found, delay_s, cut = set(), 0.0, 0
+            found, delay_s, late_s, cut = set(), 0.0, 0.0, 0
             for rule in self._rules:
                 draw = Random(f"{rule.seed} {rule.fault.value} {line} {self._seen[line]}")
                 if not line.startswith(rule.on) or draw.random() >= rule.rate:
                     continue
                 found.add(rule.fault)
                 self.counts[rule.fault] += 1
-                delay_s += draw.uniform(0, rule.seconds)
+                if rule.fault is Fault.LATE:
+                    late_s = draw.uniform(0, rule.seconds)
+                else:
+                    delay_s += draw.uniform(0, rule.seconds)
                 cut = draw.randint(1, MAX_CUT_BYTES)
-            return Fate(frozenset(found), delay_s, cut)
+            return Fate(frozenset(found), delay_s, cut, late_s)
 
     def report(self) -> list[str]:
         """What to write into a test that failed, to have the same again."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from gateway.testing.faults import Fate, Fault, Faults
 from gateway.testing.http_messages import (
@@ -82,7 +82,7 @@ class FaultyProxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        passage = _Passage(reader, writer, self._upstream)
+        passage = _Passage(reader, writer, self._upstream, self._spawn)
         try:
             while True:
                 await passage.one(self._fate_of)
@@ -92,13 +92,25 @@ class FaultyProxy:
             self._tasks.discard(task)
             passage.abort()
 
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
 
 class _Passage:
     """One connection of a client, and the one to the server."""
 
-    def __init__(self, reader: StreamReader, writer: StreamWriter, port: int) -> None:
+    def __init__(
+        self,
+        reader: StreamReader,
+        writer: StreamWriter,
+        port: int,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
         self._reader, self._writer = reader, writer
         self._port = port
+        self._spawn = spawn
         self._server: tuple[StreamReader, StreamWriter] | None = None
         self._before = b""
         """What of the next request was read already."""
@@ -112,6 +124,9 @@ class _Passage:
         if Fault.DROP_REQUEST in fate.faults:
             raise Cut
         method = head.line.partition(" ")[0]
+        if Fault.LATE in fate.faults:
+            self._spawn(_later(self._port, raw, fate.late_s))
+            raise Cut
         if Fault.DUPLICATE in fate.faults:
             await self._swallow(raw, method)
         answer = asyncio.ensure_future(self._answer(raw, method, fate))
@@ -189,3 +204,15 @@ class _Passage:
             left = None if left is None else left - len(part)
         if head.length is None and not head.chunked:
             raise Cut  # the end of the connection is the end of the answer
+
+
+async def _later(port: int, raw: bytes, after_s: float) -> None:
+    """The request, whose client has gone; it is served to its end."""
+    await asyncio.sleep(after_s)
+    with contextlib.suppress(*Broken):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=MAX_HEAD_BYTES)
+        try:
+            writer.write(raw)
+            await read_head(reader)
+        finally:
+            writer.transport.abort()

@@ -70,6 +70,7 @@ def everything(faults: Faults) -> None:
     faults.duplicate(0.1, on=PUBLISH)
     faults.cut_replies(0.1, on=PUBLISH)
     faults.delay(0.3, seconds=0.05, on=PUBLISH)
+    faults.late(0.1, seconds=0.5, on=PUBLISH)
 
 
 def stored(running: Installation, topic: str) -> list[tuple[str | None, str]]:
