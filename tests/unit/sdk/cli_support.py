@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packetboat.cli.connection import Transports
 from packetboat.cli.app import app
+from packetboat.cli.connection import Transports
 from packetboat.transport import Request, Response, StreamResponse
 from typer.testing import CliRunner
 
