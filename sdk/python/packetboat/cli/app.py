@@ -24,7 +24,7 @@ def _versions(asked: bool) -> None:
     raise typer.Exit
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="packetboat",
     cls=Root,
     help="Packetboat: a self-hosted HTTP pub/sub platform.",

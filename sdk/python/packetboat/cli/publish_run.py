@@ -88,7 +88,7 @@ class Run:
         receipt: Callable[[str], None] | None = None,
         progress: Callable[[Summary], None] = lambda summary: None,
     ) -> None:
-        self.summary = Summary()
+        self.summary: Summary = Summary()
         self._publisher = publisher
         self._topic = topic
         self._rate = rate

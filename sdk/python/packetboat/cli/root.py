@@ -19,13 +19,13 @@ class Root(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.params = [*parameters(), *self.params]
+        self.params[:0] = parameters()
         self._listing = False
         self._loaded: dict[str, Any] = {}
-        self.commands = {
-            name: TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel)
+        self.commands.update(
+            (name, TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel))
             for name, entry in table().items()
-        }
+        )
 
     def list_commands(self, ctx: Any) -> list[str]:
         self.commands.update(plugins.commands())

@@ -72,7 +72,7 @@ class Command(TyperCommand):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params = [*self.params, *parameters()]
+        self.params.extend(parameters())
 
     def invoke(self, ctx: Any) -> Any:
         from packetboat.cli.ending import ending

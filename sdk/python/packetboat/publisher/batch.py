@@ -47,14 +47,16 @@ class Batch:
         name: Mapping[str, str],
     ) -> None:
         """`name` is of the headers that make it known again."""
-        self.topic = topic
-        self.kind = kind
-        self.messages = messages
-        self.shards = shards
-        self.name = {} if kind.own_keys else name
+        self.topic: str = topic
+        self.kind: Kind = kind
+        self.messages: list[Pending] = messages
+        self.shards: list[Shard] = shards
+        self.name: Mapping[str, str] = {} if kind.own_keys else name
+        self.call: Call[Sequence[Result]]
+        self.size_bytes: int
         self.call, self.size_bytes = self._made()
-        self.may_be_stored = False
-        self.holds_slot = True
+        self.may_be_stored: bool = False
+        self.holds_slot: bool = True
         self.sent_s: float | None = None
         """When it went out, of one that is out."""
         self.again_s: float | None = None

@@ -61,7 +61,7 @@ class Core:
         self._settings = settings
         self._next_name = next_name
         self._random = random
-        self.ledger = Ledger(settings, waiting_line)
+        self.ledger: Ledger = Ledger(settings, waiting_line)
         self._topics: dict[str, Topic] = {}
         self._remembered = Remembered(settings.max_buffered_bytes)
         self._endings = Endings(settings.deadline_s, self._remembered)

@@ -26,8 +26,8 @@ class Ledger:
         self._max_messages = settings.max_buffered_messages * waiting_line
         self._max_bytes = settings.max_buffered_bytes * waiting_line
         self._settled: list[Settled] = []
-        self.messages = 0
-        self.size_bytes = 0
+        self.messages: int = 0
+        self.size_bytes: int = 0
 
     @property
     def has_room(self) -> bool:

@@ -18,8 +18,8 @@ class Shard:
 
     def __init__(self, keys: bool) -> None:
         self.queue: deque[Pending] = deque()
-        self.keys = keys
-        self.busy = False
+        self.keys: bool = keys
+        self.busy: bool = False
         """A batch has messages of it."""
 
     def take(self, kind: Kind, max_messages: int, max_bytes: int, into: list[Pending]) -> int:

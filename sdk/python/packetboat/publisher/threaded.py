@@ -41,7 +41,7 @@ class ThreadedPublisher:
         self._open_sender = open_sender
         self._settings = settings
         self._producer = producer
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self._room = threading.Condition(self.lock)
         self._pump: Pump | None = None
         self._thread: threading.Thread | None = None

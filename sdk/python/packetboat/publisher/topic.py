@@ -33,8 +33,8 @@ class Topic:
         """Out, or waiting to be tried again."""
         self.failures = 0
         """Tries that failed since one succeeded."""
-        self.max_batch_bytes = settings.max_batch_bytes
-        self.hurried = False
+        self.max_batch_bytes: int = settings.max_batch_bytes
+        self.hurried: bool = False
         """What is ready does not linger."""
         self._settings = settings
         self._shards: dict[int | Kind, Shard] = {}

@@ -17,17 +17,17 @@ class HeldTask:
     def __init__(
         self, task: ClaimedTask, now_s: float, on_gone: Callable[[HeldTask], None]
     ) -> None:
-        self.task = task
-        self.extended_s = now_s
+        self.task: ClaimedTask = task
+        self.extended_s: float = now_s
         """When its lease was last known to begin anew."""
-        self.on_gone = on_gone
+        self.on_gone: Callable[[HeldTask], None] = on_gone
         """Called once it is settled, or nothing of ours any more."""
-        self.settling = False
-        self.lost = False
+        self.settling: bool = False
+        self.lost: bool = False
         """The server has no such lease any more: there is nothing to settle."""
-        self.ended = threading.Event()
+        self.ended: threading.Event = threading.Event()
         """Nobody waits for the handler: what its thread looks at."""
-        self.over = asyncio.Event()
+        self.over: asyncio.Event = asyncio.Event()
         """The same, for who waits on the loop."""
 
     def end(self) -> None:

@@ -29,7 +29,7 @@ class Pages:
     """Gathers inputs. What is read twice makes the same pages."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._inputs: list[msgspec.Raw] = []
         self._bytes = 0
 

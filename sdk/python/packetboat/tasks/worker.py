@@ -56,7 +56,7 @@ class TaskWorker:
             raise ValueError("a worker has a pool, and runs at least one task of each")
         self._lease_s = lease_s
         self._drain_s = drain_s
-        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.name: str = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._lock = threading.Lock()
         self._running: tuple[asyncio.AbstractEventLoop, Stopping] | None = None
         self._stops = 0

@@ -17,7 +17,7 @@ class Origin:
     and knows cookies, redirects and netrc files, none of which we want."""
 
     def __init__(self, url: str, options: Options) -> None:
-        self.url = url.rstrip("/")
+        self.url: str = url.rstrip("/")
         self.options = options
         self._headers = {"Host": urlsplit(url).netloc, "User-Agent": AGENT}
 

@@ -104,7 +104,7 @@ class AsyncHttpxStreamResponse:
     """An answer whose body is read as it comes."""
 
     def __init__(self, response: httpx.Response, attempt: Attempt) -> None:
-        self.status = response.status_code
+        self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._attempt = attempt

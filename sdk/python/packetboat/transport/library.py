@@ -6,11 +6,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from time import monotonic
+from typing import TYPE_CHECKING
 
-try:
-    import httpx2 as httpx
-except ImportError:
-    import httpx  # type: ignore[no-redef]
+if TYPE_CHECKING:
+    import httpx
+else:
+    try:
+        import httpx2 as httpx
+    except ImportError:
+        import httpx
 
 from packetboat.errors import (
     ConnectionFailed,
@@ -46,7 +50,7 @@ class Attempt(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._begun = False
         self._timeout_s = request.timeout_s
         self._ends_s = monotonic() + request.timeout_s
-        self.timeouts = {
+        self.timeouts: dict[str, float] = {
             "connect": min(connect_s, request.timeout_s),
             "pool": request.timeout_s,
             "write": request.timeout_s,

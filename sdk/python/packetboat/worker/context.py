@@ -17,7 +17,7 @@ class Context:
     def __init__(self, held: Held, subscription: str, stopping: Stopping) -> None:
         self._held = held
         self._stopping = stopping
-        self.subscription = subscription
+        self.subscription: str = subscription
         self.body: Any = None
         """The message's data as the type that `body=` named; None without."""
 

@@ -42,20 +42,20 @@ class Held:
     )
 
     def __init__(self, message: Message, lease_s: float, now_s: float) -> None:
-        self.size_bytes = len(message.data_base64 or bytes(message.data))
-        self.taken_s = now_s
+        self.size_bytes: int = len(message.data_base64 or bytes(message.data))
+        self.taken_s: float = now_s
         self.renew(message, lease_s, now_s)
-        self.state = State.QUEUED
-        self.lost = False
+        self.state: State = State.QUEUED
+        self.lost: bool = False
         self.scope: asyncio.Timeout | None = None
         """Ends the handler that runs, where it can be ended."""
 
     def renew(self, message: Message, lease_s: float, now_s: float) -> None:
         """It was delivered again, to us, while we have it: the new lease goes on with the old."""
-        self.message = message
-        self.ack_id = message.ack_id or ""
+        self.message: Message = message
+        self.ack_id: str = message.ack_id or ""
         """Empty where the message was acked before it came, and is ours for good."""
-        self.lease_end_s = now_s + lease_s if self.ack_id else math.inf
+        self.lease_end_s: float = now_s + lease_s if self.ack_id else math.inf
 
 
 class Hold:

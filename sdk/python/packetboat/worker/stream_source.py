@@ -43,7 +43,7 @@ class StreamSource:
         self._outage = outage
         self._stopping = stopping
         self._wait_if_refused = wait_if_refused
-        self.on_its_way = False
+        self.on_its_way: bool = False
 
     async def run(self) -> None:
         backoff = Backoff()

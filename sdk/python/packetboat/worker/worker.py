@@ -33,7 +33,7 @@ class Worker:
         **options: Unpack[WorkerOptions],
     ) -> None:
         self.subscription = subscription
-        self.settings = WorkerSettings(**options)
+        self.settings: WorkerSettings = WorkerSettings(**options)
         self._middleware = tuple(middleware)
         self._events = events or WorkerEvents()
         self._runner = Runner(client)

@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app = commands("clients", "Programs that get tokens with an id and a secret.")
+app: typer.Typer = commands("clients", "Programs that get tokens with an id and a secret.")
 NOUN = Noun("clients", "client", ("name", "client_id", "state", "last_used_at", "labels"), "shop")
 add_list(app, NOUN)
 add_get(app, NOUN)

@@ -15,7 +15,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 from packetboat.profiles import MEMBERS, SECRETS, Profile, Profiles
 
-app = commands("config", "The profiles that are kept; `packetboat login` makes them.")
+app: typer.Typer = commands("config", "The profiles that are kept; `packetboat login` makes them.")
 Profile_ = Annotated[str, typer.Argument(metavar="PROFILE", help="Its name.")]
 
 

@@ -16,7 +16,7 @@ from packetboat.cli.messages import PRETTY, pretty
 from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 MAX_IDS = 1000
 Ids = Annotated[
     list[str] | None,

@@ -13,7 +13,9 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.progress import Progress, wait
 from packetboat.cli.shared_options import add, commands
 
-app = commands("dead-letters", "What failed for good: look at it, redrive it, discard it.")
+app: typer.Typer = commands(
+    "dead-letters", "What failed for good: look at it, redrive it, discard it."
+)
 COLUMNS = ("id", "state", "reason", "detail", "attempts", "dead_at", "key", "message_id")
 POLL_S = 0.5
 DONE = frozenset({"done", "cancelled", "failed"})

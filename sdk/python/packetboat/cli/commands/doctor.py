@@ -21,7 +21,7 @@ from packetboat.cli.output import Format, colored, printable
 from packetboat.cli.shared_options import add
 from packetboat.errors import NotAuthorized, PacketboatError
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FAIL", "31")}
 
 

@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app = commands("issuers", "Whose tokens are accepted beside ours.")
+app: typer.Typer = commands("issuers", "Whose tokens are accepted beside ours.")
 NOUN = Noun("issuers", "issuer", ("name", "issuer", "audience", "algorithms"), "sso")
 add_list(app, NOUN)
 add_get(app, NOUN)

@@ -13,7 +13,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.progress import Progress
 from packetboat.cli.shared_options import add, commands
 
-app = commands("jobs", "Map-reduce jobs and their tasks.")
+app: typer.Typer = commands("jobs", "Map-reduce jobs and their tasks.")
 LOOK_S = 1.0
 FINISHED = frozenset({"succeeded", "failed", "cancelled"})
 State = Annotated[str | None, typer.Option(help="Only those in this state.")]

@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app = commands("keys", "API keys.")
+app: typer.Typer = commands("keys", "API keys.")
 NOUN = Noun(
     "keys", "key", ("name", "prefix", "scopes", "state", "expires_at", "last_used_at"), "ci"
 )

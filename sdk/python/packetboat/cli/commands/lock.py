@@ -27,7 +27,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add
 from packetboat.errors import Conflict, NotFound, PacketboatError
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 KILL_AFTER_S = 10.0
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

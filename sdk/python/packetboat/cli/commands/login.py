@@ -17,7 +17,7 @@ from packetboat.cli.shared_options import add, given
 from packetboat.cli.target import DEFAULT_URL
 from packetboat.profiles import DEFAULT, Profile
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 
 
 @add(app, "login", example="packetboat login --url https://mq.example.com --client-id pbc_…")

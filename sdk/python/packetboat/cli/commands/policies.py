@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app = commands("policies", "Who has which role on what.")
+app: typer.Typer = commands("policies", "Who has which role on what.")
 NOUN = Noun("policies", "policy", ("name", "role", "members", "resources"), "shop")
 add_list(app, NOUN)
 add_get(app, NOUN)

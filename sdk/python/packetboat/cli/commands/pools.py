@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app = commands("pools", "How much of a kind of work runs at once.")
+app: typer.Typer = commands("pools", "How much of a kind of work runs at once.")
 add_common(app, Noun("pools", "pool", ("name", "max_running", "running", "waiting"), "reports"))
 
 

@@ -21,7 +21,7 @@ from packetboat.cli.publish_run import Run
 from packetboat.cli.publish_summary import Summary
 from packetboat.cli.shared_options import add
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FILE…]", help="What to publish; - or nothing for stdin."),

@@ -11,7 +11,7 @@ from packetboat.cli.arguments import wrong
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
-app = commands("quotas", "What the tenant may use.")
+app: typer.Typer = commands("quotas", "What the tenant may use.")
 
 
 @add(app, "get", example="packetboat quotas get")

@@ -17,7 +17,7 @@ from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
 from packetboat.transport import Request
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 SAFE = frozenset({"GET", "HEAD", "PUT", "OPTIONS"})
 
 

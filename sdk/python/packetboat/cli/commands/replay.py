@@ -14,7 +14,7 @@ from packetboat.cli.messages import DATA, PRETTY, pretty
 from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 MESSAGES_A_READ = 1000
 
 

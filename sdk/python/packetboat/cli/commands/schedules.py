@@ -13,7 +13,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app = commands("schedules", "Publish by the clock.")
+app: typer.Typer = commands("schedules", "Publish by the clock.")
 COLUMNS = ("name", "topic", "cron", "time_zone", "paused", "next_runs", "runs", "failure")
 add_common(app, Noun("schedules", "schedule", COLUMNS, "nightly"))
 Cron = Annotated[str | None, typer.Option(help="Such as `0 3 * * *`.")]

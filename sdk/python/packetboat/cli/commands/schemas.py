@@ -14,7 +14,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app = commands("schemas", "Contracts for message bodies.")
+app: typer.Typer = commands("schemas", "Contracts for message bodies.")
 add_common(
     app,
     Noun("schemas", "schema", ("name", "type", "compatibility", "number", "updated_at"), "order"),

@@ -11,7 +11,7 @@ from packetboat.cli.arguments import Subscription, moment, wrong
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 
 
 @add(app, "seek", example="packetboat seek billing --to 2h --dry-run")

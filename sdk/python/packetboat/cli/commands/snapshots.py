@@ -12,7 +12,9 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app = commands("snapshots", "Keep where a subscription stands; `packetboat seek` goes back there.")
+app: typer.Typer = commands(
+    "snapshots", "Keep where a subscription stands; `packetboat seek` goes back there."
+)
 COLUMNS = ("name", "subscription", "topic", "created_at", "expires_at")
 add_common(app, Noun("snapshots", "snapshot", COLUMNS, "before-deploy"))
 

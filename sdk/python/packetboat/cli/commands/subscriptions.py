@@ -12,7 +12,7 @@ from packetboat.cli.completing import topic_names
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
-app = commands("subscriptions", "Make, look at and change subscriptions.")
+app: typer.Typer = commands("subscriptions", "Make, look at and change subscriptions.")
 COLUMNS = (
     "name",
     "topic",

@@ -19,7 +19,7 @@ from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
 from packetboat.errors import NotFound, PacketboatError, UnknownOutcome
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 MESSAGES_A_PULL = 250
 WAIT_S = 20.0
 QUIET_S = 1.0

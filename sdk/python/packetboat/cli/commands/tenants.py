@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app = commands("tenants", "Tenants of this installation; for operators.")
+app: typer.Typer = commands("tenants", "Tenants of this installation; for operators.")
 NOUN = Noun("tenants", "tenant", ("name", "state", "display_name", "labels", "created_at"), "shop")
 add_list(app, NOUN)
 add_get(app, NOUN)

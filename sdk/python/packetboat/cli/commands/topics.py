@@ -11,7 +11,7 @@ from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Topic, bod
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
-app = commands("topics", "Make, look at and change topics.")
+app: typer.Typer = commands("topics", "Make, look at and change topics.")
 COLUMNS = (
     "name",
     "partitions",

@@ -11,7 +11,7 @@ from packetboat.cli.arguments import Limit, moment
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 
 
 @add(app, "usage", example="packetboat usage --from 7d --metric requests")

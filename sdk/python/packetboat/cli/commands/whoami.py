@@ -7,7 +7,7 @@ import typer
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add
 
-app = typer.Typer()
+app: typer.Typer = typer.Typer()
 
 
 @add(app, "whoami", example="packetboat whoami -o json")
