@@ -7,18 +7,13 @@ again. A ring that is lost costs a poll's time, nothing else (gateway/jobs/claim
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Collection
 
-import asyncpg
-import structlog
-
+from metadata.bell import Bell
 from metadata.database import Connection, Database
-from metadata.errors import MetadataError
 
 CHANNEL = "packetboat_jobs"
-CONNECT_AGAIN_S = 1.0
 _POOL, _JOB = "p", "j"
 _RING = """
 SELECT pg_notify($1, bell) FROM (
@@ -28,14 +23,6 @@ SELECT pg_notify($1, bell) FROM (
     WHERE tenant_id = $2 AND name = ANY ($4::text[]) AND max_running IS NOT NULL
 ) AS bells (bell)
 """
-_FAILURES = (
-    OSError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    MetadataError,
-)
-_log = structlog.get_logger("packetboat.jobs")
 
 
 def tasks_wait(tenant_id: bytes, pool: str) -> str:
@@ -59,9 +46,8 @@ async def ring(
         await connection.execute(_RING, CHANNEL, tenant_id, list(bells), list(freed), prefix)
 
 
-class JobBell:
-    """`on_tasks` gets the tenant and the pool, `on_end` the tenant and the uid of the job;
-    `on_connect` is called whenever rings may have been missed until now."""
+class JobBell(Bell):
+    """`on_tasks` gets the tenant and the pool, `on_end` the tenant and the uid of the job."""
 
     def __init__(
         self,
@@ -70,33 +56,11 @@ class JobBell:
         on_end: Callable[[bytes, bytes], None],
         on_connect: Callable[[], None],
     ) -> None:
-        self._database = database
+        super().__init__(database, CHANNEL, "packetboat-jobs", on_connect)
         self._on_tasks = on_tasks
         self._on_end = on_end
-        self._on_connect = on_connect
 
-    async def run(self) -> None:
-        """For ever; while Postgres is down it tries again each second."""
-        while True:
-            try:
-                await self._listen()
-            except _FAILURES as error:
-                _log.debug("nothing is heard of jobs", error=str(error))
-            await asyncio.sleep(CONNECT_AGAIN_S)
-
-    async def _listen(self) -> None:
-        """Until the connection ends."""
-        connection = await self._database.dedicated("packetboat-jobs")
-        try:
-            ended = asyncio.Event()
-            connection.add_termination_listener(lambda _: ended.set())
-            await connection.add_listener(CHANNEL, self._heard)
-            self._on_connect()
-            await ended.wait()
-        finally:
-            connection.terminate()
-
-    def _heard(self, _: Connection, pid: int, channel: str, payload: str) -> None:
+    def heard(self, payload: str) -> None:
         what, tenant, name = payload.split(":", 2)
         tenant_id = uuid.UUID(tenant).bytes
         if what == _POOL:

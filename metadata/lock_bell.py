@@ -1,32 +1,17 @@
-"""What this process hears of locks that became free: a connection of its own that listens."""
+"""What this process hears of locks that became free."""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable
 
-import asyncpg
-import structlog
-
-from metadata.database import Connection, Database
-from metadata.errors import MetadataError
+from metadata.bell import Bell
+from metadata.database import Database
 from metadata.lock_waiters import CHANNEL
 
-CONNECT_AGAIN_S = 1.0
-_FAILURES = (
-    OSError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    MetadataError,
-)
-_log = structlog.get_logger("packetboat.locks")
 
-
-class LockBell:
-    """`on_ring` gets the tenant and the name of each lock that may be free; `on_connect` is called
-    whenever rings may have been missed until now."""
+class LockBell(Bell):
+    """`on_ring` gets the tenant and the name of each lock that may be free."""
 
     def __init__(
         self,
@@ -34,35 +19,9 @@ class LockBell:
         on_ring: Callable[[bytes, str], None],
         on_connect: Callable[[], None],
     ) -> None:
-        self._database = database
+        super().__init__(database, CHANNEL, "packetboat-locks", on_connect)
         self._on_ring = on_ring
-        self._on_connect = on_connect
-        self.listening = False
-        """Nothing that rings now goes unheard."""
 
-    async def run(self) -> None:
-        """For ever; while Postgres is down it tries again each second."""
-        while True:
-            try:
-                await self._listen()
-            except _FAILURES as error:
-                _log.debug("nothing is heard of locks", error=str(error))
-            await asyncio.sleep(CONNECT_AGAIN_S)
-
-    async def _listen(self) -> None:
-        """Until the connection ends."""
-        connection = await self._database.dedicated("packetboat-locks")
-        try:
-            ended = asyncio.Event()
-            connection.add_termination_listener(lambda _: ended.set())
-            await connection.add_listener(CHANNEL, self._heard)
-            self.listening = True
-            self._on_connect()
-            await ended.wait()
-        finally:
-            self.listening = False
-            connection.terminate()
-
-    def _heard(self, _: Connection, pid: int, channel: str, payload: str) -> None:
+    def heard(self, payload: str) -> None:
         tenant, _, name = payload.partition(":")
         self._on_ring(uuid.UUID(tenant).bytes, name)

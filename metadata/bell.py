@@ -1,0 +1,71 @@
+"""What a process hears of what others committed: a connection of its own that listens.
+
+A bell that rings unheard, while there was no connection, costs who waits for it a poll's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable
+
+import asyncpg
+import structlog
+
+from metadata.database import Connection, Database
+from metadata.errors import MetadataError
+
+CONNECT_AGAIN_S = 1.0
+_FAILURES = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    MetadataError,
+)
+_log = structlog.get_logger("packetboat.bell")
+
+
+class Bell:
+    """Of one channel; `name` is its connection's in Postgres. `on_connect` is called whenever rings
+    may have been missed until now."""
+
+    def __init__(
+        self, database: Database, channel: str, name: str, on_connect: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._channel = channel
+        self._name = name
+        self._on_connect = on_connect
+        self.listening = False
+        """Nothing that rings now goes unheard."""
+
+    async def run(self) -> None:
+        """For ever; while Postgres is down it tries again each second."""
+        while True:
+            try:
+                await self._listen()
+            except _FAILURES as error:
+                _log.debug("nothing is heard", bell=self._name, error=str(error))
+            await asyncio.sleep(CONNECT_AGAIN_S)
+
+    @abstractmethod
+    def heard(self, payload: str) -> None:
+        """It rang."""
+
+    async def _listen(self) -> None:
+        """Until the connection ends."""
+        connection = await self._database.dedicated(self._name)
+        try:
+            ended = asyncio.Event()
+            connection.add_termination_listener(lambda _: ended.set())
+            await connection.add_listener(self._channel, self._rang)
+            self.listening = True
+            self._on_connect()
+            await ended.wait()
+        finally:
+            self.listening = False
+            connection.terminate()
+
+    def _rang(self, _: Connection, pid: int, channel: str, payload: str) -> None:
+        self.heard(payload)
