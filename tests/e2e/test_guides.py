@@ -17,7 +17,7 @@ from tests.e2e.installation import Installation
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 TUTORIAL = GUIDES.parent / "tutorial.md"
-PAGES = sorted(page for page in GUIDES.glob("*.md") if "```sh\n" in page.read_text()) + [TUTORIAL]
+PAGES = [*sorted(page for page in GUIDES.glob("*.md") if "```sh\n" in page.read_text()), TUTORIAL]
 PROGRAMS = Path(sys.executable).parent
 """The `python3` of a page has the libraries that it tells the reader to install."""
 PAGE_TIMEOUT_S = 300
