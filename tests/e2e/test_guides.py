@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,27 @@ def test_the_blocks_of_a_guide_run(page: Path, running: Installation) -> None:
         if shown is not None:
             lacking = missing(shown, last_json(output))
             assert not lacking, f"{lacking} shown and not printed by\n{text}\n{output}"
+
+
+def test_the_program_of_the_readme_runs_until_ctrl_c(running: Installation) -> None:
+    text = (GUIDES.parents[1] / "README.md").read_text()
+    (program,) = re.findall(r"^  ```python\n(.*?)^  ```$", text, re.MULTILINE | re.DOTALL)
+    environment = {"PACKETBOAT_URL": running.url, "PACKETBOAT_TOKEN": running.token}
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", textwrap.dedent(program)],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(2)]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PAGE_TIMEOUT_S) == 0
+        finally:
+            process.kill()
+    assert "is on disk" in lines[0]
+    assert lines[1] == "{'amount': 12}\n"
 
 
 def test_a_refused_request_ends_a_page_unless_it_shows_the_answer() -> None:
