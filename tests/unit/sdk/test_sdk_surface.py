@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,59 @@ def test_everything_exported_exists_and_is_documented() -> None:
         assert thing.__doc__, name
         if issubclass(thing, Exception):
             assert issubclass(thing, PacketboatError)
+
+
+SHOWN = ("", ".models", ".tasks", ".webhooks", ".worker")
+CLIENTS = ("aio", "sync")
+Named = Iterator[tuple[str, Any]]
+
+
+def exported() -> Named:
+    """What the packages that a program imports from say they have."""
+    for suffix in SHOWN:
+        module = import_module(f"packetboat{suffix}")
+        yield from ((f"{module.__name__}.{name}", getattr(module, name)) for name in module.__all__)
+
+
+def given_by_clients() -> Named:
+    """Classes that nobody imports, and everybody calls: areas, handles, held locks, deliveries."""
+    for side in CLIENTS:
+        package = import_module(f"packetboat.{side}")
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            module = import_module(found.name)
+            for name, thing in inspect.getmembers(module, inspect.isclass):
+                if thing.__module__ == found.name and not name.startswith("_"):
+                    yield f"{found.name}.{name}", thing
+
+
+def silent(name: str, thing: Any) -> Iterator[str]:
+    """A class, or a method or property of ours in it, that says nothing of itself."""
+    if not inspect.isclass(thing):
+        if inspect.isroutine(thing) and not thing.__doc__:
+            yield name
+        return
+    if (thing.__doc__ or f"{thing.__name__}(").startswith(f"{thing.__name__}("):
+        yield name
+    for member, value in inspect.getmembers(thing):
+        home = getattr(getattr(value, "fget", value), "__module__", None) or ""
+        shown = inspect.isroutine(value) or isinstance(value, property)
+        ours = shown and home.startswith("packetboat") and not member.startswith("_")
+        if ours and not inspect.getdoc(value):
+            yield f"{name}.{member}"
+
+
+def test_every_public_class_method_and_property_says_what_it_does() -> None:
+    things = dict([*exported(), *given_by_clients()])
+    assert len(things) > 200
+    assert [each for name, thing in things.items() for each in silent(name, thing)] == []
+
+
+def test_every_list_of_names_is_of_names_that_are_there() -> None:
+    for found in pkgutil.walk_packages(packetboat.__path__, "packetboat."):
+        if not found.name.startswith("packetboat.cli"):
+            module = import_module(found.name)
+            missing = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
+            assert missing == [], found.name
 
 
 def test_what_type_checkers_see_is_what_there_is() -> None:

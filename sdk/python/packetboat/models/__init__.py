@@ -125,7 +125,15 @@ from packetboat.models.topics import (
     TopicChanges,
     TopicSettings,
 )
-from packetboat.models.usage import AuditEntry, AuditFilter, Limits, Order, Quotas, UsageHour
+from packetboat.models.usage import (
+    AuditEntry,
+    AuditFilter,
+    AuditSource,
+    Limits,
+    Order,
+    Quotas,
+    UsageHour,
+)
 
 __all__ = [
     "AccessToken",

@@ -38,6 +38,7 @@ class TaskContext:
 
     @classmethod
     def of(cls, task: ClaimedTask, ended: threading.Event) -> TaskContext:
+        """Of a task that a worker holds; `ended` is set once nobody waits for it."""
         return cls(
             job_name=task.job,
             index=task.index,
@@ -56,6 +57,7 @@ class TaskContext:
         return self._ended.is_set()
 
     def raise_if_cancelled(self) -> None:
+        """Raises TaskCancelled once nobody waits for the output."""
         if self.cancelled:
             raise TaskCancelled(f"task {self.index} of {self.job_name}")
 

@@ -37,6 +37,7 @@ class Definition:
 
     @property
     def is_async(self) -> bool:
+        """Whether calling it gives something to be awaited."""
         return is_async(self.function)
 
     @cached_property
@@ -59,6 +60,7 @@ class Definition:
         return self.function(argument)
 
     def read(self, raw: msgspec.Raw, what: str) -> Any:
+        """As the function's annotation has it. Raises Reject: no other try would read more."""
         try:
             return self.decode(raw)
         except (msgspec.MsgspecError, ValueError, TypeError) as error:
@@ -73,9 +75,11 @@ class MapTask(Definition, Generic[In, Out]):
     retry: TaskRetry | None = None
 
     def call(self, raw: msgspec.Raw, context: Any) -> Any:
+        """Called by a worker that has claimed the task."""
         return self.invoke(self.read(raw, "the input"), context)
 
     async def acall(self, raw: msgspec.Raw, context: Any) -> Any:
+        """The same, of an async function."""
         return await self.invoke(self.read(raw, "the input"), context)
 
 
@@ -88,9 +92,11 @@ class ReduceTask(Definition, Generic[Out, Result]):
         return decoder(self.signature.element)
 
     def call(self, raws: Raws, context: Any) -> Any:
+        """Called by a worker that has claimed the task."""
         return self.invoke((self.read(raw, "an output") for raw in raws), context)
 
     async def acall(self, raws: AsyncRaws, context: Any) -> Any:
+        """The same, of an async function."""
         return await self.invoke((self.read(raw, "an output") async for raw in raws), context)
 
 
@@ -117,10 +123,12 @@ class FoldTask(ReduceTask[Out, Out]):
         return f"{self.kind}.part"
 
     def call(self, raws: Raws, context: Any) -> Any:
+        """Called by a worker that has claimed the task."""
         joined = self.fold(raws, context)
         return joined[0] if joined else self.initial
 
     async def acall(self, raws: AsyncRaws, context: Any) -> Any:
+        """The same, of an async function."""
         joined = await self.afold(raws, context)
         return joined[0] if joined else self.initial
 
@@ -133,6 +141,7 @@ class FoldTask(ReduceTask[Out, Out]):
         return joined
 
     async def afold(self, raws: AsyncRaws, context: Any) -> list[Any]:
+        """The same, of an async function."""
         joined: list[Any] = []
         async for raw in raws:
             value = self.read(raw, "an output")
@@ -140,6 +149,7 @@ class FoldTask(ReduceTask[Out, Out]):
         return joined
 
     def join(self, left: Any, right: Any, context: Any) -> Any:
+        """Of two neighbours; where the function is async, to be awaited."""
         if self.signature.takes_context:
             return self.function(left, right, context)
         return self.function(left, right)

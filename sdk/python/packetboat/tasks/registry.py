@@ -67,6 +67,7 @@ class Tasks:
             self._definitions[each.kind] = each
 
     def kind(self, function: Callable[..., Any], name: str | None) -> str:
+        """What workers know it by. Raises TypeError for what can't be a task's function."""
         signatures.check(function)
         return f"{self.name}.{name or function.__name__}"
 

@@ -23,6 +23,7 @@ class SeenIds(Protocol):
     def begin(self, message_id: str) -> State:
         """Said once for each message before it is handled: `new` for whoever is to handle it now,
         `working` while somebody else does, `done` once it was taken."""
+        ...
 
     def done(self, message_ids: Sequence[str]) -> None:
         """They were taken."""
@@ -50,6 +51,7 @@ class RecentIds:
         self._working: set[str] = set()
 
     def begin(self, message_id: str) -> State:
+        """As `SeenIds` says."""
         with self._lock:
             if message_id in self._working:
                 return "working"
@@ -61,6 +63,7 @@ class RecentIds:
             return "new"
 
     def done(self, message_ids: Sequence[str]) -> None:
+        """They were taken; makes room by forgetting the oldest."""
         with self._lock:
             now_s = self._clock()
             for message_id in message_ids:
@@ -71,5 +74,6 @@ class RecentIds:
                 self._done.popitem(last=False)
 
     def failed(self, message_ids: Sequence[str]) -> None:
+        """They were not: new when they come again."""
         with self._lock:
             self._working.difference_update(message_ids)

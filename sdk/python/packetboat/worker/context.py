@@ -23,6 +23,7 @@ class Context:
 
     @property
     def message(self) -> Message:
+        """As it was delivered this time."""
         return self._held.message
 
     @property

@@ -17,9 +17,14 @@ class PageOf(Protocol[T_co]):
     """Any part of a listing."""
 
     @property
-    def items(self) -> tuple[T_co, ...]: ...
+    def items(self) -> tuple[T_co, ...]:
+        """Of this page."""
+        ...
+
     @property
-    def next_page_token(self) -> str | None: ...
+    def next_page_token(self) -> str | None:
+        """What asks for the next page; None on the last."""
+        ...
 
 
 def every(sender: Sender, call_of: Callable[[str | None], Call[PageOf[T]]]) -> Iterator[T]:
