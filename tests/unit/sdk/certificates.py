@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,6 +19,17 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 PASSWORD = "correct horse"
+_USES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
 
 
 class Authority:
@@ -69,10 +81,23 @@ class Authority:
             .not_valid_after(now + timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
+        for extension, critical in _strict(key, self._key, ca=ca):
+            builder = builder.add_extension(extension, critical=critical)
         if hosts:
             names = x509.SubjectAlternativeName([_host(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def _strict(
+    key: ec.EllipticCurvePrivateKey, issuer: ec.EllipticCurvePrivateKey, *, ca: bool
+) -> Iterator[tuple[x509.ExtensionType, bool]]:
+    """What RFC 5280 wants of a certificate, and Python looks for since 3.13."""
+    yield x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False
+    yield x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), False
+    nothing = dict.fromkeys(_USES, False)
+    uses = {"key_cert_sign", "crl_sign"} if ca else {"digital_signature"}
+    yield x509.KeyUsage(**nothing | dict.fromkeys(uses, True)), True
 
 
 def _name(name: str) -> x509.Name:

@@ -137,9 +137,14 @@ def test_a_child_does_not_keep_its_parents_connections_open(program: str) -> Non
             child.communicate()
 
 
+FORK_WITH_THREADS = "ignore:This process:DeprecationWarning"
+"""Python says it since 3.12, of the thread in which asyncio looks up names."""
+
+
 def run(program: str, *arguments: str) -> None:
     """Warnings of what was left open are errors of the program."""
-    command = [sys.executable, "-Walways::ResourceWarning", "-c", program, *arguments]
+    warnings = ["-Walways::ResourceWarning", f"-W{FORK_WITH_THREADS}"]
+    command = [sys.executable, *warnings, "-c", program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, "")
 
