@@ -69,7 +69,8 @@ class Job:
     error: str | None = None
 
     def all_tasks(self) -> list[Task]:
-        return [*self.tasks.values(), *([self.reduce_task] if self.reduce_task else [])]
+        maps = [task for _, task in sorted(self.tasks.items())]  # pages come in any order
+        return [*maps, *([self.reduce_task] if self.reduce_task else [])]
 
     def shown(self) -> dict[str, Any]:
         states = [task.state for task in self.tasks.values()]

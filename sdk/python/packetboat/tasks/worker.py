@@ -7,7 +7,6 @@ import logging
 import os
 import secrets
 import socket
-import threading
 from collections.abc import Iterable, Mapping
 
 from packetboat.aio.client import AsyncClient
@@ -20,7 +19,7 @@ from packetboat.tasks.processes import check_importable
 from packetboat.tasks.registry import Tasks
 from packetboat.tasks.settling import TaskSettler
 from packetboat.worker.runner import together
-from packetboat.worker.signals import told_of_signals
+from packetboat.worker.running import Running
 from packetboat.worker.stopping import Stopping
 
 DEFAULT_CONCURRENCY = 4
@@ -57,9 +56,7 @@ class TaskWorker:
         self._lease_s = lease_s
         self._drain_s = drain_s
         self.name: str = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self._lock = threading.Lock()
-        self._running: tuple[asyncio.AbstractEventLoop, Stopping] | None = None
-        self._stops = 0
+        self._running = Running()
 
     def run(self) -> None:
         """Blocks until it is stopped. In the main thread SIGTERM and SIGINT stop it: handlers that
@@ -69,34 +66,11 @@ class TaskWorker:
 
     async def arun(self, *, signals: bool = False) -> None:
         """The same, to be awaited; `signals`: as `run` does with them."""
-        stopping = self._begin()
-        try:
-            if signals:
-                with told_of_signals(stopping.ask):
-                    await self._run(stopping)
-            else:
-                await self._run(stopping)
-        finally:
-            with self._lock:
-                self._running, self._stops = None, 0
+        await self._running.run(self._run, signals=signals)
 
     def stop(self) -> None:
         """As SIGTERM does; from any thread. The second time at once."""
-        with self._lock:
-            self._stops += 1
-            if self._running is not None:
-                loop, stopping = self._running
-                loop.call_soon_threadsafe(stopping.ask)
-
-    def _begin(self) -> Stopping:
-        stopping = Stopping()
-        with self._lock:
-            if self._running is not None:
-                raise RuntimeError("this worker runs already")
-            self._running = (asyncio.get_running_loop(), stopping)
-            for _ in range(self._stops):
-                stopping.ask()
-        return stopping
+        self._running.stop()
 
     async def _run(self, stopping: Stopping) -> None:
         given = self._client

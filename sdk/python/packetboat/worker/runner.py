@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +12,8 @@ from packetboat.worker.client_calls import SenderCalls
 from packetboat.worker.engine import Engine
 from packetboat.worker.events import WorkerEvents
 from packetboat.worker.handlers import Handler, Handling, Middleware
+from packetboat.worker.running import Running
 from packetboat.worker.settings import WorkerSettings
-from packetboat.worker.signals import told_of_signals
 from packetboat.worker.stopping import Stopping
 
 CONNECTIONS = 8
@@ -47,9 +46,7 @@ class Runner:
 
     def __init__(self, client: Client | AsyncClient) -> None:
         self._client = client
-        self._lock = threading.Lock()
-        self._running: tuple[asyncio.AbstractEventLoop, Stopping] | None = None
-        self._stops = 0
+        self._running = Running()
 
     def run(self, assignments: Sequence[Assignment]) -> None:
         """Blocks. In the main thread SIGTERM and SIGINT stop it; the second time at once."""
@@ -57,33 +54,12 @@ class Runner:
 
     async def arun(self, assignments: Sequence[Assignment], *, signals: bool) -> None:
         handlings = [assignment.handling() for assignment in assignments]
-        stopping = self._begin()
-        try:
-            if signals:
-                with told_of_signals(stopping.ask):
-                    await self._run(assignments, handlings, stopping)
-            else:
-                await self._run(assignments, handlings, stopping)
-        finally:
-            with self._lock:
-                self._running, self._stops = None, 0
+        await self._running.run(
+            lambda stopping: self._run(assignments, handlings, stopping), signals=signals
+        )
 
     def stop(self) -> None:
-        with self._lock:
-            self._stops += 1
-            if self._running is not None:
-                loop, stopping = self._running
-                loop.call_soon_threadsafe(stopping.ask)
-
-    def _begin(self) -> Stopping:
-        stopping = Stopping()
-        with self._lock:
-            if self._running is not None:
-                raise RuntimeError("this worker runs already")
-            self._running = (asyncio.get_running_loop(), stopping)
-            for _ in range(self._stops):
-                stopping.ask()
-        return stopping
+        self._running.stop()
 
     async def _run(
         self, assignments: Sequence[Assignment], handlings: Sequence[Handling], stopping: Stopping
