@@ -1,0 +1,67 @@
+"""Interpreters of this machine, and environments into which the wheel is installed as users do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PYENV = Path.home() / ".pyenv" / "versions"
+WAIT_S = 120.0
+
+
+def interpreter(version: str) -> Path:
+    """Skips where there is none that runs: a pyenv shim is there for versions that are not."""
+    if version == ".".join(map(str, sys.version_info[:2])):
+        return Path(sys.executable)
+    tried = list(_candidates(version))
+    for candidate in tried:
+        if _runs(candidate, version):
+            return candidate
+    names = ", ".join(str(each) for each in tried) or "nothing of that name"
+    pytest.skip(f"no Python {version} runs here (tried: {names})")
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    found = shutil.which(f"python{version}")
+    if found is not None:
+        yield Path(found)
+    if PYENV.is_dir():
+        yield from sorted(PYENV.glob(f"{version}*/bin/python3"))
+
+
+def _runs(candidate: Path, version: str) -> bool:
+    program = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run(
+            [candidate, "-c", program], capture_output=True, text=True, timeout=WAIT_S
+        )
+    except OSError:
+        return False
+    return done.returncode == 0 and done.stdout.strip() == version
+
+
+def index_reached(folder: Path) -> None:
+    """Skips where pip can get nothing: then nothing can be installed as a user does."""
+    options = ["--quiet", "--no-deps", "--retries", "0", "--timeout", "10", "-d", str(folder)]
+    done = pip("download", *options, "msgspec")
+    if done.returncode != 0:
+        pytest.skip(f"pip reaches no package index: {done.stderr.strip().splitlines()[-1]}")
+
+
+def environment(folder: Path, python: Path, *requirements: str) -> Path:
+    """A fresh one with these; its interpreter."""
+    subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True, timeout=WAIT_S)
+    inside = folder / "bin" / "python"
+    done = pip("--python", str(inside), "install", "--quiet", *requirements)
+    assert done.returncode == 0, done.stderr
+    return inside
+
+
+def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
