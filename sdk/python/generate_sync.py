@@ -22,6 +22,7 @@ RULES = [
     (r"\bawait ", ""),
     (r"\bAsyncGenerator\[(.+?), None\]", r"Generator[\1, None, None]"),
     (r"\bAsync(?=[A-Z])", ""),
+    (r"\b(Iterable\[\w+\]) \| \1", r"\1"),
     (r"\b__a(?=(enter|exit|iter|next)__)", "__"),
     (r"\baclos(?=e\b|ing\b)", "clos"),
     (r"\bpacketboat\.aio\b", "packetboat.sync"),

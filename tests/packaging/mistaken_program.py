@@ -32,7 +32,9 @@ def total(counts: Iterator[str]) -> str:
 
 
 text: str = client.jobs.run(count, ["a"]).result()  # wrong
-client.jobs.run(count, ["a"], reduce=total, tasks=3)  # wrong
+client.jobs.run(count, ["a"], reduce=total)  # wrong
+client.jobs.run(count, [1])  # wrong
+client.jobs.run(count, ["a"], tasks=3)  # wrong
 
 
 async def main(other: AsyncClient) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from packetboat import (
@@ -11,6 +11,7 @@ from packetboat import (
     Client,
     NotDone,
     Outgoing,
+    TaskContext,
     Tasks,
     TaskWorker,
     UnknownOutcome,
@@ -91,8 +92,26 @@ def total(counts: Iterator[int]) -> int:
     return sum(counts)
 
 
-def run_job(client: Client) -> int:
+@tasks.map
+async def words(text: str, context: TaskContext) -> dict[str, int]:
+    return dict.fromkeys(text.split(), context.index)
+
+
+@tasks.reduce
+def known(found: Iterator[Mapping[str, int]]) -> list[str]:
+    return sorted({word for each in found for word in each})
+
+
+@tasks.fold(fan_in=10)
+def merged(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
+    return {**left, **right}
+
+
+def run_jobs(client: Client) -> int:
     handled: int = client.jobs.run(count, ["a b", "c"], reduce=total).result(timeout_s=60)
+    found: list[str] = client.jobs.run(words, ["a b"], reduce=known).result()
+    folded: dict[str, int] = client.jobs.run(words, iter(["a"]), reduce=merged).result()
+    client.jobs.run("words.count", ["a"], name=f"{found} {folded}").wait()
     TaskWorker(client, tasks, pools={"cpu": 2}).run()
     return handled
 
@@ -110,6 +129,6 @@ def receive(body: bytes, headers: dict[str, str]) -> int:
 
 if __name__ == "__main__":
     with Client(retry_for_s=30) as shared:
-        print(publish(shared), consume(shared), run_job(shared), receive(b"", {}))
+        print(publish(shared), consume(shared), run_jobs(shared), receive(b"", {}))
         work(shared)
     asyncio.run(consume_async())

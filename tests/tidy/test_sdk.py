@@ -28,9 +28,10 @@ def test_synchronous_resources_are_generated() -> None:
             "from packetboat.aio.sender import AsyncSender\n",
             "from packetboat.sync.sender import Sender\n",
         ),
+        ("x: Iterable[A] | AsyncIterable[A]\n", "x: Iterable[A]\n"),
         ("awaited = Asynchronous\n", "awaited = Asynchronous\n"),
     ],
-    ids=["iterator", "await", "with", "generator", "imports", "other-words"],
+    ids=["iterator", "await", "with", "generator", "imports", "either", "other-words"],
 )
 def test_what_code_becomes(asynchronous: str, synchronous: str) -> None:
     """But for the header and the style."""

@@ -14,9 +14,11 @@ from packetboat.tasks.signatures import Signature, is_async, signature_of
 from packetboat.tasks.values import decoder
 from packetboat.worker.outcomes import Reject
 
-In = TypeVar("In")
+In_contra = TypeVar("In_contra", contravariant=True)
 Out = TypeVar("Out")
-Result = TypeVar("Result")
+Out_co = TypeVar("Out_co", covariant=True)
+Out_contra = TypeVar("Out_contra", contravariant=True)
+Result_co = TypeVar("Result_co", covariant=True)
 Isolation = Literal["thread", "process"]
 Raws = Iterator[msgspec.Raw]
 AsyncRaws = AsyncIterator[msgspec.Raw]
@@ -68,7 +70,7 @@ class Definition:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MapTask(Definition, Generic[In, Out]):
+class MapTask(Definition, Generic[In_contra, Out_co]):
     """Gets an input and returns an output."""
 
     max_attempts: int = 5
@@ -84,7 +86,7 @@ class MapTask(Definition, Generic[In, Out]):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReduceTask(Definition, Generic[Out, Result]):
+class ReduceTask(Definition, Generic[Out_contra, Result_co]):
     """Gets the outputs of all map tasks that succeeded, in the order of their inputs."""
 
     @cached_property

@@ -64,7 +64,16 @@ class AsyncJobs:
     @overload
     async def run(
         self,
-        task: MapTask[Any, Any] | str,
+        task: MapTask[In, Out],
+        inputs: Iterable[In] | AsyncIterable[In],
+        *,
+        reduce: str,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Out, Any]: ...
+    @overload
+    async def run(
+        self,
+        task: str,
         inputs: Iterable[Any] | AsyncIterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,

@@ -48,7 +48,7 @@ class Jobs:
     def run(
         self,
         task: MapTask[In, Out],
-        inputs: Iterable[In] | Iterable[In],
+        inputs: Iterable[In],
         *,
         reduce: ReduceTask[Out, Result],
         **options: Unpack[JobOptions],
@@ -57,7 +57,7 @@ class Jobs:
     def run(
         self,
         task: MapTask[In, Out],
-        inputs: Iterable[In] | Iterable[In],
+        inputs: Iterable[In],
         *,
         reduce: None = None,
         **options: Unpack[JobOptions],
@@ -65,8 +65,17 @@ class Jobs:
     @overload
     def run(
         self,
-        task: MapTask[Any, Any] | str,
-        inputs: Iterable[Any] | Iterable[Any],
+        task: MapTask[In, Out],
+        inputs: Iterable[In],
+        *,
+        reduce: str,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Out, Any]: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        inputs: Iterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
         **options: Unpack[JobOptions],
@@ -74,7 +83,7 @@ class Jobs:
     def run(
         self,
         task: MapTask[Any, Any] | str,
-        inputs: Iterable[Any] | Iterable[Any],
+        inputs: Iterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
         **options: Unpack[JobOptions],
@@ -92,7 +101,7 @@ class Jobs:
         self.start(name, spec_of(task, reduce, options), inputs)
         return JobHandle(self, name, *types_of(task, reduce))
 
-    def start(self, name: str, spec: JobSpec, inputs: Iterable[Any] | Iterable[Any]) -> Job:
+    def start(self, name: str, spec: JobSpec, inputs: Iterable[Any]) -> Job:
         """Makes the job if there is none, sends its inputs, and seals it. Of one that is sealed
         the inputs are not read again."""
         from packetboat.tasks.uploads import Upload
