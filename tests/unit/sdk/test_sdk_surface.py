@@ -143,7 +143,8 @@ def parameters(method: Any) -> list[tuple[str, object, object, str]]:
 
 def plain(text: str | None) -> str:
     text = re.sub(r"\b(async|await) ", "", text or "")
-    return re.sub(r"\bAsync(?=[A-Z])", "", text).replace("aclose", "close")
+    text = re.sub(r"\bAsync(?=[A-Z])", "", text).replace("aclose", "close")
+    return re.sub(r"\b(Iterable\[\w+\]) \| \1", r"\1", text)
 
 
 def resources(client: Client | AsyncClient) -> dict[str, object]:
