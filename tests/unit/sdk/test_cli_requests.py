@@ -27,6 +27,16 @@ CASES: dict[str, tuple[str, Any]] = {
     "topics delete o --force": ("DELETE /topics/o?force=true", None),
     "topics grow o 16": ("POST /topics/o:grow", {"partitions": 16}),
     "topics partitions o": ("GET /topics/o/partitions", None),
+    "topics move o 3 --group 1": ("POST /topics/o/partitions/3:move", {"group": 1}),
+    "topics preview-filter o true --messages 9": (
+        "POST /topics/o:preview_filter",
+        {"filter": "true", "messages": 9},
+    ),
+    "topics preview-schema o --schema n": ("POST /topics/o:preview_schema", {"schema": "n"}),
+    "topics preview-schema o -f file.json --type avro --messages 9": (
+        "POST /topics/o:preview_schema",
+        {"type": "avro", "definition": {"x": 1}, "messages": 9},
+    ),
     "topics message o m --acks": ("GET /topics/o/messages/m/ack", None),
     "topics cancel o m": ("DELETE /topics/o/messages/m", None),
     "subscriptions list --topic o": ("GET /topics/o/subscriptions?page_size=200", None),
@@ -64,6 +74,43 @@ CASES: dict[str, tuple[str, Any]] = {
     "subscriptions test s": ("POST /subscriptions/s:test", None),
     "subscriptions enable s": ("POST /subscriptions/s:enable", None),
     "subscriptions verify s": ("POST /subscriptions/s:verify", None),
+    "subscriptions replay s --id a --id b": (
+        "POST /subscriptions/s:replay",
+        {"message_ids": ["a", "b"]},
+    ),
+    "subscriptions replay s --since 2026-01-01T00:00Z --until 2026-01-02T00:00Z --max 9": (
+        "POST /subscriptions/s:replay",
+        {
+            "from": "2026-01-01T00:00:00+00:00",
+            "to": "2026-01-02T00:00:00+00:00",
+            "max_messages": 9,
+        },
+    ),
+    "subscriptions preview-filter s true": (
+        "POST /subscriptions/s:preview_filter",
+        {"filter": "true"},
+    ),
+    "skip-rules list s": ("GET /subscriptions/s/skip_rules", None),
+    "skip-rules list s --removed": ("GET /subscriptions/s/skip_rules?removed=true", None),
+    "skip-rules add s true --reason why": (
+        "POST /subscriptions/s/skip_rules",
+        {"expression": "true", "reason": "why"},
+    ),
+    "skip-rules remove s r": ("DELETE /subscriptions/s/skip_rules/r", None),
+    "flow get s": ("GET /subscriptions/s/flow", None),
+    "flow set s --rate 0 --max-outstanding 5 --ttl 30 --reason why": (
+        "POST /subscriptions/s/flow",
+        {"messages_per_second": 0.0, "max_outstanding": 5, "ttl_seconds": 30.0, "reason": "why"},
+    ),
+    "flow set s --max-outstanding 5": ("POST /subscriptions/s/flow", {"max_outstanding": 5}),
+    "flow clear s": ("DELETE /subscriptions/s/flow", None),
+    "signing-secrets list s": ("GET /subscriptions/s/signing_secrets", None),
+    "signing-secrets create s --kind v1a --old-expires-in 60": (
+        "POST /subscriptions/s/signing_secrets",
+        {"kind": "v1a", "expires_previous_after_seconds": 60.0},
+    ),
+    "signing-secrets create s": ("POST /subscriptions/s/signing_secrets", {}),
+    "signing-secrets delete s i": ("DELETE /subscriptions/s/signing_secrets/i", None),
     "subscriptions reconcile s": ("GET /subscriptions/s/reconciliation", None),
     "pull s --max 2 --wait 1": (
         "GET /subscriptions/s/messages?max_messages=2&wait_seconds=1.0",

@@ -22,6 +22,7 @@ from packetboat.cli.commands import (
     dead_letters,
     docs,
     doctor,
+    flow,
     issuers,
     jobs,
     keys,
@@ -37,10 +38,13 @@ from packetboat.cli.commands import (
     schedules,
     schemas,
     seek,
+    signing_secrets,
+    skip_rules,
     snapshots,
     subscriptions,
     tail,
     tenants,
+    tokens,
     topics,
     usage,
     whoami,
@@ -53,9 +57,10 @@ from packetboat.cli.table import table
 from tests.unit.sdk.cli_support import Command
 
 MODULES = (
-    *(audit, clients, config, consume, dead_letters, docs, doctor, issuers, jobs, keys, lock),
-    *(locks, login, policies, pools, publish, quotas, raw, replay, schedules, schemas, seek),
-    *(snapshots, subscriptions, tail, tenants, topics, usage, whoami),
+    *(audit, clients, config, consume, dead_letters, docs, doctor, flow, issuers, jobs, keys),
+    *(lock, locks, login, policies, pools, publish, quotas, raw, replay, schedules, schemas),
+    *(seek, signing_secrets, skip_rules, snapshots, subscriptions, tail, tenants, tokens),
+    *(topics, usage, whoami),
 )
 ROOT: Any = typer.main.get_command(app)
 

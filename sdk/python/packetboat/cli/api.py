@@ -52,6 +52,10 @@ class Api:
     def delete(self, path: str, **query: Any) -> Any:
         return self._send("DELETE", with_query(path, query), None, safe=False)
 
+    def repeat(self, request: Request) -> Any:
+        """One that is made already, and may be sent again where the answer was lost."""
+        return self.sender.send(Call(request, _read, safe=True), deadline_s=self._deadline_s)
+
     def pages(
         self, path: str, member: str, *, limit: int | None = None, **query: Any
     ) -> Iterator[Json]:

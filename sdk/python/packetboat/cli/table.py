@@ -43,6 +43,11 @@ def table() -> dict[str, Entry]:
         "dead-letters": Entry(
             CONSUMING, "What failed for good: look, redrive, discard.", "dead_letters"
         ),
+        "skip-rules": Entry(CONSUMING, "What a subscription passes over.", "skip_rules"),
+        "flow": Entry(CONSUMING, "How much can be taken now.", "flow"),
+        "signing-secrets": Entry(
+            CONSUMING, "What requests to an endpoint are signed with.", "signing_secrets"
+        ),
         "schemas": Entry(CONSUMING, "Contracts for message bodies.", "schemas"),
         "schedules": Entry(WORK, "Publish by the clock.", "schedules"),
         "locks": Entry(WORK, "Who holds which lock.", "locks"),
@@ -52,6 +57,7 @@ def table() -> dict[str, Entry]:
         "tenants": Entry(TENANCY, "Tenants of this installation (operators).", "tenants"),
         "clients": Entry(TENANCY, "Programs that get tokens with a secret.", "clients"),
         "keys": Entry(TENANCY, "API keys.", "keys"),
+        "tokens": Entry(TENANCY, "Ask about access tokens, and revoke them.", "tokens"),
         "policies": Entry(TENANCY, "Who has which role on what.", "policies"),
         "issuers": Entry(TENANCY, "Whose tokens are accepted beside ours.", "issuers"),
         "quotas": Entry(TENANCY, "What the tenant may use.", "quotas"),

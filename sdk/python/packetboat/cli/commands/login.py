@@ -10,9 +10,8 @@ import typer
 
 from packetboat import profiles
 from packetboat.cli.arguments import wrong
-from packetboat.cli.exit_codes import ExitCode
-from packetboat.cli.failures import CommandFailed
 from packetboat.cli.invocation import Invocation
+from packetboat.cli.secret_input import read_secret
 from packetboat.cli.shared_options import add, given
 from packetboat.cli.target import DEFAULT_URL
 from packetboat.profiles import DEFAULT, Profile
@@ -55,13 +54,13 @@ def login(
 
 def _profile(url: str, client_id: str | None, with_token: bool, ca_file: str | None) -> Profile:
     if with_token:
-        return Profile(url=url, token=_secret("Token"), ca_file=ca_file)
+        return Profile(url=url, token=read_secret("Token"), ca_file=ca_file)
     if client_id is None and sys.stdin.isatty():
         client_id = _asked("Client id (nothing for an API key or token)", "")
     if client_id:
-        secret = _secret("Client secret")
+        secret = read_secret("Client secret")
         return Profile(url=url, client_id=client_id, client_secret=secret, ca_file=ca_file)
-    return Profile(url=url, token=_secret("API key or token"), ca_file=ca_file)
+    return Profile(url=url, token=read_secret("API key or token"), ca_file=ca_file)
 
 
 def _tried(context: typer.Context, profile: Profile) -> dict[str, Any]:
@@ -86,14 +85,3 @@ def _asked(what: str, default: str) -> str:
     if not sys.stdin.isatty():
         return default
     return str(typer.prompt(what, default=default, err=True, show_default=bool(default))).strip()
-
-
-def _secret(what: str) -> str:
-    """Never an argument, never shown."""
-    if sys.stdin.isatty():
-        found = str(typer.prompt(what, hide_input=True, err=True)).strip()
-    else:
-        found = sys.stdin.readline().strip()
-    if not found:
-        raise CommandFailed(f"no {what.lower()} given", ExitCode.USAGE)
-    return found

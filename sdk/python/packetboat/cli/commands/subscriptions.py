@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from packetboat.cli import endpoint_commands
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Subscription, body, moment
 from packetboat.cli.completing import topic_names
 from packetboat.cli.invocation import Invocation
+from packetboat.cli.previews import Expression, Messages, preview_filter
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("subscriptions", "Make, look at and change subscriptions.")
@@ -215,37 +217,23 @@ def skip_key(
     here.output.record(here.api.post(where, {"key": key, "dead_letter": dead_letter}))
 
 
-@add(app, "attempts", example="packetboat subscriptions attempts hooks --limit 20")
-def attempts(context: typer.Context, subscription: Subscription, limit: Limit = 50) -> None:
-    """Requests to the endpoint of a push subscription, newest first."""
-    here = Invocation.of(context)
-    rows = here.api.pages(path("subscriptions", subscription, "attempts"), "attempts", limit=limit)
-    columns = ("at", "message_id", "attempt", "outcome", "status", "latency_ms", "detail")
-    here.output.rows(rows, *columns)
+@add(
+    app,
+    "preview-filter",
+    example="packetboat subscriptions preview-filter billing 'data.total > 100.0'",
+)
+def preview(
+    context: typer.Context,
+    subscription: Subscription,
+    expression: Expression,
+    messages: Messages = None,
+) -> None:
+    """What another filter would deliver of the newest messages, and what it would change."""
+    where = path("subscriptions", subscription, verb="preview_filter")
+    preview_filter(context, where, expression, messages)
 
 
-@add(app, "test", example="packetboat subscriptions test hooks")
-def test(context: typer.Context, subscription: Subscription) -> None:
-    """Send a sample to the endpoint now."""
-    here = Invocation.of(context)
-    answer = here.api.post(path("subscriptions", subscription, verb="test"))
-    here.output.record(answer)
-    if answer["outcome"] != "delivered":
-        raise typer.Exit(1)
-
-
-@add(app, "enable", example="packetboat subscriptions enable hooks")
-def enable(context: typer.Context, subscription: Subscription) -> None:
-    """Deliver to a disabled endpoint again."""
-    here = Invocation.of(context)
-    here.output.record(here.api.post(path("subscriptions", subscription, verb="enable"), safe=True))
-
-
-@add(app, "verify", example="packetboat subscriptions verify hooks")
-def verify(context: typer.Context, subscription: Subscription) -> None:
-    """Send the endpoint a challenge now."""
-    here = Invocation.of(context)
-    here.output.record(here.api.post(path("subscriptions", subscription, verb="verify")))
+app.add_typer(endpoint_commands.app)
 
 
 def _change(context: typer.Context, subscription: str, verb: str, reason: str | None) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from packetboat.cli.api import path
-from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Topic, body
+from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Topic, body, read_json, wrong
+from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.invocation import Invocation
+from packetboat.cli.previews import Expression, Messages, preview_filter
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("topics", "Make, look at and change topics.")
@@ -138,6 +141,58 @@ def partitions_(context: typer.Context, topic: Topic) -> None:
     answer = here.api.get(path("topics", topic, "partitions"))
     columns = ("partition", "lane", "generation", "group", "state", "first", "end", "stored_bytes")
     here.output.rows(answer["partitions"], *columns)
+
+
+@add(app, "move", example="packetboat topics move orders 3 --group 1")
+def move(
+    context: typer.Context,
+    topic: Topic,
+    partition: Annotated[
+        int, typer.Argument(metavar="PARTITION", help="Of `topics partitions`.", min=0)
+    ],
+    group: Annotated[int, typer.Option(help="Of store nodes, where it is to be.", min=0)],
+) -> None:
+    """Store what is published to a partition in another group; what is stored stays."""
+    here = Invocation.of(context)
+    where = path("topics", topic, "partitions", str(partition), verb="move")
+    answer = here.api.post(where, {"group": group})
+    here.output.record(answer)
+    if answer["placement"] is not None:
+        here.output.note("It is begun, and the server finishes it; the same command again waits.")
+
+
+@add(app, "preview-filter", example="packetboat topics preview-filter orders 'data.total > 100.0'")
+def preview(
+    context: typer.Context, topic: Topic, expression: Expression, messages: Messages = None
+) -> None:
+    """What a filter would match of the newest messages."""
+    preview_filter(context, path("topics", topic, verb="preview_filter"), expression, messages)
+
+
+@add(app, "preview-schema", example="packetboat topics preview-schema orders --schema order")
+def preview_schema(
+    context: typer.Context,
+    topic: Topic,
+    schema: Annotated[str | None, typer.Option(help="One of `schemas list`.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A definition as JSON; - for stdin.")
+    ] = None,
+    type_: Annotated[
+        str, typer.Option("--type", help="Of --file: `json_schema` or `avro`.")
+    ] = "json_schema",
+    messages: Messages = None,
+) -> None:
+    """How many of the newest messages are as a schema has it; exit code 1 if not all."""
+    if (schema is None) == (file is None):
+        raise wrong("either --schema or --file")
+    here = Invocation.of(context)
+    wanted = body(schema=schema, messages=messages)
+    if file is not None:
+        wanted |= {"type": type_, "definition": read_json(file)}
+    answer = here.api.post(path("topics", topic, verb="preview_schema"), wanted, safe=True)
+    here.output.record(answer)
+    if answer["valid"] < answer["messages"]:
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @add(app, "message", example="packetboat topics message orders MESSAGE_ID --acks")
