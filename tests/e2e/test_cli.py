@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.e2e.installation import Installation
 
@@ -274,3 +275,36 @@ def test_a_job_is_watched_until_it_is_done(shell: Shell) -> None:
     code, out, _ = ended(watch)
     assert (code, json.loads(out)["state"]) == (0, "succeeded")
     assert [each["output"] for each in shell.json("jobs", "outputs", name)] == [1, 2]
+
+
+def test_a_token_is_asked_about_and_revoked(shell: Shell) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    made = shell.json("clients", "set", name)
+    client = {"client_id": made["client_id"], "client_secret": made["client_secret"]}
+    form = {"grant_type": "client_credentials", **client}
+    url = f"{shell.running.url}/oauth/token"
+    token = requests.post(url, data=form, timeout=DEADLINE_S).json()["access_token"]
+    shell.environment |= {f"PACKETBOAT_{key.upper()}": value for key, value in client.items()}
+    assert shell.json("tokens", "introspect", stdin=token)["sub"] == f"client:{name}"
+    shell.run("tokens", "revoke", stdin=token)
+    assert shell.run("tokens", "introspect", "-q", stdin=token, code=1).stdout == "active: false\n"
+
+
+def test_signing_secrets_are_changed(shell: Shell) -> None:
+    topic = shell.topic()
+    name = shell.subscription(topic, type="push", push={"url": "https://example.com/hooks"})
+    made = shell.json("signing-secrets", "create", name, "--old-expires-in", "3600")
+    assert made["secret"].startswith("whsec_")
+    listed = shell.json("signing-secrets", "list", name)
+    assert listed[0]["id"] == made["id"]
+    assert "secret" not in listed[0]
+    shell.run("signing-secrets", "delete", name, listed[1]["id"])
+    assert [each["id"] for each in shell.json("signing-secrets", "list", name)] == [made["id"]]
+
+
+def test_a_partition_is_moved(shell: Shell) -> None:
+    topic = shell.topic()
+    here = shell.json("topics", "partitions", topic)[0]["group"]
+    moved = shell.json("topics", "move", topic, "0", "--group", str(here))
+    assert moved["placement"] is None
+    assert "group" in shell.run("topics", "move", topic, "0", "--group", "9999", code=1).stderr
