@@ -73,15 +73,24 @@ class TaskContext:
     @overload
     def job(
         self,
-        task: MapTask[In, Any] | str,
+        task: MapTask[In, Any],
         inputs: Iterable[In],
+        *,
+        reduce: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> NestedJob[Any]: ...
+    @overload
+    def job(
+        self,
+        task: str,
+        inputs: Iterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
         **options: Unpack[JobOptions],
     ) -> NestedJob[Any]: ...
     def job(
         self,
-        task: MapTask[In, Any] | str,
+        task: MapTask[Any, Any] | str,
         inputs: Iterable[In],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
