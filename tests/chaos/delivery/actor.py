@@ -98,6 +98,12 @@ class Actor:
     async def check(self, caller: Caller) -> None:
         """When everything was consumed: `broke` says what is wrong."""
 
+    async def check_books(self, caller: Caller) -> None:
+        """What is counted balances (P9)."""
+        books = await caller.until_ok("GET", f"{self.path}/reconciliation")
+        if not books.body["balanced"]:
+            self.broke(f"the books do not balance: {books.body}")
+
     def done(self) -> bool:
         """Everything that was published, as far as is known, is settled."""
         return True

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tests.chaos.delivery import (
     choosing,
     effects,
+    jobs,
     keyed,
     moving,
     parked,
@@ -33,6 +34,7 @@ ACTORS: tuple[type[Actor], ...] = (
     effects.ExactlyOnce,
     effects.AtMostOnce,
     tasks.Tasks,
+    jobs.Jobs,
     choosing.Filtered,
     choosing.Ranked,
     moving.Moving,
@@ -97,10 +99,8 @@ class DeliveryLoad:
         broken = []
         for actor in self.actors:
             await actor.check(caller)
+            await actor.check_books(caller)
             broken += actor.broken
-            books = await caller.until_ok("GET", f"{actor.path}/reconciliation")
-            if not books.body["balanced"]:
-                broken.append(f"{actor.name}: the books do not balance: {books.body}")
             if not actor.accepted():
                 broken.append(f"{actor.name}: nothing was published")
         caller.close()
