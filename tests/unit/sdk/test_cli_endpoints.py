@@ -58,19 +58,6 @@ def test_a_slow_endpoint_is_waited_for(command: Command, verb: str) -> None:
     assert ran.server.requests[0].timeout_s > 600
 
 
-def test_a_secret_is_shown_once_and_that_is_said(command: Command) -> None:
-    ran = command("signing-secrets", "create", "hooks", answers={f"POST {SECRETS}": MADE})
-    assert ran.out.count("whsec_told") == 1
-    assert "this once" in ran.err
-    assert "whsec_told" not in ran.err
-
-
-def test_a_secret_for_a_program_is_json_alone(command: Command) -> None:
-    arguments = ("signing-secrets", "create", "hooks", "-o", "json")
-    ran = command(*arguments, answers={f"POST {SECRETS}": MADE})
-    assert (ran.json, ran.err) == (MADE, "")
-
-
 def test_a_key_pair_is_told_by_its_public_half(command: Command) -> None:
     made = {**MADE, "kind": "v1a", "public_key": "whpk_x", "secret": None}
     ran = command("signing-secrets", "create", "hooks", answers={f"POST {SECRETS}": made})

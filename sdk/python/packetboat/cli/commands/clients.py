@@ -10,6 +10,7 @@ from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
+from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("clients", "Programs that get tokens with an id and a secret.")
@@ -31,7 +32,9 @@ def set_(
     """Make a client, whose secret is shown this once, or replace its settings."""
     here = Invocation.of(context)
     wanted = body(file, set_, label, display_name=display_name, state=state)
-    here.output.record(here.api.put(path("clients", name), wanted))
+    made = here.api.put(path("clients", name), wanted)
+    here.output.record(made)
+    note_secret(here.output, made.get("client_secret"))
 
 
 @add(app, "add-secret", example="packetboat clients add-secret shop --old-expires-in 3600")
@@ -45,7 +48,9 @@ def add_secret(
     """Another secret, shown this once; both hold for a while."""
     here = Invocation.of(context)
     wanted = body(old_expires_in_seconds=old_expires_in)
-    here.output.record(here.api.post(path("clients", name, "secrets"), wanted))
+    made = here.api.post(path("clients", name, "secrets"), wanted)
+    here.output.record(made)
+    note_secret(here.output, made.get("client_secret"))
 
 
 @add(app, "remove-secret", example="packetboat clients remove-secret shop PREFIX")

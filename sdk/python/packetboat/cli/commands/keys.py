@@ -10,6 +10,7 @@ from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
+from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("keys", "API keys.")
@@ -36,7 +37,9 @@ def set_(
     """Make a key, which is shown this once, or replace its settings."""
     here = Invocation.of(context)
     wanted = body(file, set_, label, scopes=scope, expires_at=expires_at, state=state)
-    here.output.record(here.api.put(path("keys", name), wanted))
+    made = here.api.put(path("keys", name), wanted)
+    here.output.record(made)
+    note_secret(here.output, made.get("key"))
 
 
 @add(app, "rotate", example="packetboat keys rotate ci --old-expires-in 3600")
@@ -50,7 +53,9 @@ def rotate(
     """Another secret for the same key, shown this once."""
     here = Invocation.of(context)
     wanted = body(old_expires_in_seconds=old_expires_in)
-    here.output.record(here.api.post(path("keys", name, verb="rotate"), wanted))
+    made = here.api.post(path("keys", name, verb="rotate"), wanted)
+    here.output.record(made)
+    note_secret(here.output, made.get("key"))
 
 
 @add(app, "delete", example="packetboat keys delete ci")

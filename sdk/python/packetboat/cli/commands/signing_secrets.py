@@ -9,6 +9,7 @@ import typer
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Subscription, body
 from packetboat.cli.invocation import Invocation
+from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands(
@@ -42,10 +43,9 @@ def create(
     wanted = body(kind=kind, expires_previous_after_seconds=old_expires_in)
     made = here.api.post(path("subscriptions", subscription, "signing_secrets"), wanted)
     here.output.record(made)
+    note_secret(here.output, made["secret"])
     if made["secret"] is None:
         here.output.note("Receivers check with the public key; the secret half is not told.")
-    else:
-        here.output.note("The secret is shown this once: give it to the endpoint now.")
 
 
 @add(app, "delete", example="packetboat signing-secrets delete hooks SECRET_ID")

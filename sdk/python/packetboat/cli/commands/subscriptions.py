@@ -12,6 +12,7 @@ from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Subscripti
 from packetboat.cli.completing import topic_names
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.previews import Expression, Messages, preview_filter
+from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("subscriptions", "Make, look at and change subscriptions.")
@@ -109,6 +110,8 @@ def create(
     else:
         made = here.api.post(path("topics", topic, "subscriptions"), {**wanted, "name": name})
     here.output.record(made)
+    secrets = (made.get("push") or {}).get("signing_secrets", ())
+    note_secret(here.output, any(each.get("secret") for each in secrets))
 
 
 @add(app, "update", example="packetboat subscriptions update billing --ack-deadline 60")
