@@ -14,7 +14,7 @@ from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.job_bell import ring, tasks_wait
 from metadata.job_settling import Act, Settling
 from metadata.job_turns import Lot, front, make_tasks
-from metadata.job_types import CANCELLED, FAILED, LIVE, REDUCING, Job
+from metadata.job_types import CANCELLED, FAILED, LIVE, REDUCING, SUCCEEDED, Job
 from metadata.jobs import JobLimits, TooManyStored, expect
 
 _LOCK = """
@@ -25,6 +25,9 @@ WHERE tenant_id = $1 AND name = $2 AND NOT gone
 FOR NO KEY UPDATE
 """
 _PARENT = "SELECT state FROM jobs WHERE tenant_id = $1 AND uid = $2 FOR SHARE"
+_PARENT_OF_ENDED = """
+SELECT state FROM jobs WHERE tenant_id = $1 AND uid = $2 AND NOT gone FOR NO KEY UPDATE
+"""
 _STORED = """
 SELECT coalesce(sum(total), 0)::bigint, coalesce(sum(stored_bytes), 0)::bigint FROM jobs
 WHERE tenant_id = $1
@@ -189,9 +192,10 @@ class JobSteps:
         for uid in ended:
             for name in await self._children(tenant_id, uid):
                 try:
-                    await self.cancel(tenant_id, name)
+                    below = await self._cancel_child(tenant_id, uid, name)
                 except NotFound:
                     continue  # deleted meanwhile
+                await self.cancel_children(tenant_id, below)
 
     async def retry(self, tenant_id: bytes, name: str) -> Job:
         """Its failed tasks again, from the first attempt on; of one that failed or was cancelled
@@ -228,6 +232,21 @@ class JobSteps:
 
         ended = await self._database.of(tenant_id).transaction(work)
         await self.cancel_children(tenant_id, ended)
+
+    async def _cancel_child(self, tenant_id: bytes, parent: bytes, name: str) -> Sequence[bytes]:
+        """Not where that name is another's by now, or the parent was told to go on meanwhile: then
+        its task may have found this child again."""
+
+        async def work(connection: Connection) -> Sequence[bytes]:
+            job = await _lock(connection, tenant_id, name)
+            if job["parent_uid"] != parent or job["state"] not in LIVE:
+                return ()
+            state = await connection.fetchval(_PARENT_OF_ENDED, tenant_id, parent)
+            if state in (*LIVE, SUCCEEDED):
+                return ()
+            return await _cancel(connection, tenant_id, job)
+
+        return await self._database.of(tenant_id).transaction(work)
 
     async def _children(self, tenant_id: bytes, uid: bytes) -> list[str]:
         async def work(connection: Connection) -> list[str]:

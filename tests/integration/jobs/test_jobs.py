@@ -336,3 +336,34 @@ async def test_pages_of_tasks_end_with_the_reduce_task(desk: Desk) -> None:
     assert second.next_token is None
     waiting = await desk.reader.tasks(TENANT, "count", state="waiting")
     assert [task.number for task in waiting.items] == [-1]
+
+
+async def test_a_late_sweep_leaves_the_children_of_a_job_that_goes_on(desk: Desk) -> None:
+    """A sweep that saw the parent cancelled ended the child that its retry had found again, and
+    with that the task which waits for it."""
+    await desk.job("parent", 1)
+    await desk.job("child", 1, parent=Parent("parent", 0))
+    await desk.ask(
+        "UPDATE jobs SET state = 'cancelled', sweep = true, finished_at = now()"
+        " WHERE name = 'parent'"
+    )
+    (behind,) = await desk.sweeping.behind(10)
+    await desk.steps.retry(TENANT, "parent")
+    await desk.steps.cancel_children(TENANT, [behind.uid])
+    assert await desk.state("child") == "running"
+    assert await desk.state("parent") == "running"
+
+
+async def test_a_late_sweep_leaves_a_job_that_has_the_name_of_a_child_by_now(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Children were cancelled by their names alone."""
+    await desk.job("parent", 1)
+    await desk.job("child", 1)
+
+    async def as_it_was(tenant_id: bytes, uid: bytes) -> list[str]:
+        return ["child"]
+
+    monkeypatch.setattr(desk.steps, "_children", as_it_was)
+    await desk.steps.cancel(TENANT, "parent")
+    assert await desk.state("child") == "running"
