@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,9 @@ def silent(name: str, thing: Any) -> Iterator[str]:
     if (thing.__doc__ or f"{thing.__name__}(").startswith(f"{thing.__name__}("):
         yield name
     for member, value in inspect.getmembers(thing):
-        home = getattr(getattr(value, "fget", value), "__module__", None) or ""
-        shown = inspect.isroutine(value) or isinstance(value, property)
+        code = getattr(value, "func" if isinstance(value, cached_property) else "fget", value)
+        shown = inspect.isroutine(value) or isinstance(value, property | cached_property)
+        home = getattr(code, "__module__", None) or ""
         ours = shown and home.startswith("packetboat") and not member.startswith("_")
         if ours and not inspect.getdoc(value):
             yield f"{name}.{member}"

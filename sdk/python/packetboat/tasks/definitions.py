@@ -44,6 +44,7 @@ class Definition:
 
     @cached_property
     def signature(self) -> Signature:
+        """What its annotations say that it takes and gives."""
         return signature_of(self.function)
 
     @cached_property
@@ -53,6 +54,7 @@ class Definition:
 
     @cached_property
     def decode_returned(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """Of the output."""
         return decoder(self.signature.returned)
 
     def invoke(self, argument: Any, context: Any) -> Any:
@@ -91,6 +93,7 @@ class ReduceTask(Definition, Generic[Out_contra, Result_co]):
 
     @cached_property
     def decode(self) -> Callable[[msgspec.Raw], Any]:
+        """Of one output."""
         return decoder(self.signature.element)
 
     def call(self, raws: Raws, context: Any) -> Any:
@@ -113,10 +116,12 @@ class FoldTask(ReduceTask[Out, Out]):
 
     @cached_property
     def signature(self) -> Signature:
+        """Of a function of two outputs."""
         return signature_of(self.function, arguments=2)
 
     @cached_property
     def decode(self) -> Callable[[msgspec.Raw], Any]:
+        """Of one output."""
         return decoder(self.signature.argument)
 
     @property
