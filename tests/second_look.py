@@ -1,0 +1,90 @@
+"""Runs what failed in CI once more, alone, where that says something.
+
+CI runs two test files at a time beside their clusters of processes, on two cores: a wait may be cut
+short by that. Such a test is run again with the machine to itself, and what passes then is named as
+a defect to mend. No second look gets
+
+- what simulation or a chaos checker found: a promise that is broken once is broken. There only a
+  wait that ended, or a situation that never came, says nothing of the product;
+- more than `MOST` failures: that is no accident.
+
+    python -m tests.second_look REPORT.xml      # what `pytest --junitxml=REPORT.xml` wrote
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+MOST = 3
+JUDGES = ("tests.simulation.", "tests.chaos.")
+INCONCLUSIVE = ("TimeoutError", "AssertionError: never seen:")
+
+
+class Failure(NamedTuple):
+    """`module` is dotted; `said` begins with the exception's name."""
+
+    module: str
+    test: str
+    said: str
+
+    @property
+    def final(self) -> bool:
+        """It is not looked at again."""
+        return self.module.startswith(JUDGES) and not self.said.startswith(INCONCLUSIVE)
+
+
+def failures_of(report: str) -> list[Failure]:
+    """Raises ParseError for what is no report."""
+    found = []
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        for outcome in (*case.findall("failure"), *case.findall("error")):
+            found.append(Failure(case.get("classname", ""), case.get("name", ""), _said(outcome)))
+    return found
+
+
+def _said(outcome: ElementTree.Element) -> str:
+    return outcome.get("message", "").strip()
+
+
+def verdict(failures: Sequence[Failure]) -> str | None:
+    """Why there is no second look; None: there is."""
+    if not failures:
+        return "nothing is said to have failed, and yet the tests did not end well"
+    if len(failures) > MOST:
+        return f"{len(failures)} tests failed, and at most {MOST} are looked at again"
+    final = [failure for failure in failures if failure.final]
+    if final:
+        return "a promise is broken: " + ", ".join(failure.test for failure in final)
+    return None
+
+
+def main(report: Path) -> int:
+    failures = failures_of(report.read_text())
+    for failure in failures:
+        print(f"failed beside others: {failure.module} {failure.test}: {failure.said[:200]}")
+    refusal = verdict(failures)
+    if refusal is not None:
+        print(f"no second look: {refusal}")
+        return 1
+    again = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--last-failed",
+        "--last-failed-no-failures=none",
+    ]
+    code = subprocess.run(again, check=False).returncode
+    if code == 0:
+        for failure in failures:
+            print(f"TO MEND, it passes alone: {failure.module} {failure.test}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
