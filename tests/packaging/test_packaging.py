@@ -13,26 +13,25 @@ from typing import Any
 import pytest
 
 from tests.packaging import pythons, type_checkers
-from tests.packaging.wheels import ROOT, Wheel, project_of, sources
+from tests.packaging.wheels import Wheel, project_of, sources
 
 HERE = Path(__file__).parent
-SDK = ROOT / "sdk" / "python"
 DATA = (".css", ".html", ".js", ".mako", ".py", ".txt", ".typed", ".yaml")
 VERSIONS = ("3.12", "3.13")
 """Beside the one that runs the tests."""
 
 
-def test_the_sdk_is_its_package_and_nothing_else(sdk_wheel: Wheel) -> None:
+def test_the_sdk_is_its_package_and_nothing_else(sdk_wheel: Wheel, tree: Path) -> None:
     assert sdk_wheel.packages == {"packetboat"}
-    assert sdk_wheel.files == sources(SDK, "packetboat", ".py", ".typed")
+    assert sdk_wheel.files == sources(tree / "sdk" / "python", "packetboat", ".py", ".typed")
     assert "packetboat/py.typed" in sdk_wheel.files
 
 
-def test_the_server_is_its_parts_and_all_their_data(server_wheel: Wheel) -> None:
-    parts = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks", "tests"}
+def test_the_server_is_its_parts_and_all_their_data(server_wheel: Wheel, tree: Path) -> None:
+    parts = {path.parent.name for path in tree.glob("*/__init__.py")} - {"benchmarks", "tests"}
     assert server_wheel.packages == parts
     for part in parts:
-        assert server_wheel.files >= sources(ROOT, part, *DATA), part
+        assert server_wheel.files >= sources(tree, part, *DATA), part
 
 
 @pytest.mark.parametrize("name", ["sdk", "server"])
