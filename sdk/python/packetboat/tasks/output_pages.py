@@ -20,7 +20,7 @@ class ReadsOutputs(Protocol):
     """Of `client.jobs`."""
 
     async def outputs_page(
-        self, job: str, *, first_index: int, page_size: int, page_token: str | None
+        self, name: str, *, first_index: int, page_size: int, page_token: str | None
     ) -> Page[JobOutput]: ...
 
 
