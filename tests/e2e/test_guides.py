@@ -66,24 +66,37 @@ def last_json(output: str) -> object:
     return last
 
 
+def run_of(script: str, running: Installation) -> tuple[int | str, str]:
+    """Its exit code, or what became of it, and all that it printed."""
+    environment = os.environ | {
+        "PACKETBOAT_URL": running.url,
+        "PACKETBOAT_TOKEN": running.token,
+        "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+    }
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            printed, _ = shell.communicate(timeout=PAGE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)  # with what it has started
+            return f"not at its end after {PAGE_TIMEOUT_S} s", shell.communicate()[0]
+    return shell.returncode, printed
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_guide_run(page: Path, running: Installation) -> None:
     blocks = blocks_of(page)
     script = "set -euo pipefail\n" + "".join(f"{text}\necho\necho '{END}'\n" for text, _ in blocks)
-    ran = subprocess.run(
-        ["bash", "-c", script],
-        env=os.environ
-        | {"PACKETBOAT_URL": running.url, "PACKETBOAT_TOKEN": running.token}
-        | {"PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=PAGE_TIMEOUT_S,
-        check=False,
-    )
-    outputs = ran.stdout.split(END + "\n")
+    code, printed = run_of(script, running)
+    outputs = printed.split(END + "\n")
     reached = len(outputs) - 1
-    assert ran.returncode == 0, f"block {reached + 1}:\n{blocks[reached][0]}\n{outputs[-1]}"
+    assert code == 0, f"{code}: block {reached + 1}:\n{blocks[reached][0]}\n{outputs[-1]}"
     for (text, shown), output in zip(blocks, outputs, strict=False):
         if shown is not None:
             lacking = missing(shown, last_json(output))
