@@ -46,6 +46,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hears_ctrl_c,
             **more,
         )
 
@@ -112,6 +113,11 @@ def until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, f"not in {DEADLINE_S} s: {what}"
         time.sleep(0.05)
+
+
+def hears_ctrl_c() -> None:
+    """As in a terminal; what was begun in the background, tests too, ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
