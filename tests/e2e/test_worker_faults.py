@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from packetboat import AsyncClient, Message, Options
 from packetboat.credentials import StaticToken
+from packetboat.models import Retry
 from packetboat.worker import Emit, Worker
 
 from gateway.testing.faults import Faults
@@ -41,7 +42,12 @@ async def test_outputs_are_there_once(running: Installation, ordered: bool) -> N
         await direct.topics.create(topic, partitions=3)
         await direct.topics.create(f"{topic}-out", partitions=1)
         await direct.subscriptions.create(
-            topic, topic, start="earliest", ack_deadline_seconds=3, ordered=ordered
+            topic,
+            topic,
+            start="earliest",
+            ack_deadline_seconds=3,
+            ordered=ordered,
+            retry=Retry(min_backoff_seconds=0.1, max_backoff_seconds=0.5),
         )
         for number in range(MESSAGES):
             direct.publish(topic, str(number), key=f"key {number % KEYS}")
