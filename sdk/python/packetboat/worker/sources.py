@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from packetboat.errors import PacketboatError
 from packetboat.models import Message
@@ -19,21 +19,9 @@ MAX_PULL_BYTES = 8 * 1024 * 1024
 Take = Callable[[Sequence[Message]], None]
 
 
-class Source(Protocol):
+class Source:
     """`run` ends when the worker is told to stop and nothing is on its way, or with an error that
     will not pass. `on_its_way`: ending it now might leave leased what never came."""
-
-    @property
-    def on_its_way(self) -> bool: ...
-    async def run(self) -> None: ...
-
-
-class PullSource:
-    """One pull after the other, each for as many as there is room for.
-
-    The default: it never leases more than there is room for at that moment, however long handlers
-    take just now, and any proxy lets it through.
-    """
 
     def __init__(
         self,
@@ -52,6 +40,17 @@ class PullSource:
         self._stopping = stopping
         self._wait_if_refused = wait_if_refused
         self.on_its_way: bool = False
+
+    @abstractmethod
+    async def run(self) -> None: ...
+
+
+class PullSource(Source):
+    """One pull after the other, each for as many as there is room for.
+
+    The default: it never leases more than there is room for at that moment, however long handlers
+    take just now, and any proxy lets it through.
+    """
 
     async def run(self) -> None:
         backoff = Backoff()

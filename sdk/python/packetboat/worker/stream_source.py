@@ -8,11 +8,8 @@ from contextlib import suppress
 
 from packetboat.errors import PacketboatError
 from packetboat.models import Message
-from packetboat.worker.calls import WorkerCalls
-from packetboat.worker.held import Hold
-from packetboat.worker.outage import Backoff, Outage, is_passing
-from packetboat.worker.sources import Take
-from packetboat.worker.stopping import Stopping
+from packetboat.worker.outage import Backoff, is_passing
+from packetboat.worker.sources import Source
 
 FIRST_LIFE_S = 0.2
 PATIENCE_S = 0.5
@@ -22,28 +19,10 @@ MAX_STREAM_MESSAGES = 10_000
 MAX_STREAM_BYTES = 64 * 1024 * 1024
 
 
-class StreamSource:
+class StreamSource(Source):
     """A stream's window is what there was room for when it was opened, and can't be changed: the
     first ones are short, so that the window follows what handlers turn out to take.
     """
-
-    def __init__(
-        self,
-        calls: WorkerCalls,
-        hold: Hold,
-        take: Take,
-        outage: Outage,
-        stopping: Stopping,
-        *,
-        wait_if_refused: bool,
-    ) -> None:
-        self._calls = calls
-        self._hold = hold
-        self._take = take
-        self._outage = outage
-        self._stopping = stopping
-        self._wait_if_refused = wait_if_refused
-        self.on_its_way: bool = False
 
     async def run(self) -> None:
         backoff = Backoff()
