@@ -63,8 +63,10 @@ class Workers:
         self.kills += 1
 
     def stop(self) -> list[int]:
-        """Kindly; their exit codes."""
+        """Kindly; their exit codes. One that has only just been started is waited for: before it
+        has said what SIGTERM means to it, the signal would simply end it."""
         for process in self._processes:
+            until_caught(process, signal.SIGTERM)
             process.send_signal(signal.SIGTERM)
         return [process.wait(60) for process in self._processes]
 
@@ -77,6 +79,18 @@ class Workers:
             return subprocess.Popen(
                 command, cwd=ROOT, env=self._environment, stdout=log, stderr=subprocess.STDOUT
             )
+
+
+def until_caught(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """The process has a handler for that signal, or is over."""
+    until_s = time.monotonic() + 60
+    status = Path(f"/proc/{process.pid}/status")
+    while process.poll() is None:
+        caught = int(status.read_text().split("SigCgt:")[1].split()[0], 16)
+        if caught >> (number - 1) & 1:
+            return
+        assert time.monotonic() < until_s, f"no handler for {number.name}"
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -58,8 +58,9 @@ def main(port: int, client_id: str, secret: str) -> None:
         app.backend.save(client)
         client.audience = [client]
         app.backend.save(client)
-        print("ready", flush=True)
-        make_server("127.0.0.1", port, app, handler_class=Quiet).serve_forever()
+        server = make_server("127.0.0.1", port, app, handler_class=Quiet)
+        print("ready", flush=True)  # its socket listens: who comes now waits, and is not refused
+        server.serve_forever()
 
 
 if __name__ == "__main__":
