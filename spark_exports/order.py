@@ -1,0 +1,187 @@
+"""What a runner and its driver tell each other: one JSON object a line, over the driver's stdin and
+stdout.
+
+    runner → driver   Order, then Ranges for each Opened, then Cancel at most once
+    driver → runner   Opened (what the table has), Progress, then one of Done and Failed
+
+A driver never holds the runner's credential: it asks for its ranges by `Opened`, and reads topics
+with a token of the run, which reads these topics and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+RunKind = Literal["export", "backfill", "maintain", "reconcile"]
+BodyForm = Literal["json", "avro", "raw"]
+TableFormat = Literal["iceberg", "parquet"]
+PartitionBy = Literal["hour", "day", "none"]
+
+
+class LaneKey(msgspec.Struct, frozen=True, order=True):
+    """A lane of a partition of a topic: a sequence of offsets. `topic_uid` tells a topic from a
+    namesake that was made after its deletion."""
+
+    topic: str
+    topic_uid: str
+    partition: int
+    lane: int
+
+
+class Position(msgspec.Struct, frozen=True, order=True):
+    """All below `offset` is in the table."""
+
+    key: LaneKey
+    offset: int
+
+
+class Range(msgspec.Struct, frozen=True, order=True):
+    """The offsets `start` … `end` − 1."""
+
+    key: LaneKey
+    start: int
+    end: int
+
+
+class Maintenance(msgspec.Struct, frozen=True):
+    """What a `maintain` run does. Files below half of `target_file_bytes` are joined, in partitions
+    whose time is over."""
+
+    target_file_bytes: int = 128 * 1024 * 1024
+    keep_snapshots_s: int = 5 * 86_400
+    orphans_after_s: int = 86_400
+
+
+class ExportSpec(msgspec.Struct, frozen=True):
+    """An export as the API shows it, without its state.
+
+    `columns` says types of body fields that are not to be found out: `string`, `boolean`, `long`,
+    `double`, `timestamp`, `date`, `binary`, `decimal(p,s)`. `filter` is CEL.
+    """
+
+    name: str
+    topic: str
+    table: str
+    lake: str = "default"
+    format: TableFormat = "iceberg"
+    body: BodyForm = "json"
+    columns: dict[str, str] = {}
+    keep_data: bool = False
+    partition_by: PartitionBy = "day"
+    key_buckets: int = 0
+    filter: str | None = None
+    max_bytes_per_second: int | None = None
+    maintenance: Maintenance = Maintenance()
+
+
+class LakeSettings(msgspec.Struct, frozen=True):
+    """A lake as operators configure it for runners. `warehouse` is a path or an `s3://` URL.
+    `catalog` and `storage` are PyIceberg's properties (`type`, `uri`, `s3.endpoint`, …)."""
+
+    name: str
+    warehouse: str
+    catalog: dict[str, str]
+    storage: dict[str, str] = {}
+    spark_master: str = "local[*]"
+    spark_conf: dict[str, str] = {}
+
+
+class Order(msgspec.Struct, frozen=True, tag="order"):
+    """A run to do. `number` grows over the runs of an export; `state_dir` is for the driver's own
+    files, and gone after it. `ranges` is there for what was planned before this attempt, and for
+    `backfill` and `reconcile`."""
+
+    tenant: str
+    number: int
+    attempt: int
+    kind: RunKind
+    export: ExportSpec
+    lake: LakeSettings
+    url: str
+    token: str
+    state_dir: str
+    ranges: list[Range] | None = None
+
+
+class Ranges(msgspec.Struct, frozen=True, tag="ranges"):
+    """The manifest of the run: fixed before anything is read."""
+
+    ranges: list[Range]
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Commit nothing more."""
+
+
+class Opened(msgspec.Struct, frozen=True, tag="opened"):
+    """What the table has; the runner answers with Ranges."""
+
+    positions: list[Position]
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """`of_messages` is the size of the manifest; `rows` and `bytes` are of messages read so far."""
+
+    stage: str
+    rows: int = 0
+    bytes: int = 0
+    of_messages: int = 0
+
+
+class TableState(msgspec.Struct, frozen=True):
+    """Where a table is after a run; what readers need."""
+
+    identifier: str
+    location: str
+    metadata_location: str | None
+    snapshot_id: int | None
+
+
+class HourDifference(msgspec.Struct, frozen=True):
+    """An hour (of publish time, the epoch's seconds) of a topic in which log and table differ."""
+
+    topic: str
+    hour_s: int
+    log_rows: int
+    table_rows: int
+    log_digest: str
+    table_digest: str
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
+    neither; `bytes` are of bodies; `already`: an earlier attempt had committed it."""
+
+    rows: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    bytes: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    removed_files: int = 0
+    already: bool = False
+    table: TableState | None = None
+    rejects: TableState | None = None
+    new_columns: list[str] = []
+    differences: list[HourDifference] = []
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """`positions` is what the table has now."""
+
+    result: Result
+    positions: list[Position]
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """`code` is for programs; `retry`: another attempt may succeed."""
+
+    code: str
+    message: str
+    retry: bool
+
+
+FromRunner = Order | Ranges | Cancel
+FromDriver = Opened | Progress | Done | Failed
