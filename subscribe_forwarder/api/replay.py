@@ -172,7 +172,7 @@ async def _json(
     taker = _Taker(request, start, counts_bytes=True)
     rendered: list[bytes] = []
     try:
-        async with aclosing(lane.runs(start, request.wait_s)) as runs:
+        async with aclosing(lane.runs(start, request.wait_s, request.end_offset)) as runs:
             async for run in runs:
                 picked = taker.take(run)
                 rendered += [b"{%b}" % batch.fragment(index, renderer) for batch, index in picked]
@@ -206,7 +206,7 @@ class _Stream:
         if self._form == ARROW:
             self._arrow = ArrowStream(await arrow.load(), self._renderer, self._number)
         taker = _Taker(request, start, counts_bytes=False)
-        async with aclosing(lane.runs(start, request.wait_s)) as runs:
+        async with aclosing(lane.runs(start, request.wait_s, request.end_offset)) as runs:
             async for run in runs:
                 part = self._part(taker.take(run))
                 if part:

@@ -26,9 +26,11 @@ _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):
-    """A replay whose limits hold; neither `offset` nor `time_us`: from the first on."""
+    """A replay whose limits hold; neither `offset` nor `time_us`: from the first on. Nothing at or
+    after `end_offset` is read."""
 
     offset: int | None
+    end_offset: int | None
     time_us: int | None
     lane: int
     max_messages: int
@@ -48,6 +50,7 @@ class ReplayQuery:
     def request(self, *, streams: bool) -> ReplayRequest:
         """400 naming what does not fit. What is streamed has no limit of bytes."""
         offset = self._integer("offset", None, 0, MAX_OFFSET)
+        end_offset = self._integer("end_offset", None, 0, MAX_OFFSET)
         time_us = self._time_us()
         if offset is not None and time_us is not None:
             self._errors.append(FieldError("time", "either an offset or a time"))
@@ -58,6 +61,7 @@ class ReplayQuery:
         lane = self._integer("lane", 0, 0, MAX_LANE)
         request = ReplayRequest(
             offset=offset,
+            end_offset=end_offset,
             time_us=time_us,
             lane=lane or 0,
             max_messages=(most or 1) if streams else min(most or 1, MAX_MESSAGES),

@@ -41,6 +41,12 @@ class Run(NamedTuple):
     def next_offset(self) -> int:
         return self.batch.base + self.high
 
+    def below(self, end: int | None) -> Run:
+        """What of it is below this offset, which is beyond its first."""
+        if end is None or self.next_offset <= end:
+            return self
+        return self._replace(high=end - self.batch.base)
+
 
 class Truncated(Exception):
     """Nothing is stored at the offset; `first` is where it begins."""
@@ -107,20 +113,25 @@ class LaneReplay:
         self.bounds = await bounds(store, self._topic, self._number, self._lane)
         return self.bounds
 
-    async def runs(self, offset: int, wait_s: float = 0.0) -> AsyncGenerator[Run, None]:
-        """From `offset` on, after a `look`, until none are left for `wait_s`.
+    async def runs(
+        self, offset: int, wait_s: float = 0.0, end: int | None = None
+    ) -> AsyncGenerator[Run, None]:
+        """From `offset` on, after a `look`, until none are left for `wait_s`, or to `end`: of what
+        is fetched beyond it nothing is given.
 
         Truncated below the first offset; of a kept offset there, its message alone.
         """
         clock = self._replays.clock
         until_s, look_s = clock() + wait_s, FIRST_LOOK_S
         behind_s = clock() + BEHIND_S
-        while True:
+        while end is None or offset < end:
             if offset < self.bounds.end:
                 alone, found = await self._read(offset)
                 for run in found:
-                    yield run
+                    yield run.below(end)
                     offset = run.next_offset
+                    if end is not None and offset >= end:
+                        return
                 if alone:
                     return
                 if found:

@@ -75,6 +75,8 @@ async def test_messages_and_replay(client: AsyncClient, name: str) -> None:
     assert (page.next_offset, page.first_offset, page.end_offset) == (2, 0, 5)
     replayed = client.messages.replay(name, 0, 1, page_size=2, filter="data.n != 2.0")
     assert [each.json()["n"] async for each in replayed] == [1, 3, 4]
+    bounded = client.messages.replay(name, 0, 1, end_offset=4, page_size=2, follow=True)
+    assert [each.offset async for each in bounded] == [1, 2, 3]
     follows = client.messages.replay(name, 0, 4, follow=True)
     async with aclosing(follows):
         assert (await anext(follows)).offset == 4

@@ -225,10 +225,15 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     "replay": (
         lambda r: r.messages.read("a", 0),
         lambda r: r.messages.read(
-            "a", 0, 5, lane=1, max_messages=5, max_bytes=5, wait_seconds=5, filter="true"
+            "a", 0, 5, end_offset=9, lane=1, max_messages=5, max_bytes=5, filter="true"
         ),
-        lambda r: r.messages.replay("a", 0, NOW, lane=1, filter="true", page_size=5, follow=True),
-        lambda r: r.messages.replay_arrow("a", 0, 5, lane=1, max_messages=5, filter="true"),
+        lambda r: r.messages.read("a", 0, wait_seconds=5),
+        lambda r: r.messages.replay(
+            "a", 0, NOW, end_offset=9, lane=1, filter="true", page_size=5, follow=True
+        ),
+        lambda r: r.messages.replay_arrow(
+            "a", 0, 5, end_offset=9, lane=1, max_messages=5, filter="true"
+        ),
     ),
     "offsetsOfPartition": (
         lambda r: r.messages.offsets("a", 0, NOW),

@@ -144,6 +144,49 @@ async def test_an_answer_goes_over_many_batches_and_fetches(
     assert len(site.store.fetches) > 10
 
 
+async def offsets(site: Site, query: str, accept: bytes) -> list[int]:
+    """Of the messages in the answer, in whichever form."""
+    answer = await site.ask(query, accept=accept)
+    assert answer.status == 200, answer.body
+    if accept == ARROW:
+        found: list[int] = pyarrow.ipc.open_stream(answer.body).read_all()["offset"].to_pylist()
+        return found
+    if accept == NDJSON:
+        return [msgspec.json.decode(line)["offset"] for line in answer.body.splitlines()]
+    return [message["offset"] for message in answer.json()["messages"]]
+
+
+@pytest.mark.parametrize("accept", [b"application/json", NDJSON, ARROW])
+@pytest.mark.parametrize("fetch_bytes", [1, 1024 * 1024])
+async def test_nothing_is_read_at_or_after_the_end_that_is_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch, accept: bytes, fetch_bytes: int
+) -> None:
+    monkeypatch.setattr(replay, "FETCH_BYTES", fetch_bytes)
+    for number in range(5):
+        site.store.publish(b"%d" % number, b"x", b"y")
+    for start, end in ((0, 15), (2, 9), (2, 8), (4, 5), (0, 99), (7, 7), (7, 3), (20, 9)):
+        found = await offsets(site, f"offset={start}&end_offset={end}", accept)
+        assert found == list(range(start, min(end, 15))), (start, end)
+
+
+async def test_an_answer_up_to_an_end_says_so(site: Site) -> None:
+    site.store.publish(b"a", b"b", b"c")
+    found = await site.read("end_offset=2")
+    assert (data(found), found["next_offset"], found["end_offset"]) == (["a", "b"], 2, 3)
+    found = await site.read("end_offset=2&filter=attributes.kind%20==%20'x'")
+    assert (data(found), found["next_offset"]) == ([], 2)
+
+
+async def test_a_stream_waits_for_the_end_that_is_asked_for(site: Site) -> None:
+    site.store.publish(b"a")
+    async with asyncio.timeout(10):
+        waiting = asyncio.create_task(site.ask("end_offset=3&wait_seconds=60", accept=NDJSON))
+        await asyncio.sleep(0.05)
+        site.store.publish(b"b", b"c", b"d")
+        lines = (await waiting).body.splitlines()
+    assert [msgspec.json.decode(line)["data"] for line in lines] == ["a", "b", "c"]
+
+
 async def test_neither_offset_nor_time_is_from_the_first(site: Site) -> None:
     site.store.publish(b"a")
     site.store.publish(b"b")
@@ -293,7 +336,8 @@ async def test_staged_messages_keep_their_ids_in_arrow(site: Site) -> None:
     "query",
     [
         *("offset=-1", "offset=x", "time=yesterday", "time=2026-01-01", "max_messages=0"),
-        *("max_bytes=0", "wait_seconds=61", "lane=1", "offset=1&time=2026-01-01T00:00:00Z"),
+        *("end_offset=-1", "end_offset=x", "max_bytes=0", "wait_seconds=61", "lane=1"),
+        "offset=1&time=2026-01-01T00:00:00Z",
     ],
 )
 async def test_what_does_not_fit_is_named(site: Site, query: str) -> None:

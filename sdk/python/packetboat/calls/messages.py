@@ -62,6 +62,7 @@ def replay(
     partition: int,
     start: int | datetime | None,
     *,
+    end_offset: int | None = None,
     lane: int | None = None,
     max_messages: int | None = None,
     max_bytes: int | None = None,
@@ -69,6 +70,7 @@ def replay(
     filter: str | None = None,
 ) -> Call[ReplayPage]:
     query = _start(start) | {
+        "end_offset": end_offset,
         "lane": lane,
         "max_messages": max_messages,
         "max_bytes": max_bytes,
@@ -84,11 +86,18 @@ def replay_arrow(
     topic: str,
     partition: int,
     start: int | datetime | None,
-    lane: int | None,
-    max_messages: int | None,
-    filter: str | None,
+    *,
+    end_offset: int | None = None,
+    lane: int | None = None,
+    max_messages: int | None = None,
+    filter: str | None = None,
 ) -> StreamCall:
-    query = _start(start) | {"lane": lane, "max_messages": max_messages, "filter": filter}
+    query = _start(start) | {
+        "end_offset": end_offset,
+        "lane": lane,
+        "max_messages": max_messages,
+        "filter": filter,
+    }
     request = get(f"{_partition(topic, partition)}/messages", query)
     return StreamCall(request._replace(headers={"Accept": ARROW}))
 

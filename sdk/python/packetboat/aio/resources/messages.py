@@ -48,19 +48,21 @@ class AsyncMessages:
         partition: int,
         start: int | datetime | None = None,
         *,
+        end_offset: int | None = None,
         lane: int | None = None,
         max_messages: int | None = None,
         max_bytes: int | None = None,
         wait_seconds: float | None = None,
         filter: str | None = None,
     ) -> ReplayPage:
-        """Up to 1,000 messages from an offset or a moment on, or from the first; no ack state is
-        looked at. Waits up to `wait_seconds` (at most 60) for one. Raises InvalidRequest, status
-        410, for an offset that is not stored any more."""
+        """Up to 1,000 messages from an offset or a moment on, or from the first, below `end_offset`
+        where it is given; no ack state is looked at. Waits up to `wait_seconds` (at most 60) for
+        one. Raises InvalidRequest, status 410, for an offset that is not stored any more."""
         call = calls.replay(
             topic,
             partition,
             start,
+            end_offset=end_offset,
             lane=lane,
             max_messages=max_messages,
             max_bytes=max_bytes,
@@ -75,19 +77,21 @@ class AsyncMessages:
         partition: int,
         start: int | datetime | None = None,
         *,
+        end_offset: int | None = None,
         lane: int | None = None,
         filter: str | None = None,
         page_size: int = 1000,
         follow: bool = False,
     ) -> AsyncGenerator[StoredMessage, None]:
         """The messages of a partition in the order of offsets, up to its end as it is when it is
-        reached; with `follow` also those that come later, for ever."""
+        reached; with `follow` also those that come later, for ever or up to `end_offset`."""
         at = start
         while True:
             page = await self.read(
                 topic,
                 partition,
                 at,
+                end_offset=end_offset,
                 lane=lane,
                 max_messages=page_size,
                 wait_seconds=60 if follow else None,
@@ -96,6 +100,8 @@ class AsyncMessages:
             for message in page.messages:
                 yield message
             at = page.next_offset
+            if end_offset is not None and page.next_offset >= end_offset:
+                return
             if not follow and page.next_offset >= page.end_offset:
                 return
 
@@ -105,13 +111,22 @@ class AsyncMessages:
         partition: int,
         start: int | datetime | None = None,
         *,
+        end_offset: int | None = None,
         lane: int | None = None,
         max_messages: int | None = None,
         filter: str | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """The same as an Arrow IPC stream, in chunks; up to a million messages. An answer that was
         cut off raises UnknownOutcome: begin again."""
-        call = calls.replay_arrow(topic, partition, start, lane, max_messages, filter)
+        call = calls.replay_arrow(
+            topic,
+            partition,
+            start,
+            end_offset=end_offset,
+            lane=lane,
+            max_messages=max_messages,
+            filter=filter,
+        )
         async with self._sender.stream(call) as response:
             async for chunk in response.chunks():
                 yield chunk
