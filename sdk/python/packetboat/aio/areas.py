@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from packetboat.aio.resources.audit import AsyncAudit
     from packetboat.aio.resources.clients import AsyncClients
     from packetboat.aio.resources.dead_letters import AsyncDeadLetters
+    from packetboat.aio.resources.export_runs import AsyncExportRuns
+    from packetboat.aio.resources.exports import AsyncExports
     from packetboat.aio.resources.issuers import AsyncIssuers
     from packetboat.aio.resources.jobs import AsyncJobs
     from packetboat.aio.resources.keys import AsyncKeys
@@ -45,6 +47,8 @@ class AsyncAreas:
     webhooks: AsyncWebhooks
     schedules: AsyncSchedules
     schemas: AsyncSchemas
+    exports: AsyncExports
+    export_runs: AsyncExportRuns
     locks: AsyncLocks
     jobs: AsyncJobs
     pools: AsyncPools

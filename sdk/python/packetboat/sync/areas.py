@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from packetboat.sync.resources.audit import Audit
     from packetboat.sync.resources.clients import Clients
     from packetboat.sync.resources.dead_letters import DeadLetters
+    from packetboat.sync.resources.export_runs import ExportRuns
+    from packetboat.sync.resources.exports import Exports
     from packetboat.sync.resources.issuers import Issuers
     from packetboat.sync.resources.jobs import Jobs
     from packetboat.sync.resources.keys import Keys
@@ -45,6 +47,8 @@ class Areas:
     webhooks: Webhooks
     schedules: Schedules
     schemas: Schemas
+    exports: Exports
+    export_runs: ExportRuns
     locks: Locks
     jobs: Jobs
     pools: Pools

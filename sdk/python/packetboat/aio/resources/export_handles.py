@@ -1,0 +1,59 @@
+"""One run of an export: how it goes, and what can be done about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from packetboat.aio.waiting import pause
+from packetboat.models.exports import ExportRun
+
+if TYPE_CHECKING:
+    from packetboat.aio.resources.exports import AsyncExports
+
+LOOK_S = 1.0
+
+
+class AsyncExportHandle:
+    """Made by `client.exports.run` and `client.exports.handle`; it holds nothing but the name of
+    the export and the number of the run."""
+
+    def __init__(self, exports: AsyncExports, name: str, number: int) -> None:
+        self.name = name
+        self.number = number
+        self._exports = exports
+
+    async def progress(self) -> ExportRun:
+        """As it stands now: its state, how far it is, `fraction`."""
+        return await self._exports.get_run(self.name, self.number)
+
+    async def wait(
+        self,
+        *,
+        timeout_s: float | None = None,
+        progress: Callable[[ExportRun], object] | None = None,
+        progress_every_s: float = LOOK_S,
+    ) -> ExportRun:
+        """The run once it is finished, however it ended: look at its `state`. `progress` is called
+        with it about each `progress_every_s`. Raises TimeoutError after `timeout_s`; the run goes
+        on then."""
+        ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        while True:
+            run = await self.progress()
+            if progress is not None:
+                progress(run)
+            if run.finished:
+                return run
+            left_s = ends_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"run {self.number} of {self.name} goes on after {timeout_s} s")
+            await pause(min(progress_every_s, left_s))
+
+    async def log(self) -> str:
+        """What it had to say, line by line."""
+        return await self._exports.log(self.name, self.number)
+
+    async def cancel(self) -> ExportRun:
+        """It commits nothing more. A finished run stays as it is."""
+        return await self._exports.cancel_run(self.name, self.number)
