@@ -161,7 +161,10 @@ def _string(schema: Mapping[str, Any]) -> str:
     """Also one that is base64."""
     if schema.get("format") == "date-time":
         return "2026-01-31T23:59:59.5Z"
-    return "0" * 32 if "{32}" in schema.get("pattern", "") else "QUJD"
+    pattern = schema.get("pattern", "")
+    if "{32}" in pattern:
+        return "0" * 32
+    return "QUJD" if re.match(pattern, "QUJD") else "qujd"
 
 
 def _object(schema: Mapping[str, Any], full: bool) -> dict[str, Any]:

@@ -30,12 +30,16 @@ from packetboat.models.jobs import Completion, Failing, JobParent, JobSpec, Task
 from packetboat.options import Options
 from packetboat.sync.sender import Sender
 
+from tests.unit.sdk.export_operations import EXPORTS
+
 NOW = datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC)
 AREAS = {
     "audit": "Audit",
     "clients": "Clients",
     "dead_letters": "DeadLetters",
     "delivery": "Delivery",
+    "export_runs": "ExportRuns",
+    "exports": "Exports",
     "issuers": "Issuers",
     "jobs": "Jobs",
     "keys": "Keys",
@@ -196,6 +200,7 @@ LEASE_ID = "l"
 FORCED = {"if_match": '"1"', "force": True}
 
 ASKED: dict[str, tuple[Ask, ...]] = {
+    **EXPORTS,
     # topics
     "listTopics": (lambda r: r.topics.list(), lambda r: r.topics.page(**PAGE)),
     "createTopic": (lambda r: r.topics.create("a"), lambda r: r.topics.create("a", **TOPIC)),
