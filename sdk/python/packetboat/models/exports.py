@@ -47,7 +47,7 @@ class ExportChanges(TypedDict, total=False):
     time_zone: str
     """A name of the IANA time zone database; UTC unless given."""
     missed_runs: ExportMissedRuns
-    """What becomes of runs that could not be made in their minute: nothing, or one; `skip` unless
+    """What becomes of runs that could not be made in their minute: nothing, or one; `latest` unless
     given."""
     maintain_cron: str | None
     """When the table is tidied; `@daily` unless given."""
@@ -211,7 +211,7 @@ class Export(msgspec.Struct, frozen=True):
     start: str = "earliest"
     cron: str | None = None
     time_zone: str = "UTC"
-    missed_runs: str = "skip"
+    missed_runs: str = "latest"
     maintain_cron: str | None = None
     paused: bool = False
     labels: dict[str, str] = {}
@@ -221,10 +221,12 @@ class Export(msgspec.Struct, frozen=True):
     rejected: int = 0
     filtered: int = 0
     bytes: int = 0
+    expired: int = 0
+    """Gone from the log before they were exported: 0 unless the log lost what was kept for it."""
     lag_messages: int | None = None
-    """Stored and not in the table yet; None in a listing, and while that cannot be told."""
+    """Stored and not in the table yet; in a listing as it was last looked at."""
     positions: tuple[ExportPosition, ...] | None = None
-    """How far each lane of its topics is; None in a listing, and while that cannot be told."""
+    """How far each lane of its topics is; None in a listing."""
     last_run: ExportRun | None = None
     next_runs: tuple[datetime, ...] = ()
     table_state: ExportTable | None = None
