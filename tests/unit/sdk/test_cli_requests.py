@@ -166,6 +166,61 @@ CASES: dict[str, tuple[str, Any]] = {
     "schedules pause n": ("POST /schedules/n:pause", None),
     "schedules resume n": ("POST /schedules/n:resume", None),
     "schedules run n": ("POST /schedules/n:run", None),
+    "export create n --topic o": ("POST /exports", {"name": "n", "topic": "o"}),
+    "export create n --topic o-* --table t --lake l --format parquet --body raw"
+    " --start 2026-01-01T00:00:00Z --partition-by hour --key-buckets 4 --keep-data --filter true --cron @hourly"
+    " --time-zone UTC --missed-runs latest --maintain-cron @daily --max-bytes-per-second 5 --column a=long"
+    " --label a=b --set maintenance.keep_snapshots_seconds=60": (
+        "POST /exports",
+        {
+            "name": "n",
+            "topic": "o-*",
+            "table": "t",
+            "lake": "l",
+            "format": "parquet",
+            "body": "raw",
+            "start": "2026-01-01T00:00:00+00:00",
+            "partition_by": "hour",
+            "key_buckets": 4,
+            "keep_data": True,
+            "filter": "true",
+            "cron": "@hourly",
+            "time_zone": "UTC",
+            "missed_runs": "latest",
+            "maintain_cron": "@daily",
+            "max_bytes_per_second": 5,
+            "columns": {"a": "long"},
+            "labels": {"a": "b"},
+            "maintenance": {"keep_snapshots_seconds": 60},
+        },
+    ),
+    "export list --topic o --limit 5": ("GET /exports?page_size=5&topic=o", None),
+    "export show n": ("GET /exports/n", None),
+    "export table n": ("GET /exports/n", None),
+    "export change n --no-keep-data --set cron=null": (
+        "PATCH /exports/n",
+        {"keep_data": False, "cron": None},
+    ),
+    "export delete n": ("DELETE /exports/n", None),
+    "export pause n": ("POST /exports/n:pause", None),
+    "export resume n": ("POST /exports/n:resume", None),
+    "export run n": ("POST /exports/n:run", {}),
+    "export run n --kind backfill --from-time 2026-01-01T00:00:00Z"
+    " --to-time 2026-01-02T00:00:00Z": (
+        "POST /exports/n:run",
+        {
+            "kind": "backfill",
+            "from_time": "2026-01-01T00:00:00+00:00",
+            "to_time": "2026-01-02T00:00:00+00:00",
+        },
+    ),
+    "export run n --kind reconcile --from-offset 0 --to-offset 5 --topic o -p 1": (
+        "POST /exports/n:run",
+        {"kind": "reconcile", "from_offset": 0, "to_offset": 5, "topic": "o", "partition": 1},
+    ),
+    "export runs n": ("GET /exports/n/runs?page_size=200", None),
+    "export log n 7": ("GET /exports/n/runs/7/log", None),
+    "export cancel n 7": ("POST /exports/n/runs/7:cancel", None),
     "schemas create n file.json --compatibility full": (
         "POST /schemas",
         {"name": "n", "type": "json_schema", "definition": {"x": 1}, "compatibility": "full"},

@@ -22,6 +22,7 @@ from packetboat.cli.commands import (
     dead_letters,
     docs,
     doctor,
+    export,
     flow,
     issuers,
     jobs,
@@ -57,8 +58,22 @@ from packetboat.cli.table import table
 from tests.unit.sdk.cli_support import Command
 
 MODULES = (
-    *(audit, clients, config, consume, dead_letters, docs, doctor, flow, issuers, jobs, keys),
-    *(lock, locks, login, policies, pools, publish, quotas, raw, replay, schedules, schemas),
+    *(audit, clients, config, consume, dead_letters, docs, doctor, export, flow, issuers),
+    *(
+        jobs,
+        keys,
+        lock,
+        locks,
+        login,
+        policies,
+        pools,
+        publish,
+        quotas,
+        raw,
+        replay,
+        schedules,
+        schemas,
+    ),
     *(seek, signing_secrets, skip_rules, snapshots, subscriptions, tail, tenants, tokens),
     *(topics, usage, whoami),
 )

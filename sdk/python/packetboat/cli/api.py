@@ -40,6 +40,12 @@ class Api:
     def get(self, path: str, *, wait_s: float = 0.0, **query: Any) -> Any:
         return self._send("GET", with_query(path, query), None, safe=True, wait_s=wait_s)
 
+    def text(self, path: str) -> str:
+        """Of what is no JSON."""
+        request = Request("GET", path, {}, b"", TIMEOUT_S)
+        call = Call(request, lambda body: body.decode("utf-8", "replace"), safe=True)
+        return self.sender.send(call, deadline_s=self._deadline_s)
+
     def post(self, path: str, body: object = None, *, safe: bool = False, wait_s: float = 0) -> Any:
         return self._send("POST", path, body, safe=safe, wait_s=wait_s)
 

@@ -18,6 +18,10 @@ def subscription_names(context: typer.Context, incomplete: str) -> list[str]:
     return list(_names(context, "subscriptions", incomplete))
 
 
+def export_names(context: typer.Context, incomplete: str) -> list[str]:
+    return list(_names(context, "exports", incomplete))
+
+
 def _names(context: typer.Context, noun: str, incomplete: str) -> Iterator[str]:
     """A shell that completes must never see an error, whatever it is."""
     from packetboat.cli.api import Api, path

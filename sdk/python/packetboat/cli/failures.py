@@ -98,6 +98,7 @@ def hint_for(error: PacketboatError) -> str | None:
 
 _LISTS = {
     "client": "clients list",
+    "export": "export list",
     "issuer": "issuers list",
     "job": "jobs list",
     "key": "keys list",

@@ -35,9 +35,10 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def at(self, done: float, name: str | None = None) -> None:
+    def at(self, done: float, name: str | None = None, total: float | None = None) -> None:
+        """`name` and `total` stay where they are not given."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, description=name)
+            self._bar.update(self._task, completed=done, description=name, total=total)
 
 
 def _bar(bytes_: bool) -> Any:

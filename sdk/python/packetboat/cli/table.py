@@ -21,7 +21,7 @@ class Entry(NamedTuple):
         return app
 
 
-MESSAGES, CONSUMING, WORK = "Messages", "Topics and subscriptions", "Time, locks, jobs"
+MESSAGES, CONSUMING, WORK = "Messages", "Topics and subscriptions", "Time, locks, jobs, lake"
 TENANCY, HERE = "Tenants and access", "This computer"
 
 
@@ -50,6 +50,7 @@ def table() -> dict[str, Entry]:
         ),
         "schemas": Entry(CONSUMING, "Contracts for message bodies.", "schemas"),
         "schedules": Entry(WORK, "Publish by the clock.", "schedules"),
+        "export": Entry(WORK, "Write topics into tables of a lake.", "export"),
         "locks": Entry(WORK, "Who holds which lock.", "locks"),
         "lock": Entry(WORK, "Run a program while holding a lock.", "lock"),
         "jobs": Entry(WORK, "Map-reduce jobs and their tasks.", "jobs"),

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from packetboat.aio.sender import AsyncSender
 from packetboat.aio.waiting import pause
+from packetboat.calls import exports as calls
 from packetboat.models.exports import ExportRun
 
-if TYPE_CHECKING:
-    from packetboat.aio.resources.exports import AsyncExports
-
 LOOK_S = 1.0
+OUTAGE_S = 60.0
+"""A wait for a run goes on through so much."""
 
 
 class AsyncExportHandle:
     """Made by `client.exports.run` and `client.exports.handle`; it holds nothing but the name of
     the export and the number of the run."""
 
-    def __init__(self, exports: AsyncExports, name: str, number: int) -> None:
+    def __init__(self, sender: AsyncSender, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        self._exports = exports
+        self._sender = sender
 
     async def progress(self) -> ExportRun:
         """As it stands now: its state, how far it is, `fraction`."""
-        return await self._exports.get_run(self.name, self.number)
+        return await self._sender.send(calls.get_export_run(self.name, self.number))
 
     async def wait(
         self,
@@ -40,7 +40,8 @@ class AsyncExportHandle:
         on then."""
         ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         while True:
-            run = await self.progress()
+            call = calls.get_export_run(self.name, self.number)
+            run = await self._sender.send(call, deadline_s=OUTAGE_S)
             if progress is not None:
                 progress(run)
             if run.finished:
@@ -52,8 +53,8 @@ class AsyncExportHandle:
 
     async def log(self) -> str:
         """What it had to say, line by line."""
-        return await self._exports.log(self.name, self.number)
+        return await self._sender.send(calls.get_export_run_log(self.name, self.number))
 
     async def cancel(self) -> ExportRun:
         """It commits nothing more. A finished run stays as it is."""
-        return await self._exports.cancel_run(self.name, self.number)
+        return await self._sender.send(calls.cancel_export_run(self.name, self.number))

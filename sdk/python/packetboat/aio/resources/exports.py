@@ -102,11 +102,11 @@ class AsyncExports:
             name, kind, from_time, to_time, from_offset, to_offset, topic, partition
         )
         run = await self._sender.send(call)
-        return AsyncExportHandle(self, name, run.number)
+        return AsyncExportHandle(self._sender, name, run.number)
 
     def handle(self, name: str, number: int) -> AsyncExportHandle:
         """Of a run that was asked for elsewhere."""
-        return AsyncExportHandle(self, name, number)
+        return AsyncExportHandle(self._sender, name, number)
 
     def runs(self, name: str, *, page_size: int = 100) -> AsyncIterator[ExportRun]:
         """Of one export, the newest first, page by page."""

@@ -5,29 +5,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from packetboat.calls import exports as calls
 from packetboat.models.exports import ExportRun
+from packetboat.sync.sender import Sender
 from packetboat.sync.waiting import pause
 
-if TYPE_CHECKING:
-    from packetboat.sync.resources.exports import Exports
-
 LOOK_S = 1.0
+OUTAGE_S = 60.0
+"""A wait for a run goes on through so much."""
 
 
 class ExportHandle:
     """Made by `client.exports.run` and `client.exports.handle`; it holds nothing but the name of
     the export and the number of the run."""
 
-    def __init__(self, exports: Exports, name: str, number: int) -> None:
+    def __init__(self, sender: Sender, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        self._exports = exports
+        self._sender = sender
 
     def progress(self) -> ExportRun:
         """As it stands now: its state, how far it is, `fraction`."""
-        return self._exports.get_run(self.name, self.number)
+        return self._sender.send(calls.get_export_run(self.name, self.number))
 
     def wait(
         self,
@@ -41,7 +41,8 @@ class ExportHandle:
         on then."""
         ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         while True:
-            run = self.progress()
+            call = calls.get_export_run(self.name, self.number)
+            run = self._sender.send(call, deadline_s=OUTAGE_S)
             if progress is not None:
                 progress(run)
             if run.finished:
@@ -53,8 +54,8 @@ class ExportHandle:
 
     def log(self) -> str:
         """What it had to say, line by line."""
-        return self._exports.log(self.name, self.number)
+        return self._sender.send(calls.get_export_run_log(self.name, self.number))
 
     def cancel(self) -> ExportRun:
         """It commits nothing more. A finished run stays as it is."""
-        return self._exports.cancel_run(self.name, self.number)
+        return self._sender.send(calls.cancel_export_run(self.name, self.number))

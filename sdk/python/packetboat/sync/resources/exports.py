@@ -103,11 +103,11 @@ class Exports:
             name, kind, from_time, to_time, from_offset, to_offset, topic, partition
         )
         run = self._sender.send(call)
-        return ExportHandle(self, name, run.number)
+        return ExportHandle(self._sender, name, run.number)
 
     def handle(self, name: str, number: int) -> ExportHandle:
         """Of a run that was asked for elsewhere."""
-        return ExportHandle(self, name, number)
+        return ExportHandle(self._sender, name, number)
 
     def runs(self, name: str, *, page_size: int = 100) -> Iterator[ExportRun]:
         """Of one export, the newest first, page by page."""

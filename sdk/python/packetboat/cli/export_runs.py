@@ -1,0 +1,40 @@
+"""Waiting for a run of an export."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from packetboat.cli.api import Api, path
+from packetboat.cli.invocation import Invocation
+from packetboat.cli.progress import Progress, wait
+
+FINISHED = frozenset({"succeeded", "failed", "cancelled"})
+LOOK_S = 1.0
+OUTAGE_S = 60.0
+"""The wait goes on through so much."""
+NOTE_S = 15.0
+"""A run that nobody took for so long is said to wait."""
+
+
+def followed(here: Invocation, run: dict[str, Any]) -> dict[str, Any]:
+    """The run once it is finished, however it ended."""
+    api = Api(here.api.sender, max(here.timeout_s or 0.0, OUTAGE_S))
+    where = path("exports", run["export"], "runs", str(run["number"]))
+    waits_from = time.monotonic()
+    said = False
+    with Progress(here.output, "rows", None) as progress:
+        while run["state"] not in FINISHED:
+            now = run["progress"] or {"stage": run["state"], "rows": 0, "of_messages": 0}
+            name = run["state"] if run["state"] == "queued" else now["stage"]
+            progress.at(now["rows"], name, now["of_messages"] or None)
+            if run["state"] != "queued":
+                said = True
+            elif not said and time.monotonic() - waits_from > NOTE_S:
+                said = True
+                here.output.note(
+                    f"Run {run['number']} waits for a runner: `packetboat export-runner` is one."
+                )
+            wait(LOOK_S)
+            run = api.get(where)
+    return run
