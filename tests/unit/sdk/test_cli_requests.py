@@ -168,9 +168,9 @@ CASES: dict[str, tuple[str, Any]] = {
     "schedules run n": ("POST /schedules/n:run", None),
     "export create n --topic o": ("POST /exports", {"name": "n", "topic": "o"}),
     "export create n --topic o-* --table t --lake l --format parquet --body raw"
-    " --start 2026-01-01T00:00:00Z --partition-by hour --key-buckets 4 --keep-data --filter true --cron @hourly"
-    " --time-zone UTC --missed-runs latest --maintain-cron @daily --max-bytes-per-second 5 --column a=long"
-    " --label a=b --set maintenance.keep_snapshots_seconds=60": (
+    " --start 2026-01-01T00:00:00Z --partition-by hour --key-buckets 4 --keep-data --filter true"
+    " --cron @hourly --time-zone UTC --missed-runs latest --maintain-cron @daily"
+    " --max-bytes-per-second 5 --column a=long --label a=b --set maintenance.keep_snapshots_seconds=60": (
         "POST /exports",
         {
             "name": "n",
