@@ -170,7 +170,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "export create n --topic o-* --table t --lake l --format parquet --body raw"
     " --start 2026-01-01T00:00:00Z --partition-by hour --key-buckets 4 --keep-data --filter true"
     " --cron @hourly --time-zone UTC --missed-runs latest --maintain-cron @daily"
-    " --max-bytes-per-second 5 --column a=long --label a=b --set maintenance.keep_snapshots_seconds=60": (
+    " --max-bytes-per-second 5 --column a=long --label a=b"
+    " --set maintenance.keep_snapshots_seconds=60": (
         "POST /exports",
         {
             "name": "n",
