@@ -40,14 +40,17 @@ class Renewed(NamedTuple):
     lease_until: datetime
     cancelled: bool
     spec: ExportSpec
+    attempt: int
 
 
 class Finished(NamedTuple):
-    """`state` of the run from now on: `queued` where another attempt follows."""
+    """`state` of the run from now on: `queued` where another attempt follows. `attempt` is the one
+    that ended."""
 
     state: str
     kind: str
     spec: ExportSpec
+    attempt: int
 
 
 class ExportLeaseRepository:
@@ -59,6 +62,11 @@ class ExportLeaseRepository:
     async def claim(self, lakes: Sequence[str], runner: str, lease_s: float) -> ClaimedRun | None:
         """A queued run of an active tenant's export to one of these lakes; None where there is
         none. Tenants of which fewer run come first, then who waited longest."""
+        raise NotImplementedError
+
+    async def release(self, run_id: RunId, lease: bytes) -> None:
+        """Nobody was told of it: it is queued again as if it had not been claimed. Nothing where the
+        lease is lost."""
         raise NotImplementedError
 
     async def held(self, run_id: RunId, lease: bytes) -> Held:
