@@ -1,0 +1,91 @@
+"""What `packetboat export-runner check` finds. It is over before a run would be: nothing is written
+but one small file in each warehouse, which goes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from spark_exports.order import LakeSettings
+from spark_exports.runner import requirements
+from spark_exports.runner.settings import RunnerSettings, java_environment
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    well: bool
+    what: str
+    text: str
+
+
+def checked(settings: RunnerSettings, lakes: Mapping[str, LakeSettings]) -> Iterator[Finding]:
+    """Finding by finding, as each is known."""
+    yield Finding(True, "lakes", f"{settings.lakes} has {', '.join(sorted(lakes))}")
+    absent = requirements.missing()
+    text = requirements.advice(absent) if absent else "PySpark, PyArrow and PyIceberg are there"
+    yield Finding(not absent, "packages", text)
+    yield _java()
+    yield asyncio.run(_platform(sorted(lakes)))
+    if not absent:
+        for name in sorted(lakes):
+            yield from _lake(lakes[name])
+
+
+def _java() -> Finding:
+    from spark_exports.java import JavaMissing, java_of
+
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            java = java_of(java_environment(), Path(directory))
+        except JavaMissing as error:
+            return Finding(False, "java", str(error))
+    return Finding(True, "java", f"version {java.version}")
+
+
+async def _platform(lakes: list[str]) -> Finding:
+    """By who we are there: a claim would take a run."""
+    from packetboat import AsyncClient
+    from packetboat.errors import PacketboatError
+
+    try:
+        async with AsyncClient(retry_for_s=0) as client:
+            url = ", ".join(client.options.urls)
+            who = await client.whoami()
+    except (PacketboatError, ValueError) as error:
+        return Finding(False, "platform", str(error))
+    permissions = {grant.partition(":")[0] for grant in who.grants}
+    if "run_exports" not in permissions:
+        text = f"{who.subject} may not run exports at {url}: the permission run_exports is needed"
+        return Finding(False, "platform", text)
+    return Finding(True, "platform", f"{who.subject} may run exports at {url}")
+
+
+def _lake(lake: LakeSettings) -> Iterator[Finding]:
+    import uuid
+
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.io import load_file_io
+
+    what = f"lake {lake.name}"
+    try:
+        catalog = load_catalog(lake.name, **lake.catalog, **lake.storage)
+        tenants = len(catalog.list_namespaces())
+    except Exception as error:
+        # Whatever it is that the libraries of so many catalogs raise.
+        yield Finding(False, f"{what}, catalog", f"{type(error).__name__}: {error}")
+    else:
+        yield Finding(True, f"{what}, catalog", f"answers, with {tenants} namespaces")
+    path = f"{lake.warehouse.rstrip('/')}/.check-{uuid.uuid4().hex}"
+    try:
+        files = load_file_io({**lake.storage}, path)
+        with files.new_output(path).create() as stream:
+            stream.write(b"packetboat")
+        files.delete(path)
+    except Exception as error:
+        yield Finding(False, f"{what}, warehouse", f"{type(error).__name__}: {error}")
+    else:
+        yield Finding(True, f"{what}, warehouse", f"{lake.warehouse} can be written")
