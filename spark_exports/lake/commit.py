@@ -1,0 +1,238 @@
+"""How a run becomes visible exactly once.
+
+What holds, whatever dies and whoever runs twice:
+
+1. The table itself says what it has. `packetboat.positions` (all below them is in the table) and
+   `packetboat.run` (the number of the run that committed last) are properties of the table, and
+   change in the same Iceberg commit that adds the files: there is no moment in which one is there
+   without the other. `packetboat.attempt` names the directory of the files of that commit.
+2. A commit is bound to what it was decided by. It requires that the branch is still at the snapshot
+   whose positions were compared (assert-ref-snapshot-id), and every commit makes a snapshot, also
+   one without files. The catalog swaps the metadata atomically. PyIceberg's own retries are off:
+   they would append to whatever the table has become.
+3. Before every try the table is loaded and judged anew:
+   - this run has committed already: by this very attempt, after its answer was lost: done; by
+     another attempt: done, and this one's files are garbage;
+   - a later run has: this one is over. Either the table has its ranges all the same, or it is
+     superseded; what a later run fenced off never comes in;
+   - the table's positions are not where the ranges start: superseded;
+   - else it may be tried.
+4. A conflict is one more judgement. So is an unknown outcome (the connection is cut at COMMIT, a
+   file cannot be written): the table is loaded, and what it says decides. Should a lost commit land
+   after that look, the next try meets it as a conflict. When the catalog stays away, the caller
+   gets CatalogUnavailable, and the next attempt of the run begins with the same look.
+5. Files are deleted here only when no commit can ever name them: another attempt's commit of this
+   run is in the table, or the table moved on before this run ever committed. All other garbage is
+   left to `remove_orphans`.
+
+A back-fill (`replace`) takes out the rows of its ranges, by writing the files that hold some anew
+without them, and adds its own files in the same commit; so it may run any number of times. It moves
+a position forward only where it begins at or below it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from spark_exports.lake.errors import (
+    AheadOfTable,
+    CatalogUnavailable,
+    CommitContended,
+    NamesakeTopic,
+    Superseded,
+)
+from spark_exports.lake.live import data_locations
+from spark_exports.lake.replace import without_ranges
+from spark_exports.lake.storage import LakeFileIO, delete_files
+from spark_exports.lake.transaction import Change, NotDone, put
+from spark_exports.lake.written import WrittenFile
+from spark_exports.order import LaneKey, Range, TableState
+
+if TYPE_CHECKING:
+    from spark_exports.lake.table import LakeTable
+
+POSITIONS = "packetboat.positions"
+RUN = "packetboat.run"
+ATTEMPT = "packetboat.attempt"
+RANGES = "packetboat.ranges"
+
+_MAX_TRIES = 20
+_MAX_RANGES_IN_SUMMARY = 100
+_WAITS_S = (0.05, 0.2, 1.0, 2.0, 4.0)
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What a run read, and the files that hold it. For an append, at most one range of a lane."""
+
+    run: int
+    attempt: int
+    ranges: list[Range]
+    files: list[WrittenFile]
+    replace: bool = False
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """`already`: not by this call. `removed_files` were replaced by a back-fill."""
+
+    already: bool
+    state: TableState
+    positions: dict[LaneKey, int]
+    removed_files: int = 0
+
+
+def commit_run(table: LakeTable, commit: Commit) -> Committed:
+    """The protocol above. Raises Superseded, CommitContended, CatalogUnavailable; for a back-fill
+    AheadOfTable, NamesakeTopic and ForeignFile. The files are garbage after all but
+    CatalogUnavailable."""
+    _check(commit)
+    marker = table.marker(commit.attempt)
+    garbage = [file.location for file in commit.files]
+    failure: NotDone | None = None
+    for number in range(_MAX_TRIES):
+        reload(table, patient=failure is not None)
+        try:
+            done = _has(table, commit)
+        except Superseded:
+            discard(table, garbage)
+            raise
+        if done:
+            discard(table, garbage)
+            ours = failure is not None and table.iceberg.properties.get(ATTEMPT) == marker
+            return Committed(not ours, table.state, table.positions)
+        change = _change(table, commit, marker)
+        garbage += [file.location for file in change.added]
+        try:
+            put(table.iceberg, change)
+        except NotDone as error:
+            failure = error
+            _wait(number)
+            continue
+        if failure is not None:
+            discard(table, garbage)
+        return Committed(False, table.state, table.positions, len(change.removed))
+    raise CommitContended(f"{_MAX_TRIES} tries, the last: {failure}") from failure
+
+
+def _check(commit: Commit) -> None:
+    if not commit.replace and len({each.key for each in commit.ranges}) < len(commit.ranges):
+        raise ValueError("an append has one range of a lane")
+    if any(each.start > each.end for each in commit.ranges):
+        raise ValueError("a range ends before it starts")
+    if commit.run < 1:
+        raise ValueError("runs are numbered from 1")
+
+
+def _has(table: LakeTable, commit: Commit) -> bool:
+    """Whether the table has what this run was to bring; False: it may be tried. Raises
+    Superseded."""
+    if commit.replace:
+        return _has_backfill(table, commit)
+    positions = table.positions
+    if table.last_run >= commit.run and all(
+        positions.get(each.key, -1) >= each.end for each in commit.ranges
+    ):
+        return True
+    if table.last_run > commit.run:
+        raise Superseded(f"run {table.last_run} has committed before run {commit.run}")
+    for each in commit.ranges:
+        if positions.get(each.key, each.start) != each.start:
+            raise Superseded(
+                f"{each.key.topic} partition {each.key.partition} lane {each.key.lane}: the table"
+                f" has all below {positions[each.key]}, and the run begins at {each.start}"
+            )
+    return False
+
+
+def _has_backfill(table: LakeTable, commit: Commit) -> bool:
+    if table.last_run < commit.run:
+        return False
+    numbers = {table.last_run} | {
+        int(snapshot.summary[RUN] or 0)
+        for snapshot in table.iceberg.snapshots()
+        if snapshot.summary is not None and RUN in snapshot.summary.additional_properties
+    }
+    if commit.run in numbers:
+        return True
+    raise Superseded(f"run {table.last_run} has committed before run {commit.run}")
+
+
+def _change(table: LakeTable, commit: Commit, marker: str) -> Change:
+    if any(file.spec_id != table.iceberg.spec().spec_id for file in commit.files):
+        raise Superseded("the table is partitioned otherwise since the files were written")
+    properties = {
+        POSITIONS: _encoded(_positions_after(table.positions, commit)),
+        RUN: str(commit.run),
+        ATTEMPT: marker,
+    }
+    summary = {RUN: str(commit.run), ATTEMPT: marker}
+    if len(commit.ranges) <= _MAX_RANGES_IN_SUMMARY:
+        summary[RANGES] = json.dumps(
+            [[*msgspec.structs.astuple(each.key), each.start, each.end] for each in commit.ranges]
+        )
+    if not commit.replace:
+        return Change("append", commit.files, [], properties, summary)
+    to = table.destination(commit.run, commit.attempt)
+    rewrite = without_ranges(table.iceberg, commit.ranges, to)
+    return Change(
+        "overwrite", [*commit.files, *rewrite.added], rewrite.removed, properties, summary
+    )
+
+
+def _positions_after(positions: dict[LaneKey, int], commit: Commit) -> dict[LaneKey, int]:
+    after = dict(positions)
+    for each in sorted(commit.ranges):
+        if commit.replace:
+            _check_backfill(after, each)
+        after[each.key] = max(each.end, after.get(each.key, 0))
+    return after
+
+
+def _check_backfill(positions: dict[LaneKey, int], wanted: Range) -> None:
+    """Rows above the position would come again by the export itself; rows of a topic that had the
+    same name cannot be told from those of this one."""
+    position = positions.get(wanted.key)
+    if position is None or (wanted.end > position and wanted.start > position):
+        raise AheadOfTable(wanted.key, position)
+    if any(
+        key.topic == wanted.key.topic and key.topic_uid != wanted.key.topic_uid for key in positions
+    ):
+        raise NamesakeTopic(f"the table has rows of two topics with the name {wanted.key.topic}")
+
+
+def _encoded(positions: dict[LaneKey, int]) -> str:
+    rows = [[*msgspec.structs.astuple(key), offset] for key, offset in sorted(positions.items())]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def reload(table: LakeTable, *, patient: bool) -> None:
+    """Loads the table again; `patient`: waits for a catalog that comes back soon."""
+    for wait_s in _WAITS_S if patient else ():
+        with suppress(CatalogUnavailable):
+            table.refresh()
+            return
+        threading.Event().wait(wait_s)
+    table.refresh()
+
+
+def discard(table: LakeTable, locations: Iterable[str]) -> None:
+    """Deletes those that no snapshot names. Only for files that no commit can name any more."""
+    unwanted = set(locations)
+    if not unwanted:
+        return
+    # What cannot be deleted now is `remove_orphans`' to delete.
+    with suppress(OSError):
+        file_io = LakeFileIO(table.iceberg.io.properties)
+        delete_files(file_io, unwanted - data_locations(table.iceberg))
+
+
+def _wait(number: int) -> None:
+    """Between tries, so that two writers do not meet each time."""
+    limit_s = _WAITS_S[min(number, 2)]
+    threading.Event().wait(random.uniform(0, limit_s))

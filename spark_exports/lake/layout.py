@@ -1,0 +1,50 @@
+"""How a table is partitioned: by time of publish, by key, by both or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
+
+from spark_exports.order import PartitionBy
+
+DAY = "publish_day"
+HOUR = "publish_hour"
+BUCKET = "key_bucket"
+RESERVED_NAMES = frozenset({DAY, HOUR, BUCKET})
+"""Names of partition fields: no column of a table may have one."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """`key_buckets` 0: not by key. A message without a key is in a partition of its own."""
+
+    partition_by: PartitionBy
+    key_buckets: int = 0
+
+    def spec(self, schema: Schema) -> PartitionSpec:
+        """As Iceberg has it, over a table's columns."""
+        parts: list[tuple[str, str, Transform[Any, Any]]] = []
+        if self.partition_by == "day":
+            parts.append((DAY, "publish_time", DayTransform()))
+        elif self.partition_by == "hour":
+            parts.append((HOUR, "publish_time", HourTransform()))
+        if self.key_buckets:
+            parts.append((BUCKET, "key", BucketTransform(num_buckets=self.key_buckets)))
+        return PartitionSpec(
+            *(
+                PartitionField(
+                    source_id=schema.find_field(source).field_id,
+                    field_id=PARTITION_FIELD_ID_START + number,
+                    transform=transform,
+                    name=name,
+                )
+                for number, (name, source, transform) in enumerate(parts)
+            )
+        )
+
+    def is_of(self, spec: PartitionSpec, schema: Schema) -> bool:
+        """Whether a table has this layout."""
+        return self.spec(schema).compatible_with(spec)

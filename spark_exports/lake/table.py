@@ -1,0 +1,117 @@
+"""A table of a lake, as one attempt of a run sees it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table
+
+from spark_exports.lake.catalog import reachable
+from spark_exports.lake.columns import arrow_columns, grown
+from spark_exports.lake.commit import POSITIONS, RUN, Commit, Committed, commit_run
+from spark_exports.lake.destination import Destination
+from spark_exports.lake.errors import CommitContended, ConflictingColumn, TableGone
+from spark_exports.lake.files import FileWriter
+from spark_exports.lake.storage import storage_properties
+from spark_exports.order import LaneKey, Maintenance, TableState
+
+OWNER = "packetboat.export"
+TARGET_FILE_BYTES = Maintenance().target_file_bytes
+_MAX_TRIES = 10
+
+
+class LakeTable:
+    """What it says is of the last `refresh`, `evolve` or `commit`. Any method may raise
+    CatalogUnavailable, and TableGone when the table was dropped or made anew meanwhile."""
+
+    def __init__(self, iceberg: Table) -> None:
+        self.iceberg = iceberg
+        self._token = secrets.token_hex(4)
+
+    def refresh(self) -> None:
+        name = ".".join(self.iceberg.name())
+        with reachable():
+            try:
+                self.iceberg.refresh()
+            except NoSuchTableError:
+                raise TableGone(f"{name} was dropped") from None
+            except ValueError as error:
+                raise TableGone(f"{name}: {error}") from error
+
+    @property
+    def positions(self) -> dict[LaneKey, int]:
+        """All below them is in the table."""
+        return {
+            LaneKey(topic, topic_uid, partition, lane): offset
+            for topic, topic_uid, partition, lane, offset in json.loads(
+                self.iceberg.properties.get(POSITIONS, "[]")
+            )
+        }
+
+    @property
+    def last_run(self) -> int:
+        """The number of the run that committed last; 0: none."""
+        return int(self.iceberg.properties.get(RUN, "0"))
+
+    @property
+    def state(self) -> TableState:
+        snapshot = self.iceberg.current_snapshot()
+        return TableState(
+            identifier=".".join(self.iceberg.name()),
+            location=self.iceberg.location(),
+            metadata_location=self.iceberg.metadata_location,
+            snapshot_id=snapshot.snapshot_id if snapshot else None,
+        )
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The envelope's, then the body's in the order in which they came."""
+        return arrow_columns(self.iceberg.schema())
+
+    def evolve(self, columns: pa.Schema) -> pa.Schema:
+        """Adds columns and widens types until rows of `columns` fit; gives all columns. Changes
+        nothing and raises ConflictingColumn when some never will."""
+        for _ in range(_MAX_TRIES):
+            before = self.columns
+            after, conflicts = grown(before, columns)
+            if conflicts:
+                raise ConflictingColumn(conflicts)
+            if after == before:
+                return before
+            try:
+                with reachable(), self.iceberg.update_schema() as update:
+                    update.union_by_name(after)
+            except CommitFailedException:
+                self.refresh()
+        raise CommitContended(f"{self.state.identifier} was changed {_MAX_TRIES} times in between")
+
+    def writer(
+        self, run: int, attempt: int, target_file_bytes: int = TARGET_FILE_BYTES
+    ) -> FileWriter:
+        """For the columns as they are now."""
+        return FileWriter(self.destination(run, attempt, target_file_bytes))
+
+    def marker(self, attempt: int) -> str:
+        """Tells this writer from all others, also of the same attempt."""
+        return f"{attempt}-{self._token}"
+
+    def destination(
+        self, run: int, attempt: int, target_file_bytes: int = TARGET_FILE_BYTES
+    ) -> Destination:
+        """Where this attempt writes: a directory of its own, also among attempts of one number."""
+        table = self.iceberg
+        return Destination(
+            directory=f"{table.location()}/data/run-{run}/attempt-{self.marker(attempt)}",
+            storage=storage_properties(table.io.properties),
+            schema=table.schema().model_dump_json(),
+            spec=table.spec().model_dump_json(),
+            properties=dict(table.properties),
+            target_file_bytes=target_file_bytes,
+        )
+
+    def commit(self, commit: Commit) -> Committed:
+        """As `commit.py` tells. Raises Superseded, and for a back-fill AheadOfTable."""
+        return commit_run(self, commit)
