@@ -1,0 +1,45 @@
+"""Makes the data source known to a Spark session."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from packetboat.spark.source import PacketboatDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+_HOMES = ("HOME", "XDG_CONFIG_HOME", "APPDATA")
+
+
+def register(spark: SparkSession) -> None:
+    """From now on `format("packetboat")` is there.
+
+    Servers and credentials that no option names are those of this process: its variables
+    PACKETBOAT_…, or the profile of `packetboat login`. Where the session's setting
+    spark.sql.python.filterPushdown.enabled is true by now, conditions on topic, partition, lane,
+    offset and publish_time decide what is read at all.
+    """
+    base = PacketboatDataSource
+    if str(spark.conf.get(PUSH_DOWN, "false")).lower() == "true":
+        from packetboat.spark.pushdown import PushdownDataSource
+
+        base = PushdownDataSource
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PACKETBOAT_") or name in _HOMES
+    }
+    # A class of its own, so that what it has goes with it to the processes that plan.
+    members = {"environment": kept, "parallelism": _parallelism(spark), "__module__": __name__}
+    spark.dataSource.register(type(base.__name__, (base,), members))
+
+
+def _parallelism(spark: SparkSession) -> int | None:
+    """None where the session is at the other end of Spark Connect, which does not say."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Connect has an error of its own, in a module that may not be there
+        return None
