@@ -23,7 +23,6 @@ CANNOT = 78
 
 runner = typer.Typer(
     name="export-runner",
-    help="Run exports: claim their runs and carry them out with Spark.",
     invoke_without_command=True,
     add_completion=False,
 )
@@ -62,9 +61,11 @@ def start(
         int | None, typer.Option(help="Serve Prometheus metrics there.  [default: nowhere]")
     ] = None,
 ) -> None:
-    """Run until SIGTERM. The platform is that of PACKETBOAT_URL, with the credential of
-    PACKETBOAT_CLIENT_ID and PACKETBOAT_CLIENT_SECRET: an operator's with the permission
-    `run_exports`."""
+    """Run exports: claim their runs and carry them out with Spark, until SIGTERM.
+
+    The platform is that of PACKETBOAT_URL, with the credential of PACKETBOAT_CLIENT_ID and
+    PACKETBOAT_CLIENT_SECRET: an operator's with the permission run_exports.
+    """
     context.obj = lakes
     if context.invoked_subcommand is not None:
         return

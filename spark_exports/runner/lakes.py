@@ -16,7 +16,7 @@ import msgspec
 
 from spark_exports.order import LakeSettings
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MASTER = re.compile(r"local(\[[^\]]+\])?|(spark|k8s)://\S+|yarn")
 _SCHEMES = ("s3", "file")
 _FIELDS = frozenset(LakeSettings.__struct_fields__)
@@ -76,7 +76,7 @@ def _lake(said: Any, where: str, problems: list[str]) -> LakeSettings | None:
 def _problems(lake: LakeSettings) -> list[str]:
     found = []
     if not _NAME.fullmatch(lake.name):
-        found.append("name: lower-case letters, digits, - and _, a letter first, 63 at most")
+        found.append("name: 1 to 128 letters, digits, '.', '_' and '-', no sign first")
     url = urlsplit(lake.warehouse)
     if url.scheme:
         if url.scheme not in _SCHEMES:

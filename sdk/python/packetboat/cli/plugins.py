@@ -16,7 +16,10 @@ from typer.core import TyperCommand
 from packetboat.cli.exit_codes import ExitCode
 
 GROUP = "packetboat.commands"
-SERVER = ("up", "serve", "store-node", "migrate", "store", "operator", "signing-keys", "adopt")
+SERVER = (
+    *("up", "serve", "store-node", "migrate", "store", "operator", "signing-keys", "adopt"),
+    "export-runner",
+)
 INSTALL = "pip install packetboat-server"
 
 
