@@ -3,6 +3,7 @@
 It holds while the token is not revoked, its client is there and active, it was issued after the
 client's `tokens_valid_from`, and its tenant is active. All of that is known from memory and told by
 the change feed; `CachingVerifier` drops what it has of a token when the feed tells of any of it.
+The token of a run of an export has no client: it holds until its attempt is over.
 
 The principal's `credential` is `token:` and the token's id in hex.
 """
@@ -14,15 +15,13 @@ from typing import Protocol
 from auth.access_tokens import AccessToken, AccessTokens
 from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
-from auth.permissions import GRANTABLE, Permission
+from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
 from auth.principal import Grant, Principal, everything
 from auth.revocations import Revocations
 from metadata.clients import Client, ClientState
 from metadata.tenants import PLATFORM_ID
 
-OPERATES = frozenset({Permission.OPERATE})
-"""What an operator may do in no tenant."""
-OWNS = GRANTABLE - OPERATES
+OWNS = GRANTABLE - OF_OPERATORS
 """What an operator may do in a tenant: as its owner."""
 
 
@@ -65,9 +64,10 @@ class AccessTokenVerifier:
         """What it says, if it holds now. Raises TokenRefused, TenantSuspended or
         VerifierUnavailable."""
         found = await self._tokens.read(token)
-        client = await self._directory.client(found.client_id)
-        if client is None or not _speaks_for(found, client):
-            raise TokenRefused
+        if not found.topics:
+            client = await self._directory.client(found.client_id)
+            if client is None or not _speaks_for(found, client):
+                raise TokenRefused
         if await self._revocations.includes(found.jti):
             raise TokenRefused
         # Operators act in a suspended tenant too.
@@ -75,15 +75,30 @@ class AccessTokenVerifier:
         return found
 
     async def _granted(self, found: AccessToken) -> frozenset[Grant]:
+        if found.topics:
+            named = [("topic", found.topics), *(("schema", name) for name in found.schemas)]
+            return frozenset(Grant(Permission.READ, *each) for each in named)
         if not found.operator:
             return await self._grants.of(found.tenant_id, found.subject)
-        return everything(OPERATES if found.tenant_id == PLATFORM_ID else OWNS)
+        client = await self._directory.client(found.client_id)
+        return frozenset() if client is None else everything(allowed(client, found.tenant_id))
 
 
 def subject_of(client: Client) -> str:
     """As audits name it."""
     kind = "operator" if client.tenant_id == PLATFORM_ID else "client"
     return f"{kind}:{client.name}"
+
+
+def allowed(client: Client, tenant_id: bytes) -> frozenset[Permission]:
+    """The most that a token of the client may have in that tenant: nothing in any where its
+    operator is held to a part of what is above tenants."""
+    if client.tenant_id != PLATFORM_ID:
+        return OWNS
+    if client.permissions is None:
+        return OF_OPERATORS if tenant_id == PLATFORM_ID else OWNS
+    named = frozenset(each for each in OF_OPERATORS if each.value in client.permissions)
+    return named if tenant_id == PLATFORM_ID else frozenset()
 
 
 def _speaks_for(found: AccessToken, client: Client) -> bool:

@@ -1,11 +1,14 @@
 """Access tokens of our own: JWTs of the profile of RFC 9068, read by the rules of RFC 8725.
 
     header   alg, typ "at+jwt", kid             these three and no other
-    claims   iss, sub, aud, exp, iat, jti, client_id, tenant, scope; act for operators
+    claims   iss, sub, aud, exp, iat, jti, client_id, tenant, scope; act for operators, topics and
+             schemas for runs of exports
 
 `sub` is who acts, as audits name it; `tenant` is the tenant's id. An operator inside a tenant has
 `act` as well, with the operator's own subject. `scope` bounds what the token may do by permissions;
 what the client may do at all is decided by the tenant's policies whenever the token is looked at.
+`topics` is the pattern of what a run reads, `schemas` what it needs to do so, and that is all that
+it may do (`auth/run_tokens.py`).
 
 What is refused here is always the same TokenRefused. The algorithm is the key's own, never what the
 header says; the key is one of ours that `kid` names, never one that comes with the token.
@@ -51,6 +54,10 @@ class AccessToken:
     expires_at: int
     operator: str = ""
     """The subject of the operator that acts in a tenant; empty for the tenant's own."""
+    topics: str = ""
+    """The pattern of topics that a run of an export reads; empty for what clients have."""
+    schemas: tuple[str, ...] = ()
+    """The names of schemas that the run reads."""
 
     @property
     def scope_text(self) -> str:
@@ -97,21 +104,28 @@ class AccessTokens:
         scope: frozenset[Permission],
         operator: str = "",
         not_before_s: float = -math.inf,
+        topics: str = "",
+        schemas: tuple[str, ...] = (),
+        jti: bytes | None = None,
+        lasts_s: int | None = None,
     ) -> tuple[str, AccessToken]:
         """The token and what it says. Raises NoSigningKey. `not_before_s` is the client's
-        `tokens_valid_from`, after which every token says that it was issued."""
+        `tokens_valid_from`, after which every token says that it was issued. A `jti` is there for
+        tokens that are revoked together."""
         issued_at = int(self._clock())
         if issued_at <= not_before_s:
             issued_at = math.floor(not_before_s) + 1
         token = AccessToken(
-            jti=new_uid(),
+            jti=jti or new_uid(),
             tenant_id=tenant_id,
             subject=subject,
             client_id=client_id,
             scope=scope,
             issued_at=issued_at,
-            expires_at=issued_at + self.lasts_s,
+            expires_at=issued_at + (lasts_s or self.lasts_s),
             operator=operator,
+            topics=topics,
+            schemas=schemas,
         )
         signer = self._keys.signer()
         header = {"alg": signer.algorithm, "typ": TYPE, "kid": signer.kid}
@@ -149,6 +163,9 @@ class AccessTokens:
         }
         if token.operator:
             claims["act"] = {"sub": token.operator}
+        if token.topics:
+            claims["topics"] = token.topics
+            claims["schemas"] = list(token.schemas)
         return claims
 
     def _checked(self, claims: dict[str, Any]) -> AccessToken:
@@ -172,6 +189,8 @@ class AccessTokens:
             issued_at=issued_at,
             expires_at=expires_at,
             operator=_operator(claims),
+            topics=_text(claims, "topics") if "topics" in claims else "",
+            schemas=_schemas(claims),
         )
 
 
@@ -204,6 +223,13 @@ def _uuid(claims: dict[str, Any], name: str) -> bytes:
     if str(value) != text:
         raise TokenRefused
     return value.bytes
+
+
+def _schemas(claims: dict[str, Any]) -> tuple[str, ...]:
+    names = claims.get("schemas", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TokenRefused
+    return tuple(names)
 
 
 def _operator(claims: dict[str, Any]) -> str:

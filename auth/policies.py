@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from auth.known import Known
-from auth.permissions import EVERY, GRANTABLE, KINDS, Permission
+from auth.permissions import EVERY, GRANTABLE, KINDS, OF_OPERATORS, Permission
 from auth.principal import Grant
 from edge.caller import matcher
 from metadata.policies import Policy
 from metadata.types import Change, ChangeKind
 
-OF_TENANTS = GRANTABLE - {Permission.OPERATE}
-"""What a tenant can grant: OPERATE is above it."""
+OF_TENANTS = GRANTABLE - OF_OPERATORS
+"""What a tenant can grant."""
 ROLES: Mapping[str, frozenset[Permission]] = {
     "owner": OF_TENANTS,
     "admin": OF_TENANTS - {Permission.ADMINISTER},

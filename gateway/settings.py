@@ -15,6 +15,7 @@ from typing import Any
 
 from edge.egress.guard import parse_allowances
 from edge.sealing import Sealer
+from gateway.names import PATTERN as NAME
 from store_nodes.settings import Address, parse_peers
 
 PREFIX = "PACKETBOAT_"
@@ -142,6 +143,11 @@ class ServerSettings:
     """Of all jobs of a tenant."""
     max_job_bytes: int = 4 * 1024**3
     """Of inputs and outputs of all jobs of a tenant; outputs are taken all the same."""
+    export_lakes: frozenset[str] = frozenset({"default"})
+    """Names of the lakes that exports may be made for, with commas between: those that runners
+    have."""
+    export_max_run_messages: int = 20_000_000
+    """The most that one run of an export reads; what is beyond follows with another."""
     drain_s: float = 10.0
     """From SIGTERM to exit at the latest."""
 
@@ -191,6 +197,8 @@ class ServerSettings:
         for name in BOUNDS:
             if getattr(self, f"max_{name}") < 1:
                 raise SettingsError(f"{PREFIX}MAX_{name.upper()} must be at least 1")
+        if self.export_max_run_messages < 1:
+            raise SettingsError(f"{PREFIX}EXPORT_MAX_RUN_MESSAGES must be at least 1")
         if self.max_request_bytes < 16 * 1024 * 1024:
             raise SettingsError(f"{PREFIX}MAX_REQUEST_BYTES must be at least 16777216")
         if not 5 <= self.topic_repair_after_s <= 86_400:
@@ -228,6 +236,8 @@ class UpSettings:
     """None: the kept one, else the first free from 8080 on; 0: any free ports for everything."""
     database_url: str = field(default="", repr=False)
     """When set, this Postgres is used and none is started."""
+    exports: bool = True
+    """Whether a runner of exports is started, where Spark is installed."""
     log_level: str = "info"
 
     @classmethod
@@ -265,6 +275,13 @@ def format_addresses(addresses: Mapping[int, Address]) -> str:
     return ",".join(f"{node}={host}:{port}" for node, (host, port) in sorted(addresses.items()))
 
 
+def _boolean(text: str) -> bool:
+    values = {"1": True, "true": True, "0": False, "false": False}
+    if text.lower() not in values:
+        raise ValueError("1 or 0, true or false")
+    return values[text.lower()]
+
+
 def _ports(text: str) -> tuple[int, ...]:
     ports = tuple(int(port) for port in text.split(","))
     if not all(0 < port < 65536 for port in ports):
@@ -272,11 +289,19 @@ def _ports(text: str) -> tuple[int, ...]:
     return ports
 
 
+def _lakes(text: str) -> frozenset[str]:
+    names = frozenset(name for name in (each.strip() for each in text.split(",")) if name)
+    if not all(re.fullmatch(NAME, name) for name in names):
+        raise ValueError("names of letters, digits, '.', '_' and '-', with commas between")
+    return names
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
     "int | None": int,
     "float": float,
+    "bool": _boolean,
     "bytes": bytes.fromhex,
     "Role": Role,
     "Listener": Listener,
@@ -285,4 +310,5 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "dict[int, Address]": parse_peers,
     "tuple[str, ...]": parse_allowances,
     "tuple[int, ...]": _ports,
+    "frozenset[str]": _lakes,
 }

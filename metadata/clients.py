@@ -41,6 +41,8 @@ class ClientSpec:
     display_name: str = ""
     state: ClientState = ClientState.ACTIVE
     labels: Mapping[str, str] = field(default_factory=dict)
+    permissions: tuple[str, ...] | None = None
+    """Of an operator, the only ones that it has; None: all. Kept as it was made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Client:
     created_at: datetime
     updated_at: datetime
     last_used_at: datetime | None
+    permissions: tuple[str, ...] | None = None
+    """Of an operator, the only ones that it has; None: all."""
 
 
 class ClientRepository:

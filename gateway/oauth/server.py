@@ -8,6 +8,7 @@ tenant, the token in question) and after (a revocation is written down); see `en
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
-from auth.access_token_verifier import OPERATES, OWNS, subject_of
+from auth.access_token_verifier import allowed, subject_of
 from auth.access_tokens import AccessToken, AccessTokens, parse_scope
 from auth.permissions import Permission
 from gateway.oauth.form import Credentials, refused
@@ -144,9 +145,9 @@ class Server(AuthorizationServer):  # type: ignore[misc]
             tenant_id=tenant.tenant_id,
             subject=subject,
             client_id=row.client_id,
-            scope=_scope_of(scope, _allowed(client, tenant)),
+            scope=_scope_of(scope, allowed(row, tenant.tenant_id)),
             operator=subject if client.operates else "",
-            **({} if valid_from is None else {"not_before_s": valid_from.timestamp()}),
+            not_before_s=-math.inf if valid_from is None else valid_from.timestamp(),
         )
         return {
             "access_token": text,
@@ -183,7 +184,10 @@ class ClientCredentials(ClientCredentialsGrant):  # type: ignore[misc]
         tenant = _tenant_for(asked, client)
         if tenant.state is not TenantState.ACTIVE and not client.operates:
             raise UnauthorizedClientError("The tenant is suspended.")
-        _scope_of(self.request.payload.scope, _allowed(client, tenant))
+        most = allowed(client.row, tenant.tenant_id)
+        if not most:
+            raise UnauthorizedClientError("This operator may not act in a tenant.")
+        _scope_of(self.request.payload.scope, most)
 
 
 class OwnToken(TokenMixin):  # type: ignore[misc]
@@ -260,17 +264,13 @@ def _tenant_for(asked: Asked, client: OAuthClient) -> Tenant:
     return tenant
 
 
-def _allowed(client: OAuthClient, tenant: Tenant) -> frozenset[Permission]:
-    return OPERATES if tenant.tenant_id == PLATFORM_ID else OWNS
-
-
-def _scope_of(asked: str | None, allowed: frozenset[Permission]) -> frozenset[Permission]:
+def _scope_of(asked: str | None, most: frozenset[Permission]) -> frozenset[Permission]:
     """All that is allowed where nothing is asked for. What the client may do of it is decided by
     the tenant's policies, with each request. InvalidScopeError."""
     if not asked:
-        return allowed
+        return most
     scope = parse_scope(asked)
-    if not scope or not scope <= allowed:
-        names = " ".join(sorted(permission.value for permission in allowed))
+    if not scope or not scope <= most:
+        names = " ".join(sorted(permission.value for permission in most))
         raise InvalidScopeError(f"The scope is one or more of: {names}")
     return scope

@@ -20,6 +20,7 @@ from gateway.subscriptions import SubscriptionRoutes
 from gateway.topic_lifecycle import TopicLifecycle
 from gateway.topics import TopicRoutes
 from gateway.whoami import WhoAmI
+from gateway.wiring.exports import open_exports
 from gateway.wiring.jobs import open_jobs
 from gateway.wiring.oauth import open_oauth
 from gateway.wiring.parts import Shared, own
@@ -94,6 +95,7 @@ def open_control(shared: Shared) -> None:
     own(stack, sweep_snapshots(shared.snapshots))
     _open_locks(shared)
     open_jobs(shared)
+    open_exports(shared)
 
 
 def _open_locks(shared: Shared) -> None:

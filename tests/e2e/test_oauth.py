@@ -164,7 +164,7 @@ def test_the_operator_of_an_installation(
     assert credential.client_secret not in running.output + running.logs()
     with OAuth2Session(credential.client_id, credential.client_secret) as session:
         above = session.fetch_token(f"{running.url}/oauth/token")
-        assert above["scope"] == "operate"
+        assert above["scope"] == "operate run_exports"
         assert session.get(f"{running.url}/topics", timeout=30).status_code == 403
         inside = session.fetch_token(f"{running.url}/oauth/token", tenant="dev")["access_token"]
     seen = as_bearer(running.url, inside, "GET", f"/clients/{client.name}")

@@ -9,6 +9,9 @@ import pytest
 import openapi
 from auth.permissions import Permission
 from auth.signing_keys import KeyPolicy, SigningKeys
+from gateway.exports.exports import ExportRoutes
+from gateway.exports.runner import RunnerRoutes
+from gateway.exports.runs import ExportRunRoutes
 from gateway.forwarders import ForwarderRoutes
 from gateway.jobs.jobs import JobRoutes
 from gateway.jobs.pools import PoolRoutes
@@ -70,6 +73,9 @@ def router() -> Router:
         *JobRoutes(part, part, part, part, part).routes(),
         *PoolRoutes(part).routes(),
         *WorkRoutes(part, part, part).routes(),
+        *ExportRoutes(part, part, frozenset(), part).routes(),
+        *ExportRunRoutes(part, part, part, part, 1).routes(),
+        *RunnerRoutes(part, part, part, part, part, 1).routes(),
         *SchemaRoutes(part, part, part).routes(),
         *ScheduleRoutes(part, part, part, part).routes(),
         *SkipRuleRoutes(part, part, part).routes(),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from auth.permissions import GRANTABLE, Permission
+from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
 from auth.policies import (
     ROLES,
     BadGrant,
@@ -22,8 +22,8 @@ P = Permission
 
 def test_the_five_roles() -> None:
     assert set(ROLES) == {"owner", "admin", "publisher", "subscriber", "viewer"}
-    assert ROLES["owner"] == GRANTABLE - {P.OPERATE}
-    assert ROLES["admin"] == GRANTABLE - {P.OPERATE, P.ADMINISTER}
+    assert ROLES["owner"] == GRANTABLE - OF_OPERATORS
+    assert ROLES["admin"] == GRANTABLE - OF_OPERATORS - {P.ADMINISTER}
     assert ROLES["publisher"] == {P.PUBLISH, P.LOCK}
     assert ROLES["subscriber"] == {P.CONSUME, P.LOCK, P.READ}
     assert ROLES["viewer"] == {P.READ}
@@ -95,6 +95,7 @@ def test_scopes() -> None:
     assert parse_scope("administer:*") == Grant(P.ADMINISTER, "*", "*")
     for text in (
         "operate",
+        "run_exports",
         "public",
         "self",
         "",

@@ -21,7 +21,7 @@ from auth.access_token_verifier import AccessTokenVerifier
 from auth.access_tokens import AccessTokens
 from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
-from auth.permissions import Permission
+from auth.permissions import OF_OPERATORS, Permission
 from auth.principal import Grant, everything
 from auth.revocations import Revocations
 from edge.asgi import Route
@@ -246,7 +246,9 @@ async def test_a_scope_narrows_what_policies_grant(world: World) -> None:
     assert {grant.permission for grant in principal.grants} == {Permission.READ}
 
 
-@pytest.mark.parametrize("scope", ["root", "operate", "public", "read root", "READ", " "])
+@pytest.mark.parametrize(
+    "scope", ["root", "operate", "run_exports", "public", "read root", "READ", " "]
+)
 async def test_scopes_that_cannot_be_asked_for(world: World, scope: str) -> None:
     answer = await world.token(world.orders, scope=scope)
     assert (answer.status, answer.body["error"]) == (400, "invalid_scope")
@@ -256,7 +258,7 @@ async def test_an_operator_in_no_tenant_and_in_one(world: World) -> None:
     answer = await world.token(world.operator)
     principal = await world.verifier.verify(answer.body["access_token"].encode())
     assert (principal.tenant_id, principal.subject) == (PLATFORM_ID, "operator:root")
-    assert {grant.permission for grant in principal.grants} == {Permission.OPERATE}
+    assert {grant.permission for grant in principal.grants} == OF_OPERATORS
 
     answer = await world.token(world.operator, tenant="acme")
     principal = await world.verifier.verify(answer.body["access_token"].encode())

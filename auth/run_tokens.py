@@ -1,0 +1,83 @@
+"""Tokens of runs of exports: they read the topics of the export and their schemas, nothing else.
+
+They are access tokens of ours without a client: the process that has a run gets one with its lease
+and a new one with each renewal. All those of one attempt have the same id, so one revocation ends
+them with the attempt; nobody else's token can have that id, which is a hash of the attempt's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import structlog
+
+from auth.access_tokens import AccessTokens
+from auth.permissions import Permission
+from auth.revocations import Revocations
+from metadata.errors import MetadataError
+from metadata.revoked_tokens import RevokedToken, RevokedTokenRepository
+
+LASTS_S = 3_600
+CLIENT_ID = "export_runs"
+"""As those who introspect see it."""
+MAX_SCHEMAS = 50
+"""A token is sent with every request, so it has a bound."""
+_log = structlog.get_logger("packetboat.exports")
+
+
+class Attempt(NamedTuple):
+    """Of a run: `run_uid` is 16 bytes."""
+
+    tenant_id: bytes
+    run_uid: bytes
+    attempt: int
+
+    @property
+    def jti(self) -> bytes:
+        return hashlib.sha256(b"export-run" + self.run_uid + b"%d" % self.attempt).digest()[:16]
+
+
+class RunToken(NamedTuple):
+    text: str
+    expires_at: datetime
+
+
+class RunTokens:
+    """Issues and ends."""
+
+    def __init__(
+        self, tokens: AccessTokens, revocations: Revocations, revoked: RevokedTokenRepository
+    ) -> None:
+        self._tokens = tokens
+        self._revocations = revocations
+        self._revoked = revoked
+
+    def issue(
+        self, attempt: Attempt, export: str, topics: str, schemas: Sequence[str] = ()
+    ) -> RunToken:
+        """`topics` is a name or a pattern. Raises NoSigningKey."""
+        text, said = self._tokens.issue(
+            tenant_id=attempt.tenant_id,
+            subject=f"export:{export}",
+            client_id=CLIENT_ID,
+            scope=frozenset({Permission.READ}),
+            topics=topics,
+            schemas=tuple(sorted(schemas)[:MAX_SCHEMAS]),
+            jti=attempt.jti,
+            lasts_s=LASTS_S,
+        )
+        return RunToken(text, datetime.fromtimestamp(said.expires_at, UTC))
+
+    async def end(self, attempt: Attempt) -> None:
+        """What was issued to it is refused from now on. Where that cannot be written down it ends
+        with its time."""
+        until = datetime.now(UTC) + timedelta(seconds=LASTS_S)
+        try:
+            await self._revoked.revoke(RevokedToken(attempt.jti, attempt.tenant_id, until))
+        except MetadataError as error:
+            _log.warning("the token of a run that is over holds on", error=str(error))
+        else:
+            self._revocations.add(attempt.jti)

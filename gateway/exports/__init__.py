@@ -1,0 +1,1 @@
+"""Exports as their tenants see them, and their runs as runners do."""

@@ -1,0 +1,190 @@
+"""Exports as resources: made, looked at, changed, paused, deleted.
+
+Whoever makes an export, or has it read more, may itself read all that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from auth.run_tokens import Attempt, RunTokens
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    header,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.caller import Caller
+from gateway.decoding import Query, etag, if_match, read_json
+from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut
+from gateway.exports.planning import Offsets
+from gateway.exports.refusals import no_topic, refusals
+from gateway.exports.specs import changed, new_spec, paused
+from gateway.exports.views import export_view
+from gateway.tenancy.answers import respond_page
+from gateway.topics import precondition_failed, respond_no_content
+from gateway.visible import visible_page
+from metadata.errors import NotFound
+from metadata.export_types import RUNNING, Export, ExportSpec, LaneState
+from metadata.exports import ExportRepository
+from store_nodes.errors import StoreError
+
+
+class ExportRoutes:
+    """`lakes` are the names that exports may say."""
+
+    def __init__(
+        self,
+        exports: ExportRepository,
+        offsets: Offsets,
+        lakes: frozenset[str],
+        tokens: RunTokens,
+        *,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._exports = exports
+        self._offsets = offsets
+        self._lakes = lakes
+        self._tokens = tokens
+        self._wall = wall
+
+    def routes(self) -> list[Route]:
+        one = "/exports/{name}"
+        return [
+            Route("POST", "/exports", self.create, "manage", "export:?"),
+            Route("GET", "/exports", self.page, "read", "export:?"),
+            Route("GET", one, self.get, "read", "export:name"),
+            Route("PUT", one, self.put, "manage", "export:name"),
+            Route("PATCH", one, self.patch, "manage", "export:name"),
+            Route("DELETE", one, self.delete, "manage", "export:name"),
+            Route("POST", one + ":pause", self.pause, "manage", "export:name"),
+            Route("POST", one + ":resume", self.resume, "manage", "export:name"),
+        ]
+
+    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, ExportCreate)
+        caller_of(scope).require("manage", "export", body.name)
+        await self._respond(send, 201, await self._create(scope, body, body.name))
+
+    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """201 when it was not there, 200 when it is now as the body says."""
+        body = await read_json(scope, receive, ExportPut)
+        name, version = path_param(scope, "name"), if_match(header(scope, b"if-match"))
+        require_read(caller_of(scope), body.topic)
+        try:
+            export = await self._update(
+                scope, lambda export: changed(body, export, self._wall()), version
+            )
+        except NotFound as error:
+            if version is not None:
+                raise precondition_failed("export") from error
+            await self._respond(send, 201, await self._create(scope, body, name))
+        else:
+            await self._respond(send, 200, export)
+
+    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200; what the body does not name stays."""
+        body = await read_json(scope, receive, ExportPatch)
+        version = if_match(header(scope, b"if-match"))
+        require_read(caller_of(scope), (await self._find(scope)).spec.topic)
+        export = await self._update(
+            scope, lambda export: changed(body, export, self._wall()), version
+        )
+        await self._respond(send, 200, export)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._respond(send, 200, await self._find(scope))
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant_id, topic = tenant_of(scope), Query(scope).text("topic")
+        page = await visible_page(
+            scope,
+            "export",
+            lambda size, token: self._exports.page(
+                tenant_id, topic=topic, page_size=size, page_token=token
+            ),
+        )
+        now = self._wall()
+        items = [export_view(each, now) for each in page.items]
+        await respond_page(send, "exports", items, page.next_token)
+
+    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The run that is under way loses its lease and its token; the table stays."""
+        export = await self._find(scope)
+        version = if_match(header(scope, b"if-match"))
+        async with refusals():
+            await self._exports.delete(tenant_of(scope), export.name, if_version=version)
+        run = export.last_run
+        if run is not None and run.state == RUNNING:
+            await self._tokens.end(Attempt(run.tenant_id, run.uid, run.attempt))
+        await respond_no_content(send)
+
+    async def pause(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._respond(send, 200, await self._set_paused(scope, True))
+
+    async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """From the next tick on."""
+        require_read(caller_of(scope), (await self._find(scope)).spec.topic)
+        await self._respond(send, 200, await self._set_paused(scope, False))
+
+    async def _create(self, scope: Scope, body: ExportPut, name: str) -> Export:
+        require_read(caller_of(scope), body.topic)
+        tenant_id = tenant_of(scope)
+        spec = new_spec(body, name, self._lakes, self._wall())
+        topics = await self._exports.topics(tenant_id, spec.topic)
+        if not topics and "*" not in spec.topic:
+            raise no_topic(spec.topic)
+        starts = await self._offsets.starts(topics, spec.start)
+        try:
+            async with refusals(creates=name):
+                return await self._exports.create(tenant_id, spec, starts)
+        except NotFound as error:
+            raise no_topic(error.name) from error
+
+    async def _set_paused(self, scope: Scope, wanted: bool) -> Export:
+        version = if_match(header(scope, b"if-match"))
+        return await self._update(
+            scope, lambda export: paused(export, wanted, self._wall()), version
+        )
+
+    async def _update(
+        self, scope: Scope, change: Callable[[Export], ExportSpec], version: int | None
+    ) -> Export:
+        async with refusals():
+            return await self._exports.update(
+                tenant_of(scope), path_param(scope, "name"), change, if_version=version
+            )
+
+    async def _find(self, scope: Scope) -> Export:
+        return await self._exports.get(tenant_of(scope), path_param(scope, "name"))
+
+    async def _respond(self, send: Send, status: int, export: Export) -> None:
+        headers = [etag(export.version)]
+        if status == 201:
+            headers.append((b"location", b"/exports/" + export.name.encode("ascii")))
+        view = export_view(export, self._wall(), await self._lanes(export))
+        await respond(send, status, msgspec.json.encode(view), headers=headers)
+
+    async def _lanes(self, export: Export) -> list[LaneState]:
+        """As they are now; where the store does not answer, as they were last looked at."""
+        topics = await self._exports.topics(export.tenant_id, export.spec.topic)
+        try:
+            return await self._offsets.states(topics, export.positions)
+        except ExceptionGroup as errors:
+            if errors.split(StoreError)[1] is not None:
+                raise
+            return list(export.positions)
+
+
+def require_read(caller: Caller, pattern: str) -> None:
+    """On all that a pattern may match: as a name it is matched by no other patterns than those that
+    match whatever its `*` may stand for. Raises the 403 Problem."""
+    caller.require("read", "topic", pattern)

@@ -1,0 +1,71 @@
+"""What the store of exports refuses, as problems."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from edge.problem import FieldError, Problem, invalid
+from gateway.topics import precondition_failed
+from metadata.errors import Conflict, LeaseLost
+from metadata.export_runs import MAX_LIVE, TooManyRuns
+from metadata.exports import MAX_EXPORTS, TableTaken, TooManyExports
+
+
+@asynccontextmanager
+async def refusals(*, creates: str = "") -> AsyncIterator[None]:
+    """Around what changes an export; `creates` is the name of one that is to be made."""
+    try:
+        yield
+    except Conflict as error:
+        if creates and error.existing is not None:
+            detail = f"There is an export {creates!r} already."
+            raise Problem(409, "export-exists", "Export exists", detail) from error
+        raise precondition_failed("export") from error
+    except TableTaken as error:
+        raise Problem(
+            409,
+            "table-taken",
+            "The table is another export's",
+            f"The table {error.table!r} of that lake is written by the export {error.export!r}: "
+            "give another table, or another lake.",
+            errors=[FieldError("table", f"is of the export {error.export!r}")],
+        ) from error
+    except TooManyExports as error:
+        raise Problem(
+            409,
+            "too-many-exports",
+            "Too many exports",
+            f"A tenant has at most {MAX_EXPORTS} exports; delete some.",
+            extra={"limit": MAX_EXPORTS},
+        ) from error
+    except TooManyRuns as error:
+        raise Problem(
+            409,
+            "too-many-runs",
+            "Too many runs",
+            f"At most {MAX_LIVE} runs of an export wait; cancel some, or wait until they are over.",
+            extra={"limit": MAX_LIVE},
+        ) from error
+
+
+@asynccontextmanager
+async def leased() -> AsyncIterator[None]:
+    """Around what only who has a run may do."""
+    try:
+        yield
+    except LeaseLost as error:
+        raise lease_lost() from error
+
+
+def lease_lost() -> Problem:
+    detail = (
+        "The lease of the run is over, or it never was one; nothing was done. Stop, and commit "
+        "nothing more: another runner may have the run."
+    )
+    return Problem(409, "lease-lost", "Lease lost", detail)
+
+
+def no_topic(name: str) -> Problem:
+    detail = f"there is no topic {name[:128]!r}"
+    return invalid("The body does not fit.", [FieldError("topic", detail)])

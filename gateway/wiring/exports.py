@@ -1,0 +1,33 @@
+"""Exports, in processes that have the control plane."""
+
+from __future__ import annotations
+
+from auth.run_tokens import RunTokens
+from gateway.exports.exports import ExportRoutes
+from gateway.exports.planning import Offsets
+from gateway.exports.runner import RunnerRoutes
+from gateway.exports.runs import ExportRunRoutes
+from gateway.exports.waits import ExportWaits
+from gateway.wiring.parts import Shared, own
+from metadata.export_leases import ExportLeaseRepository
+from metadata.export_runs import ExportRunRepository
+from metadata.exports import ExportRepository
+from metadata.revoked_tokens import RevokedTokenRepository
+
+
+def open_exports(shared: Shared) -> None:
+    """Listening until the parts are closed."""
+    parts, database, settings = shared.parts, shared.database, shared.settings
+    waits = ExportWaits(database)
+    shared.stack.push_async_callback(waits.close)
+    own(shared.stack, waits.run())
+    parts.drains.append(waits.drain)
+    tokens = shared.identity.tokens
+    of_runs = RunTokens(tokens.access, tokens.revocations, RevokedTokenRepository(database))
+    exports, runs = ExportRepository(database), ExportRunRepository(database)
+    offsets, most = Offsets(shared.store), settings.export_max_run_messages
+    parts.routes += ExportRoutes(exports, offsets, settings.export_lakes, of_runs).routes()
+    parts.routes += ExportRunRoutes(exports, runs, offsets, of_runs, most).routes()
+    parts.routes += RunnerRoutes(
+        exports, ExportLeaseRepository(database), waits.line, offsets, of_runs, most
+    ).routes()
