@@ -30,6 +30,10 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     cursors: flush, _flush_and_publish, load, _books; hot, cursors of many tenants at once
     dead_letters: undelivered, prune; over all tenants
     due: progress, due_until, write, forget, forget_orphans; the scheduler's, over all tenants
+    export_leases: claim; runners', over all tenants
+    export_pins: _missing; over all tenants
+    export_sweep: expired, prune, load, lanes, note_ends; over all tenants
+    export_ticks: due; over all tenants
     feed: _poll, _prune; the feed of all tenants
     fleet: live, owned, names; forwarders and what they own, of all tenants
     forwarded: record, find, forget, forget_topics; the scheduler's, and on the way of each message

@@ -221,11 +221,6 @@ class Run:
     started_at: datetime | None
     finished_at: datetime | None
 
-    @property
-    def name(self) -> str:
-        """What pages of runs go by."""
-        return str(self.number)
-
 
 @dataclass(frozen=True, slots=True)
 class Export:

@@ -1,5 +1,8 @@
 """Rounds of trimming, then who is full: topics and tenants at their limits refuse publishes.
 
+A lane is trimmed only where every export that takes it pins it: whatever lanes a round knows, the
+exports have been asked about after.
+
 What is full is judged after what could be trimmed was, and told to every process by the change
 feed: the publish forwarders answer 507 from then on.
 """
@@ -12,6 +15,7 @@ from collections import Counter
 
 import structlog
 
+from metadata.export_pins import ExportPinRepository
 from metadata.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
 from scheduler import metrics
 from scheduler.limits import Full, Plan, tenant_full, topic_full
@@ -41,6 +45,7 @@ class Keeper:
         *,
         every_s: float,
         stored_limits: StoredLimits,
+        exports: ExportPinRepository,
     ) -> None:
         self._topics = topics
         self._retention = retention
@@ -48,6 +53,7 @@ class Keeper:
         self._sizes = sizes
         self._every_s = every_s
         self._stored_limits = stored_limits
+        self._exports = exports
         self._topic_full: dict[TopicKey, Full] = {}
         self._tenant_full: set[bytes] = set()
         self._noted_s = 0.0
@@ -63,9 +69,10 @@ class Keeper:
 
     async def round(self) -> None:
         """One look at everything. Raises MetadataError."""
+        topics, lanes = self._topics.topics, self._topics.lanes
+        await self._exports.begin_in_new_lanes()
         holds = await self._retention.holds()
         await self._sizes.measure()
-        topics, lanes = self._topics.topics, self._topics.lanes
         counts = Counter((lane.tenant_id, lane.topic_uid) for lane in lanes)
         plans = await self._truncator.trim(topics, lanes, holds)
         if self._any_limit(topics):

@@ -51,6 +51,32 @@ schedule_late_seconds = Histogram(
     "From a run's scheduled time to the answer that it is published and counted.",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0),
 )
+export_runs = Counter(
+    "packetboat_scheduler_export_runs_total", "Runs of exports made by their schedules.", ["kind"]
+)
+export_ticks_missed = Counter(
+    "packetboat_scheduler_export_ticks_missed_total",
+    "Ticks of exports passed over by their policy.",
+)
+export_ticks_coalesced = Counter(
+    "packetboat_scheduler_export_ticks_coalesced_total",
+    "Ticks of exports at which a run of the kind was queued or running already.",
+)
+export_leases_expired = Counter(
+    "packetboat_scheduler_export_leases_expired_total",
+    "Runs of exports whose runner was not heard of any more, by what they became.",
+    ["state"],
+)
+export_runs_live = Gauge(
+    "packetboat_scheduler_export_runs_count", "Runs of exports that are not over.", ["state"]
+)
+export_wait_seconds = Gauge(
+    "packetboat_scheduler_export_wait_seconds",
+    "How long the run of an export waits that has waited longest of those that may begin.",
+)
+export_lag = Gauge(
+    "packetboat_scheduler_export_lag_messages_count", "Messages that exports are behind, in all."
+)
 hints = Gauge(
     "packetboat_scheduler_hints", "Units that the scheduler wants elsewhere than at home."
 )

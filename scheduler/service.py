@@ -11,6 +11,8 @@ from metadata.audit import AuditLog
 from metadata.database import Database
 from metadata.dead_letters import DeadLetterRepository
 from metadata.due import DueRepository
+from metadata.export_pins import ExportPinRepository
+from metadata.export_sweep import ExportSweepRepository
 from metadata.feed import ChangeFeed
 from metadata.fleet import FleetRepository
 from metadata.forwarded import ForwardedRepository
@@ -28,6 +30,7 @@ from scheduler.balancing.balancer import Balancer
 from scheduler.balancing.view import Home
 from scheduler.cron import Cron
 from scheduler.due_loop import DueLoop
+from scheduler.export_keeper import ExportKeeper
 from scheduler.forwarding import Forwarding
 from scheduler.job_keeper import JobKeeper
 from scheduler.keeper import Keeper
@@ -45,6 +48,7 @@ from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
 
 DAY_S = 86_400.0
+EXPORT_RUNS_KEPT_S = 90 * DAY_S
 
 
 class Scheduler:
@@ -115,6 +119,7 @@ class Scheduler:
             meter = StoredMeter(self._topics, sizes, self._usage, self._settings.measure_every_s)
             term.spawn(self._keeper(sizes).run())
             term.spawn(meter.run())
+            term.spawn(self._exports(sizes).run())
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))
             for pruning in self._prunings():
@@ -143,13 +148,19 @@ class Scheduler:
     def _prunings(self) -> tuple[Pruning, ...]:
         history = AckHistoryRepository(self._database)
         audit, usage = AuditLog(self._database), UsageHours(self._database)
+        exports = ExportSweepRepository(self._database)
         audit_s = self._settings.audit_retention_days * DAY_S
         usage_s = self._settings.usage_retention_days * DAY_S
         return (
             Pruning("ack history", history.trim, DEFAULT_AGE_S, every_s=60.0),
             Pruning("audit", audit.prune, audit_s, every_s=300.0),
             Pruning("usage", usage.prune, usage_s, every_s=300.0),
+            Pruning("export runs", exports.prune, EXPORT_RUNS_KEPT_S, every_s=300.0),
         )
+
+    def _exports(self, sizes: Sizes) -> ExportKeeper:
+        every_s = self._settings.exports_every_s
+        return ExportKeeper(self._database, self._topics, sizes, every_s=every_s)
 
     def _publications(self) -> PublicationSweep:
         timeout_s = self._settings.release_timeout_s
@@ -178,4 +189,5 @@ class Scheduler:
             sizes,
             every_s=settings.trim_every_s,
             stored_limits=self._stored_limits,
+            exports=ExportPinRepository(self._database),
         )

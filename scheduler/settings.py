@@ -29,6 +29,8 @@ class SchedulerSettings:
     """How often at most a partition is asked which of its messages are too old."""
     jobs_every_s: float = 0.5
     """How often leases of tasks are looked at that may be over, and jobs that ended."""
+    exports_every_s: float = 1.0
+    """How often schedules of exports are looked at, and leases of their runs."""
     audit_retention_days: float = 400.0
     """Rows of the audit that are older are deleted."""
     usage_retention_days: float = 400.0

@@ -13,6 +13,12 @@ from metadata.models.contracts import (
 )
 from metadata.models.dead_letters import DeadLetterRow, RedriveRow
 from metadata.models.due import DueProgressRow, DueRow, ForwardedRow
+from metadata.models.exports import (
+    ExportPositionRow,
+    ExportRow,
+    ExportRunRow,
+    ExportTableRow,
+)
 from metadata.models.flow import PushAttemptRow, PushEndpointRow, SubscriptionFlowRow
 from metadata.models.history import (
     AckHistoryRow,
@@ -67,6 +73,10 @@ __all__ = [
     "DueProgressRow",
     "DueRow",
     "EraRow",
+    "ExportPositionRow",
+    "ExportRow",
+    "ExportRunRow",
+    "ExportTableRow",
     "ForwardedRow",
     "ForwarderRow",
     "IssuerRow",

@@ -42,6 +42,7 @@ class ClientRow(Base):
     created_at: Mapped[Time]
     updated_at: Mapped[Time]
     last_used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    permissions: Mapped[list[str] | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class ApiKeyRow(Base):

@@ -26,6 +26,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from metadata.database import Connection, Database
 from metadata.embedded import EmbeddedPostgres
 from metadata.errors import MetadataError, MetadataUnavailable, StatementRefused
+from metadata.export_runs import ExportRunRepository
+from metadata.export_types import ExportSpec, Lane, LanePosition
+from metadata.exports import ExportRepository
 from metadata.ids import new_uid
 from metadata.lock_waiters import LockWaiterRepository
 from metadata.locks import Claim, LockRepository
@@ -440,6 +443,11 @@ async def _furnish(world: World) -> tuple[Topic, Subscription, list[bytes]]:
     )
     spec = ScheduleSpec(NAME, topic.uid, "* * * * *", "UTC", "skip", b"", None, labels=labels)
     schedule = await ScheduleRepository(database).create(tenant_id, spec)
+    start = LanePosition(Lane(NAME, topic.uid, 0, 0), 0)
+    export = await ExportRepository(database).create(
+        tenant_id, ExportSpec(NAME, NAME, MARK, labels=labels), [start]
+    )
+    run, _ = await ExportRunRepository(database).create(tenant_id, NAME)
     await LockRepository(database).acquire(
         Claim(tenant_id, NAME, new_uid(), 600, holder=MARK, labels=labels)
     )
@@ -455,6 +463,7 @@ async def _furnish(world: World) -> tuple[Topic, Subscription, list[bytes]]:
         tenant_id, subscription.uid, RedriveSpec(filter=MARK), 1
     )
     uids = [topic.uid, subscription.uid, rule.uid, schedule.uid, letter, redrive.uid]
+    uids += [export.uid, run.uid]
     values = Arguments(labels=labels, display_name=MARK, role="viewer")
     for method in methods():
         # Also what was added after this was written, where a name is all that it takes.

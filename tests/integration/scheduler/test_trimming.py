@@ -10,6 +10,7 @@ import pytest
 from edge.quota import STORED_BYTE_HOURS, STORED_BYTES
 from metadata.database import Connection, Database
 from metadata.due import QueueKey
+from metadata.export_pins import ExportPinRepository
 from metadata.forwarded import Forwarded, ForwardedRepository
 from metadata.placements import PlacementRepository
 from metadata.quotas import TenantQuota
@@ -70,6 +71,7 @@ class Site:
             sizes,
             every_s=1.0,
             stored_limits=self.stored_limits,
+            exports=ExportPinRepository(self.world.database),
         )
         self.meter = StoredMeter(self.topics, sizes, self, every_s=1.0)
 

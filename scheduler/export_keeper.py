@@ -1,0 +1,79 @@
+"""What time does to exports: ticks make runs, leases that end give theirs back, ends are noted.
+
+Nothing here is owed by one process alone: each step is a transaction that finds what is to be done,
+so a scheduler that dies, or two at once, lose nothing and do nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+from metadata.database import Database
+from metadata.errors import MetadataError
+from metadata.export_sweep import ExportSweepRepository
+from metadata.export_ticks import ExportTickRepository
+from metadata.retention import LaneKey
+from scheduler import metrics
+from scheduler.export_ticks import ExportTicks
+from scheduler.sizes import Sizes
+from scheduler.term import put_off
+from scheduler.topic_map import TopicMap
+
+EXPIRE_AT_ONCE = 200
+NOTE_EVERY_S = 10.0
+
+
+class ExportKeeper:
+    """In one term of leadership."""
+
+    def __init__(
+        self, database: Database, topics: TopicMap, sizes: Sizes, *, every_s: float
+    ) -> None:
+        self._ticks = ExportTicks(ExportTickRepository(database))
+        self._sweeping = ExportSweepRepository(database)
+        self._topics = topics
+        self._sizes = sizes
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """For ever."""
+        noted_s = -NOTE_EVERY_S
+        while True:
+            await put_off("exports", self._ticks.round())
+            await put_off("exports", self.expire())
+            if time.monotonic() - noted_s >= NOTE_EVERY_S:
+                noted_s = time.monotonic()
+                await put_off("exports", self.note())
+            await asyncio.sleep(self._every_s)
+
+    async def expire(self) -> None:
+        """Leases that are over. Raises MetadataError, once it has tried them all."""
+        failure: MetadataError | None = None
+        for run_id in await self._sweeping.expired(EXPIRE_AT_ONCE):
+            try:
+                state = await self._sweeping.expire(run_id)
+            except MetadataError as error:
+                failure = error  # of one tenant's, the others are not to wait for it
+                continue
+            if state is not None:
+                metrics.export_leases_expired.labels(state).inc()
+        if failure is not None:
+            raise failure
+
+    async def note(self) -> None:
+        """Where the lanes of exports end, and what there is to do. Raises MetadataError."""
+        await self._sweeping.note_ends(self._ends(await self._sweeping.lanes()))
+        load = await self._sweeping.load()
+        metrics.export_runs_live.labels("queued").set(load.queued)
+        metrics.export_runs_live.labels("running").set(load.running)
+        metrics.export_wait_seconds.set(load.waited_s)
+        metrics.export_lag.set(load.lag)
+
+    def _ends(self, lanes: list[LaneKey]) -> Iterator[tuple[LaneKey, int]]:
+        for lane in lanes:
+            if generations := self._topics.lanes.get(lane):
+                info = self._sizes.of(lane, generations[-1])
+                if info is not None:
+                    yield lane, info.end

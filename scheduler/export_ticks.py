@@ -1,0 +1,81 @@
+"""Makes the runs of exports by their schedules.
+
+What decides is in Postgres (metadata/export_ticks.py): each tick makes its run once, whoever leads,
+and whatever clocks say here. A clock that goes back makes nothing again, for a schedule knows the
+tick that comes next; one that goes forward makes the ticks in between late, by the export's policy
+for missed runs. Postgres is asked now and then instead of when a tick is near, so that no clock but
+its own matters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from metadata.errors import MetadataError
+from metadata.export_run_machine import Tick
+from metadata.export_ticks import DueExport, Ticks
+from scheduler import metrics
+from scheduler.cron_plan import BadSchedule, plan
+
+AT_ONCE = 200
+MAX_LOOKS = 50
+"""Per round; what is due then waits for the next."""
+RETRY_AFTER_S = 30.0
+"""A schedule that cannot be read here."""
+_log = structlog.get_logger("packetboat.scheduler")
+
+
+class Schedules(Protocol):
+    """`metadata.export_ticks.ExportTickRepository`; raises MetadataError."""
+
+    async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueExport]: ...
+    async def make(self, due: DueExport, what: Ticks) -> Tick | None: ...
+    async def failed(self, due: DueExport, why: str) -> None: ...
+
+
+class ExportTicks:
+    """One per process."""
+
+    def __init__(
+        self, schedules: Schedules, *, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._schedules = schedules
+        self._monotonic_s = monotonic_s
+        self._failing: dict[bytes, float] = {}
+
+    async def round(self) -> None:
+        """Makes what is due. Raises MetadataError, once it has tried all it saw."""
+        for _ in range(MAX_LOOKS):
+            now_s = self._monotonic_s()
+            self._failing = {uid: at_s for uid, at_s in self._failing.items() if at_s > now_s}
+            due = await self._schedules.due(AT_ONCE, list(self._failing))
+            failure: MetadataError | None = None
+            for one in due:
+                try:
+                    await self._make(one)
+                except MetadataError as error:
+                    failure = error  # of one export's, the others are not to wait for it
+            if failure is not None:
+                raise failure
+            if len(due) < AT_ONCE:
+                return
+
+    async def _make(self, due: DueExport) -> None:
+        try:
+            what = plan(due.cron, due.time_zone, due.missed_runs, due.at, due.now)
+        except BadSchedule as error:
+            _log.error("a schedule of an export failed", export=due.name, error=str(error))
+            self._failing[due.uid] = self._monotonic_s() + RETRY_AFTER_S
+            await self._schedules.failed(due, f"{error.field}: {error}")
+            return
+        made = await self._schedules.make(due, Ticks(what.make, what.missed, what.then))
+        if made is None:
+            return
+        if made.make is not None:
+            metrics.export_runs.labels(due.kind).inc()
+        metrics.export_ticks_missed.inc(made.missed)
+        metrics.export_ticks_coalesced.inc(made.coalesced)
