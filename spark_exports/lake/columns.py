@@ -21,6 +21,8 @@ from spark_exports.lake.errors import Conflict
 from spark_exports.lake.layout import RESERVED_NAMES
 
 FIELD_ID = b"PARQUET:field_id"
+DOC = b"doc"
+"""In Arrow's metadata of a field; PyIceberg's name for it."""
 
 _SMALL_INTS = frozenset({pa.int8(), pa.int16(), pa.uint8(), pa.uint16()})
 
@@ -71,8 +73,14 @@ def new_schema(columns: pa.Schema) -> Schema:
     return pyarrow_to_schema(pa.schema(_with_ids(plain_types(columns), itertools.count(1))))
 
 
+def _doc(field: pa.Field) -> dict[bytes, bytes]:
+    """Says of which member of a body a column is, where the names differ."""
+    told = (field.metadata or {}).get(DOC)
+    return {} if told is None else {DOC: told}
+
+
 def _with_ids(fields: Iterable[pa.Field], ids: Iterator[int]) -> list[pa.Field]:
-    numbered = [field.with_metadata({FIELD_ID: str(next(ids))}) for field in fields]
+    numbered = [field.with_metadata({**_doc(field), FIELD_ID: str(next(ids))}) for field in fields]
     return [field.with_type(_with_ids_inside(field.type, ids)) for field in numbered]
 
 
@@ -87,7 +95,7 @@ def _with_ids_inside(kind: pa.DataType, ids: Iterator[int]) -> pa.DataType:
 
 
 class _Types:
-    """`bare`: nothing of a field but name and type."""
+    """`bare`: nothing of a field but name, type and doc."""
 
     def __init__(self, *, bare: bool) -> None:
         self._bare = bare
@@ -100,7 +108,9 @@ class _Types:
         return [self._field(field, kind) for field, kind in typed if kind is not None]
 
     def _field(self, field: pa.Field, kind: pa.DataType) -> pa.Field:
-        return pa.field(field.name, kind) if self._bare else field.with_type(kind)
+        if self._bare:
+            return pa.field(field.name, kind, metadata=_doc(field))
+        return field.with_type(kind)
 
     def _kind(self, kind: pa.DataType) -> pa.DataType | None:
         if pa.types.is_null(kind):
@@ -161,7 +171,7 @@ class _Growth:
             elif reason := _bad_name(field.name, path, folded):
                 self.conflicts.append(Conflict(at, reason))
             else:
-                grown[field.name] = pa.field(field.name, self._only_good_names(field.type, at))
+                grown[field.name] = field.with_type(self._only_good_names(field.type, at))
                 folded[field.name.casefold()] = field.name
         return list(grown.values())
 

@@ -112,7 +112,7 @@ def commit_run(table: LakeTable, commit: Commit) -> Committed:
             put(table.iceberg, change)
         except NotDone as error:
             failure = error
-            _wait(number)
+            wait_a_little(number)
             continue
         if failure is not None:
             discard(table, garbage)
@@ -232,7 +232,7 @@ def discard(table: LakeTable, locations: Iterable[str]) -> None:
         delete_files(file_io, unwanted - data_locations(table.iceberg))
 
 
-def _wait(number: int) -> None:
+def wait_a_little(number: int) -> None:
     """Between tries, so that two writers do not meet each time."""
     limit_s = _WAITS_S[min(number, 2)]
     threading.Event().wait(random.uniform(0, limit_s))

@@ -78,6 +78,12 @@ class AheadOfTable(LakeError):
         self.position = position
 
 
+class ListingDiffers(LakeError):
+    """The storage does not list files that the table names."""
+
+    code = "listing-differs"
+
+
 class Conflict(msgspec.Struct, frozen=True):
     """A field that the table cannot take: `path` from the top, and why."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from spark_exports.lake.catalog import close_catalog, open_catalog, reachable
 from spark_exports.lake.columns import grown, new_schema
 from spark_exports.lake.errors import ConflictingColumn, LayoutDiffers, NotOurTable, TableGone
 from spark_exports.lake.layout import Layout
-from spark_exports.lake.storage import LakeFileIO, list_files
+from spark_exports.lake.storage import LakeFileIO, list_files, table_location
 from spark_exports.lake.table import OWNER, LakeTable
 from spark_exports.order import LakeSettings
 
@@ -127,11 +126,3 @@ class Lake:
         if theirs != owner:
             raise NotOurTable(f"{name} is written by {theirs}, not by {owner}")
         return LakeTable(found)
-
-
-def table_location(settings: LakeSettings, tenant: str, table: str) -> str:
-    """`<warehouse>/<tenant>/<table>`; a local warehouse is made absolute."""
-    warehouse = settings.warehouse.rstrip("/")
-    if "://" not in warehouse:
-        warehouse = str(Path(warehouse).absolute())
-    return f"{warehouse}/{tenant}/{table}"

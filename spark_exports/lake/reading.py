@@ -11,11 +11,14 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_exports.lake.columns import field_paths
+from spark_exports.lake.errors import LakeError
 
 
-class ForeignFile(Exception):
+class ForeignFile(LakeError):
     """Its columns are not those that the table has under these ids: someone renamed or dropped
     some. Such files are read by id elsewhere, and not rewritten here."""
+
+    code = "foreign-file"
 
 
 class DataReader:

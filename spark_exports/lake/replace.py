@@ -81,7 +81,7 @@ def in_ranges(rows: pa.Table | pa.RecordBatch, ranges: Sequence[Range]) -> pa.Ch
     ]
     if not masks:
         return pa.chunked_array([pa.repeat(False, rows.num_rows)])
-    return functools.reduce(pc.or_, masks)
+    return functools.reduce(pc.or_, masks).fill_null(False)
 
 
 def _between(offsets: pa.ChunkedArray, start: int, end: int) -> pa.ChunkedArray:

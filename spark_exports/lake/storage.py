@@ -19,6 +19,8 @@ from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
+from spark_exports.order import LakeSettings
+
 FILE_IO = f"{__name__}.LakeFileIO"
 """For PyIceberg's property `py-io-impl`."""
 
@@ -80,6 +82,19 @@ def _sync_directory(directory: Path) -> None:
         os.close(number)
 
 
+def write_whole(file_io: PyArrowFileIO, location: str, content: bytes) -> None:
+    """A small file that readers see complete or not at all; takes the place of another."""
+    scheme, _, path = file_io.parse_location(location, file_io.properties)
+    if scheme != "file":
+        with file_io.new_output(location).create(overwrite=True) as stream:
+            stream.write(content)
+        return
+    with file_io.new_output(f"{location}.new").create(overwrite=True) as stream:
+        stream.write(content)
+    Path(f"{path}.new").replace(path)
+    _sync_directory(Path(path).parent)
+
+
 class StoredFile(msgspec.Struct, frozen=True):
     """A file by its location; `modified_s` is the storage's own time (epoch)."""
 
@@ -128,3 +143,11 @@ def _delete_empty_directories(file_io: PyArrowFileIO, location: str) -> None:
 def storage_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """What workers need of a catalog's properties to reach files; no passwords of catalogs."""
     return {name: value for name, value in properties.items() if name.startswith(_STORAGE_PREFIXES)}
+
+
+def table_location(settings: LakeSettings, tenant: str, table: str) -> str:
+    """`<warehouse>/<tenant>/<table>`; a local warehouse is made absolute."""
+    warehouse = settings.warehouse.rstrip("/")
+    if "://" not in warehouse:
+        warehouse = str(Path(warehouse).absolute())
+    return f"{warehouse}/{tenant}/{table}"
