@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
+
+from gateway.export_runner import INSTALL
+
+
+class Exports(enum.Enum):
+    """What becomes of exports here."""
+
+    RUN = "run"
+    NOT_INSTALLED = "not-installed"
+    OFF = "off"
 
 
 def client_env(url: str, token: str) -> str:
@@ -10,14 +21,21 @@ def client_env(url: str, token: str) -> str:
     return f"export PACKETBOAT_URL={url}\nexport PACKETBOAT_TOKEN={token}\n"
 
 
-def banner(url: str, token: str, data_dir: Path, operator_file: Path | None) -> str:
+def banner(
+    url: str, token: str, data_dir: Path, operator_file: Path | None, exports: Exports
+) -> str:
     """`operator_file` has the first operator's credential; None where none was made here."""
     operator = f"The operator's credential is in {operator_file}.\n" if operator_file else ""
+    lake = {
+        Exports.RUN: f"Exports run here, into tables in {data_dir / 'lake'}.\n",
+        Exports.NOT_INSTALLED: f"Exports wait until Spark is here: {INSTALL}\n",
+        Exports.OFF: "",
+    }[exports]
     auth = f"-H 'Authorization: Bearer {token}'"
     return f"""
 Packetboat is up at {url}  (the API: {url}/docs)
 Everything it keeps is in {data_dir}; logs are in {data_dir / "logs"}. Ctrl-C stops it.
-{operator}
+{operator}{lake}
 Make a topic and a subscription, publish, pull, ack:
 
 curl -s {auth} {url}/topics -d '{{"name":"greetings"}}'

@@ -57,12 +57,21 @@ def up(
     ] = None,
     host: Host = None,
     port: Port = None,
+    exports: Annotated[
+        bool | None,
+        typer.Option(
+            "--exports/--no-exports",
+            help="Run exports, where Spark is installed.  [default: --exports]",
+        ),
+    ] = None,
 ) -> None:
-    """Run everything on this machine: Postgres, three store nodes and a server."""
+    """Run everything on this machine: Postgres, three store nodes, a server, and exports."""
     from gateway import supervisor
     from gateway.settings import UpSettings
 
-    settings = _settings(UpSettings.from_environment, data_dir=data_dir, host=host, port=port)
+    settings = _settings(
+        UpSettings.from_environment, data_dir=data_dir, host=host, port=port, exports=exports
+    )
     raise typer.Exit(supervisor.run(settings))
 
 

@@ -67,6 +67,11 @@ class DataDir:
         return self.path / "operator.env"
 
     @property
+    def runner_file(self) -> Path:
+        """The credential of the runner of exports, likewise."""
+        return self.path / "export-runner.env"
+
+    @property
     def client_env(self) -> Path:
         return self.path / "client.env"
 

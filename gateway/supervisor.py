@@ -1,8 +1,10 @@
-"""`packetboat up`: Postgres, three store nodes and a server on one machine, under one process.
+"""`packetboat up`: Postgres, three store nodes, a server and a runner of exports on one machine,
+under one process.
 
-Order of start: data directory locked → Postgres and store nodes → migrations → server → banner.
-Order of stop: server (drains, releases its leases) → store nodes → Postgres. A child that dies is
-started again; when the supervisor itself dies, by whatever signal, the kernel ends its children.
+Order of start: data directory locked → Postgres and store nodes → migrations → server → banner →
+runner, where Spark is installed. Order of stop: runner (gives its run back) → server (drains,
+releases its leases) → store nodes → Postgres. A child that dies is started again; when the
+supervisor itself dies, by whatever signal, the kernel ends its children.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from collections.abc import Coroutine
 from typing import IO, Any
 
 from auth.development import dev_token, token_hash
-from gateway.banner import banner, client_env
+from gateway import export_runner
+from gateway.banner import Exports, banner, client_env
 from gateway.child import Child
 from gateway.data_dir import DataDir, DataDirInUse, Ports, PortTaken, State, are_free, choose_ports
 from gateway.operator_command import FIRST
@@ -25,6 +28,7 @@ from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 
 NODES = (1, 2, 3)
 GROUPS = 8
+RUNNER = "export-runner"
 START_TIMEOUT_S = 90.0
 START_ATTEMPTS = 3
 MAX_EARLY_DEATHS = 5
@@ -81,11 +85,12 @@ class Supervisor:
     async def _run(self, state: State) -> None:
         settings = self._settings
         token = dev_token(self._data_dir.token_file)
+        environment: dict[str, str] = {}
         for attempt in range(1, START_ATTEMPTS + 1):
             ports = state.ports = choose_ports(settings.host, settings.port, state.ports)
             self._data_dir.save(state)
             try:
-                await self._start(state, ports, token)
+                environment = await self._start(state, ports, token)
                 break
             except (StartFailed, EmbeddedPostgresFailed) as error:
                 await self._stop_children()
@@ -98,24 +103,30 @@ class Supervisor:
         url = self._url(ports)
         self._data_dir.write_private("client.env", client_env(url, token).encode())
         operator = self._data_dir.operator_file
-        say(banner(url, token, settings.data_dir, operator if operator.exists() else None))
+        exports = self._exports()
+        there = operator if operator.exists() else None
+        say(banner(url, token, settings.data_dir, there, exports))
+        if exports is Exports.RUN:
+            self._own(self._run_exports(environment, url))
         await self._stop.wait()
         say("Stopping …")
 
-    async def _start(self, state: State, ports: Ports, token: str) -> None:
-        """Returns when everything serves, or when told to stop meanwhile."""
+    async def _start(self, state: State, ports: Ports, token: str) -> dict[str, str]:
+        """Returns when everything serves, or when told to stop meanwhile: the environment of a
+        server's processes."""
         settings = self._settings
         for node in NODES:
             self._keep(self._store_node(node, state, ports))
         database_url = settings.database_url or await self._start_postgres(ports)
-        if self._stop.is_set():
-            return
         environment = self._environment(state, ports) | {"PACKETBOAT_DATABASE_URL": database_url}
+        if self._stop.is_set():
+            return environment
         await self._migrate(environment)
         server = self._server(environment | {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token)})
         self._keep(server)
         await self._make_operator(state, environment)
         await self._until_ready(ports.http, server, token)
+        return environment
 
     async def _start_postgres(self, ports: Ports) -> str:
         postgres = EmbeddedPostgres(self._data_dir.postgres, port=ports.postgres)
@@ -158,6 +169,33 @@ class Supervisor:
             raise StartFailed(f"the first operator was not made:\n{operator.tail()}")
         state.has_operator = True
         self._data_dir.save(state)
+
+    def _exports(self) -> Exports:
+        if not self._settings.exports:
+            return Exports.OFF
+        return Exports.RUN if export_runner.is_installed() else Exports.NOT_INSTALLED
+
+    async def _run_exports(self, environment: dict[str, str], url: str) -> None:
+        """After all else, since nothing waits for it. Where it cannot be, the rest is still there:
+        the reason is told."""
+        file = self._data_dir.runner_file
+        command = ["operator", "create", export_runner.OPERATOR, "--credential-file", str(file)]
+        command += ["--permission", export_runner.PERMISSION]
+        try:
+            if not file.exists():
+                operator = self._child("operator", command, environment)
+                await operator.start()
+                if await operator.wait() != 0:
+                    raise OSError(f"there is no operator for them:\n{operator.tail()}")
+            lakes = export_runner.lakes(self._data_dir, environment["PACKETBOAT_DATABASE_URL"])
+            self._data_dir.write_private(export_runner.LAKES_FILE, lakes)
+            given = export_runner.environment(environment, self._data_dir, url)
+        except OSError as error:
+            note(f"exports do not run: {error}")
+            return
+        log = self._data_dir.log(RUNNER)
+        runner = Child(RUNNER, export_runner.COMMAND, given, log, stop_s=export_runner.STOP_S)
+        self._keep(runner)
 
     def _url(self, ports: Ports) -> str:
         return f"http://{_url_host(self._settings.host)}:{ports.http}"
@@ -233,9 +271,11 @@ class Supervisor:
         await self._stop_children()
 
     async def _stop_children(self) -> None:
-        servers = [child for child in self._children if child.name == "server"]
-        for wave in (servers, [child for child in self._children if child not in servers]):
-            await asyncio.gather(*(child.stop() for child in wave))
+        # What asks goes before what answers.
+        waves = {RUNNER: 0, "server": 1}
+        for wave in range(3):
+            children = [child for child in self._children if waves.get(child.name, 2) == wave]
+            await asyncio.gather(*(child.stop() for child in children))
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)

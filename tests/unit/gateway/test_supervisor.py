@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from gateway import supervisor
-from gateway.banner import banner, client_env
+from gateway.banner import Exports, banner, client_env
 from gateway.child import Child
 from gateway.data_dir import choose_ports
 
 
 def test_the_banner_ends_with_two_lines_a_shell_can_eval() -> None:
-    text = banner("http://127.0.0.1:8080", "pbdev_x", Path(".packetboat"), None)
+    text = banner("http://127.0.0.1:8080", "pbdev_x", Path(".packetboat"), None, Exports.OFF)
     assert text.splitlines()[-2:] == [
         "export PACKETBOAT_URL=http://127.0.0.1:8080",
         "export PACKETBOAT_TOKEN=pbdev_x",
@@ -23,8 +23,18 @@ def test_the_banner_ends_with_two_lines_a_shell_can_eval() -> None:
 
 
 def test_the_banner_says_where_the_operator_is_and_never_its_secret() -> None:
-    text = banner("http://127.0.0.1:8080", "t", Path(".packetboat"), Path("d/operator.env"))
+    path = Path("d/operator.env")
+    text = banner("http://127.0.0.1:8080", "t", Path(".packetboat"), path, Exports.OFF)
     assert "The operator's credential is in d/operator.env.\n" in text
+
+
+def test_the_banner_says_what_becomes_of_exports() -> None:
+    def said(exports: Exports) -> str:
+        return banner("http://127.0.0.1:8080", "t", Path(".packetboat"), None, exports)
+
+    assert "Exports run here, into tables in .packetboat/lake.\n" in said(Exports.RUN)
+    assert "pip install 'packetboat-server[exports]'" in said(Exports.NOT_INSTALLED)
+    assert "xports" not in said(Exports.OFF)
 
 
 async def test_a_child_that_dies_is_started_again_until_stopped(tmp_path: Path) -> None:
