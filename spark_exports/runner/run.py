@@ -44,6 +44,7 @@ TELL_EVERY_S = 1.0
 AFTER_LAST_WORD_S = 2.0
 """For a driver to end by itself once it has said all."""
 TOKEN_FILE = "token"
+"""In the run's directory, for tasks that read longer than a token lasts."""
 log = structlog.get_logger()
 
 
@@ -215,7 +216,7 @@ class Attempt:
             if renewed.token != self._token:
                 self._token = renewed.token
                 self._hide = Redaction(self._lake, self._claimed.token, renewed.token)
-                (directory / TOKEN_FILE).write_text(renewed.token)
+                _leave_token(directory, renewed.token)
             if renewed.cancelled:
                 self._end_for(Why.CANCELLED)
             await asyncio.sleep(min(TELL_EVERY_S, pause_s))
@@ -327,3 +328,11 @@ class Attempt:
             text = f"the driver said nothing for {quiet_s:.0f} s\n{self._log.tail}"
             return "failed", Failure(why.value, text), True
         return "failed", Failure(said.code, self._hide(said.message)), said.retry
+
+
+def _leave_token(directory: Path, token: str) -> None:
+    """Whoever reads it sees the old one or the new one."""
+    new = directory / f"{TOKEN_FILE}.new"
+    new.touch(mode=0o600)
+    new.write_text(token)
+    new.replace(directory / TOKEN_FILE)

@@ -68,13 +68,14 @@ class RunnerSettings:
     ) -> RunnerSettings:
         """`given` (from the command line) wins where it is not None. Raises SettingsError."""
         values = {name: value for name, value in given.items() if value is not None}
-        for setting in fields(cls):
-            variable = _VARIABLES.get(setting.name, PREFIX + setting.name.upper())
+        kinds = {setting.name: str(setting.type) for setting in fields(cls)}
+        for name in from_outside(cls):
+            variable = variable_of(name)
             text = environment.get(variable)
-            if not text or setting.name in values or setting.name == "driver":
+            if not text or name in values:
                 continue
             try:
-                values[setting.name] = _READERS[str(setting.type)](text)
+                values[name] = _READERS[kinds[name]](text)
             except ValueError as error:
                 raise SettingsError(f"{variable}={text!r}: {error}") from None
         if "lakes" not in values:
@@ -98,6 +99,16 @@ class RunnerSettings:
                 raise SettingsError(f"--{option} must be from {least} to {most}")
         if not 0 < len(self.name) <= 200:
             raise SettingsError("--name must have 1 to 200 characters")
+
+
+def from_outside(settings: type[RunnerSettings]) -> list[str]:
+    """Names of settings that the environment may say."""
+    return [setting.name for setting in fields(settings) if setting.name != "driver"]
+
+
+def variable_of(name: str) -> str:
+    """Of the environment."""
+    return _VARIABLES.get(name, PREFIX + name.upper())
 
 
 def driver_environment(

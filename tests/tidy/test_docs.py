@@ -17,6 +17,8 @@ from metadata import settings as metadata_settings
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
 from scheduler.settings import SchedulerSettings
+from spark_exports.runner import settings as runner_settings
+from spark_exports.runner.settings import RunnerSettings
 from store_nodes import settings as store_settings
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +40,7 @@ def variables() -> set[str]:
         (SchedulerSettings, "PACKETBOAT_SCHEDULER_"),
     ):
         found |= {prefix + field.name.upper() for field in dataclasses.fields(kind)}
+    found |= set(map(runner_settings.variable_of, runner_settings.from_outside(RunnerSettings)))
     return found - {"PACKETBOAT_STORE", "PACKETBOAT_DATABASE"}
 
 
