@@ -57,13 +57,22 @@ def create(
     if_none: Annotated[
         bool, typer.Option("--if-none", help="Only where there is no operator yet.")
     ] = False,
+    permission: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this one, and in no tenant: operate or run_exports; again for both."
+        ),
+    ] = None,
 ) -> None:
     """Make an operator; its credential is shown once."""
     from gateway.names import RULE, name_errors
 
     if name_errors(name):
         raise typer.BadParameter(RULE, param_hint="NAME")
-    made = _run(context.obj, lambda operators: _create(operators, name, credential_file, if_none))
+    made = _run(
+        context.obj,
+        lambda operators: _create(operators, name, credential_file, if_none, permission or None),
+    )
     if made is None:
         typer.echo("There is an operator already; none was made.", err=True)
     elif credential_file is not None:
@@ -77,7 +86,8 @@ def list_(context: typer.Context) -> None:
     """Who they are; secrets are shown by nobody."""
     for client in _run(context.obj, lambda operators: operators.all()):
         used = client.last_used_at.isoformat() if client.last_used_at else "never used"
-        typer.echo(f"{client.name}\t{client.client_id}\t{client.state.value}\t{used}")
+        held = "all" if client.permissions is None else ",".join(client.permissions)
+        typer.echo(f"{client.name}\t{client.client_id}\t{client.state.value}\t{used}\t{held}")
 
 
 @app.command()
@@ -123,14 +133,18 @@ def show(name: str, credential: Credential) -> None:
 
 
 async def _create(
-    operators: Operators, name: str, credential_file: Path | None, if_none: bool
+    operators: Operators,
+    name: str,
+    credential_file: Path | None,
+    if_none: bool,
+    permissions: list[str] | None = None,
 ) -> Credential | None:
     from gateway.operators import credential_in, new_credential
 
     if if_none and await operators.any():
         return None
     credential = new_credential() if credential_file is None else credential_in(credential_file)
-    await operators.create(name, credential)
+    await operators.create(name, credential, permissions)
     return credential
 
 

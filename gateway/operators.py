@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
+from auth.permissions import OF_OPERATORS
 from gateway.data_dir import State
 from metadata.audit import AuditEntry, AuditLog
 from metadata.clients import Client, ClientRepository, ClientSpec, ClientState
@@ -43,6 +44,8 @@ from metadata.tenants import PLATFORM_ID, PLATFORM_NAME, TenantRepository
 MOST_LISTED = 1000
 ACTOR = "command"
 """As the audit names whoever ran one."""
+PERMISSIONS = frozenset(permission.value for permission in OF_OPERATORS)
+"""What one may be held to."""
 _ID, _SECRET = "PACKETBOAT_CLIENT_ID", "PACKETBOAT_CLIENT_SECRET"
 T = TypeVar("T")
 
@@ -89,16 +92,26 @@ class Operators:
         return tuple(page.items)
 
     async def any(self) -> bool:
-        """Whether there is one that may act."""
-        return any(client.state is ClientState.ACTIVE for client in await self.all())
+        """Whether there is one that may act, in all that operators do."""
+        return any(
+            client.state is ClientState.ACTIVE and client.permissions is None
+            for client in await self.all()
+        )
 
-    async def create(self, name: str, credential: Credential) -> Client:
-        """Again with the same credential is the same as once. Raises NotMade."""
+    async def create(
+        self, name: str, credential: Credential, permissions: Sequence[str] | None = None
+    ) -> Client:
+        """With those permissions alone, of what is above tenants, and in no tenant; None: with all
+        that an operator has. Again with the same credential is the same as once. Raises NotMade.
+        """
+        if permissions is not None and not set(permissions) <= PERMISSIONS:
+            raise NotMade(f"an operator's permissions are {', '.join(sorted(PERMISSIONS))}")
         await self._tenants.ensure(PLATFORM_ID, PLATFORM_NAME)
         text = credential.client_secret
         prefix = text.removeprefix(CLIENT_SECRET)[:PREFIX_CHARS]
         secret = Secret(hash_of(text), prefix, datetime.now(UTC))
-        spec = ClientSpec(name, display_name="operator")
+        held = None if permissions is None else tuple(sorted(set(permissions)))
+        spec = ClientSpec(name, display_name="operator", permissions=held)
         try:
             made = await self._clients.create(PLATFORM_ID, spec, credential.client_id, secret)
         except Conflict as error:

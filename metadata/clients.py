@@ -184,7 +184,9 @@ def rows_of(database: Database) -> NamedRows[ClientRow, Client]:
 
 
 def new_columns(spec: ClientSpec, client_id: str, secret: Secret) -> Mapping[str, Any]:
-    return {**_columns(spec), "client_id": client_id, "secrets": to_json([secret])}
+    permissions = None if spec.permissions is None else list(spec.permissions)
+    made = {"client_id": client_id, "secrets": to_json([secret]), "permissions": permissions}
+    return {**_columns(spec), **made}
 
 
 def _columns(spec: ClientSpec) -> Mapping[str, Any]:
@@ -211,4 +213,5 @@ def client(row: ClientRow) -> Client:
         created_at=row.created_at,
         updated_at=row.updated_at,
         last_used_at=row.last_used_at,
+        permissions=None if row.permissions is None else tuple(row.permissions),
     )
