@@ -37,6 +37,20 @@ async def test_one_is_made_with_a_secret_that_only_its_owner_has(database: Datab
     assert credential.client_secret.removeprefix("pbs_")[:8] in kept
 
 
+async def test_one_that_runs_exports_and_no_more(database: Database) -> None:
+    operators = Operators(database)
+    made = await operators.create("runner", new_credential(), ["run_exports"])
+    assert made.permissions == ("run_exports",)
+    # Whoever asks for a first operator gets one all the same.
+    assert not await operators.any()
+    await operators.set_state("runner", ClientState.DISABLED)
+    again = await operators.set_state("runner", ClientState.ACTIVE)
+    assert again.permissions == ("run_exports",)
+    with pytest.raises(NotMade, match="permissions"):
+        await operators.create("other", new_credential(), ["administer"])
+    assert len(await operators.all()) == 1
+
+
 async def test_a_run_that_was_cut_after_its_file_goes_on_with_it(
     database: Database, tmp_path: Path
 ) -> None:

@@ -284,6 +284,26 @@ async def test_who_may_name_a_tenant(world: World) -> None:
     assert (answer.status, answer.body["error"]) == (400, "invalid_scope")
 
 
+async def test_an_operator_that_has_a_part_only(world: World) -> None:
+    await world.change(world.operator, permissions=("run_exports",))
+    answer = await world.token(world.operator)
+    assert answer.body["scope"] == "run_exports"
+    principal = await world.verifier.verify(answer.body["access_token"].encode())
+    assert principal.grants == everything({Permission.RUN_EXPORTS})
+    answer = await world.token(world.operator, scope="operate")
+    assert (answer.status, answer.body["error"]) == (400, "invalid_scope")
+    answer = await world.token(world.operator, tenant="acme")
+    assert (answer.status, answer.body["error"]) == (400, "unauthorized_client")
+
+
+async def test_what_an_operator_is_held_to_holds_for_tokens_that_it_has(world: World) -> None:
+    above = (await world.token(world.operator)).body["access_token"].encode()
+    inside = (await world.token(world.operator, tenant="acme")).body["access_token"].encode()
+    await world.change(world.operator, permissions=("run_exports",))
+    assert (await world.verifier.verify(above)).grants == everything({Permission.RUN_EXPORTS})
+    assert (await world.verifier.verify(inside)).grants == frozenset()
+
+
 async def test_wrong_credentials_are_answered_alike(world: World) -> None:
     """Whether there is such a client is not to be learned."""
     secret = world.secrets[world.orders]
