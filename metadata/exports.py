@@ -201,13 +201,15 @@ class ExportRepository:
         *,
         if_version: int | None = None,
     ) -> Export:
-        """What `change` makes of it, under a lock. NotFound; Conflict when `if_version` is another;
-        ImmutableField."""
+        """What `change` makes of it, under a lock; without a difference there is no new version.
+        NotFound; Conflict when `if_version` is another; ImmutableField."""
 
         async def work(connection: Connection) -> Export:
             version = await changes.take_version(connection)
             export = await _lock(connection, tenant_id, name, if_version)
             spec = change(export)
+            if spec == export.spec:
+                return export
             for field in ("name", *IMMUTABLE):
                 if getattr(spec, field) != getattr(export.spec, field):
                     raise ImmutableField(field)
