@@ -32,6 +32,7 @@ _LOCK = "SELECT uid, lake FROM exports WHERE tenant_id = $1 AND name = $2 FOR NO
 _LIVE = """
 SELECT uid, kind, state, attempt FROM export_runs
 WHERE tenant_id = $1 AND export_uid = $2 AND state IN ('queued', 'running')
+ORDER BY number
 """
 _NUMBER = """
 UPDATE exports SET next_number = next_number + 1, runs = runs + 1
@@ -194,7 +195,8 @@ class ExportRunRepository:
 
 
 async def live(connection: Connection, tenant_id: bytes, export_uid: bytes) -> list[LiveRun]:
-    """Of an export that the transaction has locked: its runs that are not over."""
+    """Of an export that the transaction has locked: its runs that are not over, by
+    number."""
     return [LiveRun(*row) for row in await connection.fetch(_LIVE, tenant_id, export_uid)]
 
 

@@ -19,7 +19,7 @@ from metadata.errors import MetadataError
 from metadata.export_run_machine import Tick
 from metadata.export_ticks import DueExport, Ticks
 from scheduler import metrics
-from scheduler.cron_plan import BadSchedule, plan
+from scheduler.cron_plan import BadSchedule, check, plan
 
 AT_ONCE = 200
 MAX_LOOKS = 50
@@ -66,11 +66,14 @@ class ExportTicks:
 
     async def _make(self, due: DueExport) -> None:
         try:
+            check(due.cron, due.time_zone)
             what = plan(due.cron, due.time_zone, due.missed_runs, due.at, due.now)
-        except BadSchedule as error:
-            _log.error("a schedule of an export failed", export=due.name, error=str(error))
+        except Exception as error:
+            # A fault of one schedule must not keep the others from running.
+            _log.error("a schedule of an export failed", export=due.name, exc_info=error)
             self._failing[due.uid] = self._monotonic_s() + RETRY_AFTER_S
-            await self._schedules.failed(due, f"{error.field}: {error}")
+            why = f"{error.field}: {error}" if isinstance(error, BadSchedule) else "internal error"
+            await self._schedules.failed(due, why)
             return
         made = await self._schedules.make(due, Ticks(what.make, what.missed, what.then))
         if made is None:
