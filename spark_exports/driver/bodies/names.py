@@ -1,0 +1,46 @@
+"""Which column a member of a body goes to.
+
+Lakes do not tell names apart by case, and write the path to a nested field with dots. So a column's
+name may differ from the member's; the member's is then in the field's metadata, which Iceberg keeps
+as the column's doc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+import pyarrow as pa
+
+MEMBER = b"doc"
+MAX_NAME_CHARS = 200
+
+
+def member_of(field: pa.Field) -> str:
+    """The member that a column holds."""
+    told: bytes | None = (field.metadata or {}).get(MEMBER)
+    return str(field.name) if told is None else told.decode()
+
+
+def column(name: str, member: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
+    metadata = None if name == member else {MEMBER: member.encode()}
+    return pa.field(name, kind, nullable, metadata=metadata)
+
+
+class Names:
+    """Names of one struct, or of the columns of a table. `reserved` are casefolded."""
+
+    def __init__(self, taken: Iterable[str], reserved: Container[str] = ()) -> None:
+        self._taken = {name.casefold() for name in taken}
+        self._reserved = reserved
+
+    def name(self, member: str) -> str:
+        """A new one for a member that has no column yet."""
+        base = member.replace(".", "_")[:MAX_NAME_CHARS] or "_"
+        if base.casefold() in self._reserved:
+            base = f"body_{base}"
+        name, number = base, 1
+        while name.casefold() in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name.casefold())
+        return name

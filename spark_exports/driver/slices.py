@@ -1,0 +1,49 @@
+"""Ranges, cut for tasks: a task reads one slice from its start to its end, so its files are in the
+order of offsets without any sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from spark_exports.order import Range
+
+SLICE_MESSAGES = 100_000
+"""A task's work is lost with it, and progress shows by tasks; each has at least one file."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Offsets `first` … `last` that a task saw of a lane."""
+
+    topic: str
+    partition: int
+    lane: int
+    first: int
+    last: int
+
+    def overlaps(self, piece: Range) -> bool:
+        key = piece.key
+        return (
+            (self.topic, self.partition, self.lane) == (key.topic, key.partition, key.lane)
+            and self.first < piece.end
+            and self.last >= piece.start
+        )
+
+
+def sliced(ranges: Iterable[Range], messages: int = SLICE_MESSAGES) -> list[Range]:
+    """In order, none longer than that; empty ranges are left out."""
+    return [
+        Range(one.key, start, min(start + messages, one.end))
+        for one in sorted(ranges)
+        for start in range(one.start, one.end, messages)
+    ]
+
+
+def messages_in(ranges: Iterable[Range]) -> int:
+    return sum(one.end - one.start for one in ranges)
+
+
+def touched(slices: Sequence[Range], spans: Sequence[Span]) -> list[Range]:
+    """Those that hold some of what was seen."""
+    return [piece for piece in slices if any(span.overlaps(piece) for span in spans)]

@@ -1,0 +1,89 @@
+"""A log in memory, that Spark reads as it reads the platform's: a partition for each slice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_exports.lake.envelope import ENVELOPE
+from spark_exports.order import LaneKey, Order, Range
+
+BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = (
+    "topic string, message_id string, partition int, lane int, offset long,"
+    " publish_time timestamp, key string, attributes map<string,string>, content_type string,"
+    " publisher_id string, priority int, traceparent string, data binary"
+)
+BATCH = 7
+
+
+@dataclass
+class Log:
+    """Messages of lanes, by offset. `reads` counts what was asked for."""
+
+    lanes: dict[LaneKey, list[dict[str, Any]]] = field(default_factory=dict)
+    reads: list[list[Range]] = field(default_factory=list)
+    hidden: int = 0
+    """Messages of each slice that do not come, as if a filter had them."""
+
+    def publish(
+        self,
+        body: object,
+        *,
+        partition: int = 0,
+        topic: str = "orders",
+        content_type: str | None = "application/json",
+        minutes: int = 0,
+        attributes: dict[str, str] | None = None,
+    ) -> None:
+        """`bytes` are a body as it is, all else is JSON."""
+        lane = self.lanes.setdefault(LaneKey(topic, "uid-" + topic, partition, 0), [])
+        lane.append(
+            {
+                "topic": topic,
+                "message_id": f"{topic}-{partition}-{len(lane)}",
+                "partition": partition,
+                "lane": 0,
+                "offset": len(lane),
+                "publish_time": BEGINS + timedelta(minutes=minutes, microseconds=len(lane)),
+                "key": f"key-{len(lane) % 5}",
+                "attributes": list((attributes or {}).items()),
+                "content_type": content_type,
+                "publisher_id": None,
+                "priority": 0,
+                "traceparent": None,
+                "data": body if isinstance(body, bytes) else json.dumps(body).encode(),
+            }
+        )
+
+    @property
+    def ends(self) -> dict[LaneKey, int]:
+        return {key: len(messages) for key, messages in self.lanes.items()}
+
+    def messages(self) -> list[dict[str, Any]]:
+        return [message for _, lane in sorted(self.lanes.items()) for message in lane]
+
+    def read(self, spark: SparkSession, order: Order, slices: Sequence[Range]) -> DataFrame:
+        """In the place of `from_platform`."""
+        self.reads.append(list(slices))
+        end = len(slices)
+        parts = [self.lanes[one.key][one.start : one.end - self.hidden] for one in slices]
+        indexes = spark.range(0, end, 1, end).mapInArrow(partial(_batches, parts), COLUMNS)
+        return indexes
+
+
+def _batches(
+    parts: list[list[dict[str, Any]]], indexes: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for numbers in indexes:
+        for number in numbers.column(0).to_pylist():
+            part = parts[number]
+            for start in range(0, len(part), BATCH):
+                yield pa.RecordBatch.from_pylist(part[start : start + BATCH], schema=ENVELOPE)

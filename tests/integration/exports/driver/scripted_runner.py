@@ -1,0 +1,125 @@
+"""The runner's end of a driver in this process: orders, plans from the log's ends, and hears."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from spark_exports.driver.drive import drive
+from spark_exports.driver.lines import Lines
+from spark_exports.order import (
+    Done,
+    ExportSpec,
+    Failed,
+    FromDriver,
+    LakeSettings,
+    LaneKey,
+    Opened,
+    Order,
+    Position,
+    Progress,
+    Range,
+    Ranges,
+    RunKind,
+)
+from tests.integration.exports.driver.fake_log import Log
+
+TENANT = "acme"
+
+
+class ScriptedRunner:
+    """Runs of one export against one log and one lake."""
+
+    def __init__(self, spark: SparkSession, log: Log, directory: Path, spec: ExportSpec) -> None:
+        self.spark = spark
+        self.log = log
+        self.directory = directory
+        self.spec = spec
+        self.number = 0
+        self.progress: list[Progress] = []
+        self.on_progress: Callable[[Progress, int], None] = lambda progress, pipe: None
+        """What is done at each, with the end of the driver's stdin."""
+
+    @property
+    def lake(self) -> LakeSettings:
+        return LakeSettings(
+            name="default",
+            warehouse=str(self.directory / "warehouse"),
+            catalog={"type": "sql", "uri": f"sqlite:///{self.directory}/catalog.db"},
+            spark_master="local[2]",
+        )
+
+    def order(
+        self,
+        kind: RunKind = "export",
+        *,
+        number: int | None = None,
+        attempt: int = 1,
+        ranges: list[Range] | None = None,
+    ) -> Order:
+        """The next run, unless it is said which."""
+        if number is None:
+            self.number += 1
+        return Order(
+            tenant=TENANT,
+            number=number or self.number,
+            attempt=attempt,
+            kind=kind,
+            export=self.spec,
+            lake=self.lake,
+            url="http://127.0.0.1:1",
+            token="none",
+            state_dir=str(self.directory),
+            ranges=ranges,
+        )
+
+    def run(self, order: Order | None = None) -> Done | Failed:
+        said = self.carry_out(order or self.order())
+        assert isinstance(said, Done), said
+        return said
+
+    def carry_out(self, order: Order) -> Done | Failed:
+        """The driver's last word."""
+        to_driver, from_driver = os.pipe(), os.pipe()
+        hearing = threading.Thread(target=self._answer, args=(order, from_driver[0], to_driver[1]))
+        hearing.start()
+        source, sink = os.fdopen(to_driver[0], "rb"), os.fdopen(from_driver[1], "wb")
+        try:
+            return drive(Lines(source, sink), lambda *_: self.spark, self.log.read)
+        finally:
+            sink.close()
+            hearing.join()
+
+    def _answer(self, order: Order, heard: int, pipe: int) -> None:
+        with os.fdopen(heard, "rb") as lines, os.fdopen(os.dup(pipe), "wb") as tell:
+            os.close(pipe)
+            tell.write(msgspec.json.encode(order) + b"\n")
+            tell.flush()
+            for line in lines:
+                message = msgspec.json.decode(line, type=FromDriver)
+                if isinstance(message, Opened):
+                    tell.write(msgspec.json.encode(Ranges(self.plan(message.positions))) + b"\n")
+                    tell.flush()
+                elif isinstance(message, Progress):
+                    self.progress.append(message)
+                    self.on_progress(message, tell.fileno())
+
+    def plan(self, positions: list[Position]) -> list[Range]:
+        at = {one.key: one.offset for one in positions}
+        return [
+            Range(key, at.get(key, 0), end)
+            for key, end in self.log.ends.items()
+            if at.get(key, 0) < end
+        ]
+
+    def all_ranges(self) -> list[Range]:
+        return [Range(key, 0, end) for key, end in self.log.ends.items()]
+
+
+def lane(topic: str = "orders", partition: int = 0) -> LaneKey:
+    return LaneKey(topic, "uid-" + topic, partition, 0)
