@@ -21,7 +21,7 @@ from metadata import export_pins
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost
 from metadata.export_bell import ring
-from metadata.export_manifest import LaneFacts, is_there, manifest, position_of
+from metadata.export_manifest import LaneFacts, is_there, manifest
 from metadata.export_pins import LaneOf
 from metadata.export_rows import (
     SPECS,
@@ -91,13 +91,13 @@ FOR NO KEY UPDATE
 _RUN = """
 SELECT export_uid, number, kind, trigger, state, attempt, max_attempts, cancelling, lease,
     coalesce(lease_until > clock_timestamp(), false) AS held,
-    ranges::text AS ranges, planned_from::text AS planned_from, more, expired
+    ranges::text AS ranges, planned_from::text AS planned_from, more
 FROM export_runs
 WHERE tenant_id = $1 AND uid = $2
 """
 _LOCK_RUN = _RUN + "FOR NO KEY UPDATE"
 _PLANNED = """
-UPDATE export_runs SET ranges = $3::jsonb, planned_from = $4::jsonb, more = $5, expired = $6
+UPDATE export_runs SET ranges = $3::jsonb, planned_from = $4::jsonb, more = $5
 WHERE tenant_id = $1 AND uid = $2
 """
 _KNOWN = """
@@ -134,9 +134,10 @@ WHERE tenant_id = $1 AND uid = $2
 _SUM = """
 UPDATE exports
 SET row_count = row_count + $3, rejected = rejected + $4, filtered = filtered + $5,
-    byte_count = byte_count + $6, expired = expired + $7
+    byte_count = byte_count + $6
 WHERE tenant_id = $1 AND uid = $2
 """
+_EXPIRED = "UPDATE exports SET expired = expired + $3 WHERE tenant_id = $1 AND uid = $2"
 _WELL = """
 UPDATE exports
 SET table_state = coalesce($3::jsonb, table_state),
@@ -263,7 +264,7 @@ class ExportLeaseRepository:
                 return fixed
             made = manifest(lanes, max_messages)
             written = (ranges_text(made.ranges), positions_text(planned_from))
-            await connection.execute(_PLANNED, *run_id, *written, made.more, made.expired)
+            await connection.execute(_PLANNED, *run_id, *written, made.more)
             await planning.note(lanes)
             return made.ranges
 
@@ -345,11 +346,11 @@ async def _note_end(
     states = (json_or_none(result.table), json_or_none(result.rejects))
     await connection.execute(_WELL, tenant_id, export_uid, *states)
     if kind == EXPORT:
-        sums = (result.rows, result.rejected, result.filtered, result.bytes, row["expired"])
+        sums = (result.rows, result.rejected, result.filtered, result.bytes)
         await connection.execute(_SUM, tenant_id, export_uid, *sums)
     reached = ending.positions
     if reached is None and kind == EXPORT:
-        reached = [LanePosition(lane, end) for lane, _, end in ranges_of(row["ranges"]) or ()]
+        reached = [LanePosition(lane, end) for lane, _, end, _ in ranges_of(row["ranges"]) or ()]
     await _reach(connection, tenant_id, export_uid, [(*each, None) for each in reached or ()])
     await export_pins.follow(connection, tenant_id, export_uid)
     others = {each.kind for each in await live(connection, tenant_id, export_uid)}
@@ -377,20 +378,22 @@ class _Planning:
         reported = {LaneOf(*lane[1:]): offset for lane, offset in positions}
         return {
             lanes[lane][0]: LaneFacts(
-                position_of(
-                    begins=known[lane][0],
-                    known=known[lane][1],
-                    reported=reported.get(lane),
-                    table_keeps=spec.format == TABLE_KEEPS_POSITIONS,
-                ),
-                at,
-                lanes[lane][1],
+                begins=known[lane][0],
+                reported=reported.get(lane),
+                known=known[lane][1],
+                trimmed_to=at,
+                end=lanes[lane][1],
+                table_keeps=spec.format == TABLE_KEEPS_POSITIONS,
             )
             for lane, at in trimmed.items()
         }
 
     async def note(self, lanes: dict[Lane, LaneFacts]) -> None:
-        """Where the export is, and pins it there: also back, where a table has less than it had."""
+        """Where the export is, and pins it there: also back, where a table has less than it had.
+        What is gone is counted with it, so that it is counted once."""
+        expired = sum(facts.expired for facts in lanes.values())
+        if expired:
+            await self._connection.execute(_EXPIRED, *self._key, expired)
         rows = [(lane, facts.start, facts.end) for lane, facts in sorted(lanes.items())]
         await _reach(self._connection, *self._key, rows)
         at = {LaneOf(*lane[1:]): start for lane, start, _ in rows}

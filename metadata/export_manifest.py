@@ -2,7 +2,7 @@
 
 It is fixed before anything is read, so that every attempt of a run means the same messages. Where a
 table is behind what is left of the log, the run begins with what is left; what lies between is
-counted as expired, for it is in neither.
+counted as expired, once, for it is in neither.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ from metadata.export_types import Lane, LaneRange
 
 
 class LaneFacts(NamedTuple):
-    """`position`: all below it is done with; below `trimmed_to` nothing is left; `end` is the
-    offset of the message that comes next."""
+    """The export begins at `begins`. `reported` is the table's position, None where it says none;
+    `known` is the one that is kept here. Below `trimmed_to` nothing is left; `end` is the offset of
+    the message that comes next. `table_keeps`: the table would say, were there anything to say."""
 
-    position: int
+    begins: int
+    reported: int | None
+    known: int
     trimmed_to: int
     end: int
+    table_keeps: bool = True
+
+    @property
+    def position(self) -> int:
+        """All below it is done with."""
+        said = self.reported if self.table_keeps else self.known
+        return self.begins if said is None else max(said, self.begins)
 
     @property
     def start(self) -> int:
@@ -31,24 +41,21 @@ class LaneFacts(NamedTuple):
 
     @property
     def expired(self) -> int:
-        return max(0, self.trimmed_to - self.position)
+        """Messages that went before the export had them, and are not known to have gone."""
+        return max(0, self.trimmed_to - max(self.position, self.known))
+
+    def range_of(self, lane: Lane, messages: int) -> LaneRange:
+        """So many of them."""
+        said = self.reported if self.table_keeps else None
+        behind = said if said is not None and said < self.start else None
+        return LaneRange(lane, self.start, self.start + messages, behind)
 
 
 class Manifest(NamedTuple):
-    """`ranges` in order, none of them empty. `more`: there was no room for all. `expired` messages
-    were gone from the log before they were exported."""
+    """`ranges` in order, none of them empty. `more`: there was no room for all."""
 
     ranges: tuple[LaneRange, ...]
     more: bool
-    expired: int
-
-
-def position_of(*, begins: int, known: int, reported: int | None, table_keeps: bool) -> int:
-    """Of a lane in which the export begins at `begins`. `known` is kept here; `reported` says the
-    table, None where it says nothing; `table_keeps`: it would, were there anything to say."""
-    if table_keeps:
-        return begins if reported is None else max(reported, begins)
-    return max(known, begins)
 
 
 def manifest(lanes: Mapping[Lane, LaneFacts], max_messages: int) -> Manifest:
@@ -56,12 +63,10 @@ def manifest(lanes: Mapping[Lane, LaneFacts], max_messages: int) -> Manifest:
     it has less, so that none waits for a longer one."""
     room = _shares({lane: facts.pending for lane, facts in lanes.items()}, max_messages)
     ranges = tuple(
-        LaneRange(lane, lanes[lane].start, lanes[lane].start + room[lane])
-        for lane in sorted(lanes)
-        if room[lane] > 0
+        lanes[lane].range_of(lane, room[lane]) for lane in sorted(lanes) if room[lane] > 0
     )
     more = any(room[lane] < facts.pending for lane, facts in lanes.items())
-    return Manifest(ranges, more, sum(facts.expired for facts in lanes.values()))
+    return Manifest(ranges, more)
 
 
 def is_there(ranges: Iterable[LaneRange], lanes: Mapping[Lane, LaneFacts]) -> bool:

@@ -62,7 +62,7 @@ JOIN topics AS t ON t.tenant_id = x.tenant_id AND t.uid = x.topic_uid
 WHERE x.tenant_id = $1 AND x.export_uid = ANY ($2::uuid[])
 ORDER BY x.export_uid, t.name, x.topic_uid, x.partition, x.lane
 """
-_Written = tuple[str, str, int, int, int, int]
+_Written = tuple[str, str, int, int, int, int, int | None]
 _Noted = tuple[str, str, int, int, int]
 T = TypeVar("T")
 
@@ -157,8 +157,8 @@ def ranges_of(text: str | None) -> tuple[LaneRange, ...] | None:
     if text is None:
         return None
     return tuple(
-        LaneRange(Lane(topic, bytes.fromhex(uid), partition, lane), start, end)
-        for topic, uid, partition, lane, start, end in msgspec.json.decode(
+        LaneRange(Lane(topic, bytes.fromhex(uid), partition, lane), start, end, position)
+        for topic, uid, partition, lane, start, end, position in msgspec.json.decode(
             text, type=list[_Written]
         )
     )
@@ -167,8 +167,8 @@ def ranges_of(text: str | None) -> tuple[LaneRange, ...] | None:
 def ranges_text(ranges: Sequence[LaneRange]) -> str:
     return json(
         [
-            (lane.topic, lane.topic_uid.hex(), lane.partition, lane.lane, start, end)
-            for lane, start, end in ranges
+            (lane.topic, lane.topic_uid.hex(), lane.partition, lane.lane, *rest)
+            for lane, *rest in ranges
         ]
     )
 

@@ -92,11 +92,13 @@ class LaneEnd(NamedTuple):
 
 
 class LaneRange(NamedTuple):
-    """The offsets `start` … `end` − 1."""
+    """The offsets `start` … `end` − 1. `position` is the table's, where it is below `start`: what
+    lies between is not to be in it, or is gone from the log."""
 
     lane: Lane
     start: int
     end: int
+    position: int | None = None
 
 
 class LaneState(NamedTuple):

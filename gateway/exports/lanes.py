@@ -38,7 +38,11 @@ def stored(positions: Iterable[Position]) -> list[LanePosition]:
 
 
 def ranges_for_runner(ranges: Iterable[LaneRange]) -> list[dict[str, Any]]:
-    return [{"key": lane_view(each.lane), "start": each.start, "end": each.end} for each in ranges]
+    return [
+        {"key": lane_view(each.lane), "start": each.start, "end": each.end}
+        | ({} if each.position is None else {"position": each.position})
+        for each in ranges
+    ]
 
 
 def lane_view(lane: Lane) -> dict[str, Any]:

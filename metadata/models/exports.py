@@ -173,7 +173,6 @@ class ExportRunRow(Base):
     ranges: Mapped[list[Any] | None] = mapped_column(JSONB)
     planned_from: Mapped[list[Any] | None] = mapped_column(JSONB)
     more: Mapped[bool] = mapped_column(server_default=text("false"))
-    expired: Mapped[int] = mapped_column(BigInteger, server_default="0")
     progress: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     result: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     failure_code: Mapped[str | None] = mapped_column(Text)

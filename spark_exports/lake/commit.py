@@ -15,7 +15,8 @@ What holds, whatever dies and whoever runs twice:
      another attempt: done, and this one's files are garbage;
    - a later run has: this one is over. Either the table has its ranges all the same, or it is
      superseded; what a later run fenced off never comes in;
-   - the table's positions are not where the ranges start: superseded;
+   - the table's positions are not where the ranges start (or where they say that it is, for what
+     lies between is gone): superseded;
    - else it may be tried.
 4. A conflict is one more judgement. So is an unknown outcome (the connection is cut at COMMIT, a
    file cannot be written): the table is loaded, and what it says decides. Should a lost commit land
@@ -142,10 +143,11 @@ def _has(table: LakeTable, commit: Commit) -> bool:
     if table.last_run > commit.run:
         raise Superseded(f"run {table.last_run} has committed before run {commit.run}")
     for each in commit.ranges:
-        if positions.get(each.key, each.start) != each.start:
+        begins = each.start if each.position is None else each.position
+        if positions.get(each.key, begins) != begins:
             raise Superseded(
                 f"{each.key.topic} partition {each.key.partition} lane {each.key.lane}: the table"
-                f" has all below {positions[each.key]}, and the run begins at {each.start}"
+                f" has all below {positions[each.key]}, and the run begins at {begins}"
             )
     return False
 

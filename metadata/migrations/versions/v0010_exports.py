@@ -84,7 +84,7 @@ _STATEMENTS = (
     )
     """,
     # `ready_at`: it is not claimed before. `planned_from` are the positions that `ranges` was
-    # planned from, `more` what it left, `expired` what it found gone.
+    # planned from; `more`: it had no room for all.
     """
     CREATE TABLE export_runs (
         tenant_id uuid NOT NULL,
@@ -108,7 +108,6 @@ _STATEMENTS = (
         ranges jsonb,
         planned_from jsonb,
         more boolean NOT NULL DEFAULT false,
-        expired bigint NOT NULL DEFAULT 0,
         progress jsonb,
         result jsonb,
         failure_code text,

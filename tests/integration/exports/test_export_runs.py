@@ -101,9 +101,30 @@ async def test_a_plan_whose_messages_are_gone_is_made_anew_and_they_are_counted(
     await harbour.do("UPDATE partitions SET trimmed_to = 6 WHERE partition = 1")
     ranges = await harbour.plan(claimed, each(topic, 10, 10))
     assert [(part.start, part.end) for part in ranges] == [(0, 10), (6, 10)]
+    # The table says where it is, so that its commit can be held to that.
+    await harbour.fail(claimed)
+    await harbour.ready()
+    claimed = await harbour.claimed()
+    ranges = await harbour.plan(claimed, each(topic, 10, 10), each(topic, 0, 2))
+    assert [part[1:] for part in ranges] == [(0, 10, None), (6, 10, 2)]
+    assert (await harbour.leases.held(claimed.id, claimed.lease)).ranges == ranges
     await harbour.succeed(claimed, each(topic, 10, 10), rows=14)
     export = await harbour.get()
     assert (export.rows, export.expired, export.lag_messages) == (14, 6, 0)
+
+
+async def test_what_all_of_a_lane_lost_is_counted_once(harbour: Harbour) -> None:
+    """No range is left of it, so its position in the table stays where it was."""
+    topic = await harbour.topic(partitions=1)
+    await harbour.export()
+    await harbour.do("UPDATE partitions SET trimmed_to = 6")
+    for end in (6, 6, 7):
+        await harbour.run()
+        claimed = await harbour.claimed()
+        ranges = await harbour.plan(claimed, each(topic, end), each(topic, 4))
+        assert [part[1:] for part in ranges] == ([(6, 7, 4)] if end == 7 else [])
+        await harbour.succeed(claimed)
+        assert (await harbour.get()).expired == 2
 
 
 async def test_what_a_plan_has_no_room_for_is_the_next_runs(harbour: Harbour) -> None:
