@@ -94,12 +94,13 @@ def remove_orphans(
     _check_listing(table, before & data, stored)
     named = data | metadata_locations(table.iceberg)
     old_before_s = (time.time() if now_s is None else now_s) - maintenance.orphans_after_s
+    own = f"/run-{run}/attempt-{table.marker(attempt)}/"
     orphans = [
         file
         for file in stored
         if file.location not in named
         and (_is_of_earlier_run(file, run) or file.modified_s < old_before_s)
-        and f"/attempt-{table.marker(attempt)}/" not in file.location
+        and own not in file.location
     ]
     delete_files(file_io, [file.location for file in orphans])
     return Removed(len(orphans), sum(file.size_bytes for file in orphans))
