@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import binascii
 import struct
+import sys
+from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
 _HEAD = struct.Struct(">B16sI")
 _TAIL = struct.Struct(">BQ")
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 ID_CHARS = 40
 FORM_OFFSET = 1
 FORM_STAGE = 2
@@ -71,6 +74,21 @@ def prefix(topic_uid: bytes, partition: int, form: int = FORM_OFFSET) -> str:
 def suffix(number: int, lane: int = 0) -> str:
     """The 12 characters of one message."""
     return urlsafe_b64encode(_TAIL.pack(lane, number)).decode()
+
+
+def run_together(topic_uid: bytes, partition: int, lane: int, offsets: array[int]) -> bytes:
+    """The ids of many offsets, signed integers of 64 bits, one after the other: a tenth of the cost
+    of making each. 30 bytes are 40 characters, without padding between one id and the next."""
+    count = len(offsets)
+    numbers = offsets[:]
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    tails = numbers.tobytes()
+    head = _HEAD.pack(FORM_OFFSET, topic_uid, partition) + bytes((lane,))
+    raw = bytearray((head + bytes(8)) * count)
+    for at in range(8):
+        raw[len(head) + at :: len(head) + 8] = tails[at::8]
+    return binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE)
 
 
 def parse(text: str) -> MessageId:

@@ -72,6 +72,7 @@ async def open_subscribing(shared: Shared) -> None:
     subscriber.load = lambda: load.report(time.monotonic())
     load.start()
     stack.callback(load.close)
+    subscriber.late_s = lambda: parts.load.loop_lag_s
     undertaker = Undertaker(
         Outbox(shared.store), shared.catalog, shared.store, subscriber.flusher.note
     )

@@ -97,23 +97,29 @@ class PreviewRoutes:
         await respond(send, 200, msgspec.json.encode(preview.result()))
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
-        replays = self._replays or Replays(self._reading.store, self._reading.catalog)
+        reading = self._reading
+        replays = self._replays or Replays(reading.store, reading.catalog, reading.late_s)
         self._replays = replays
         lanes = {
             Lane(each.number, each.lane): LaneReplay(replays, topic, each.number, each.lane)
             for each in topic.partitions
         }
-        found = await asyncio.gather(*(lane.look() for lane in lanes.values()))
-        shares = share_out(wanted, dict(zip(lanes, found, strict=True)))
+        stored = await asyncio.gather(*(lane.look() for lane in lanes.values()))
+        shares = share_out(wanted, dict(zip(lanes, stored, strict=True)))
         for place, share in shares.items():
             lane = lanes[place]
             renderer = PartitionRenderer(topic.uid, place.partition, lane=place.lane)
             try:
-                async with aclosing(lane.runs(lane.bounds.end - share)) as runs:
-                    async for run in runs:
-                        preview.look(run.batch, run.low, run.high, renderer)
-                        if preview.examined_bytes > MAX_EXAMINED_BYTES:
-                            return
+                async with aclosing(lane.reads(lane.bounds.end - share)) as reads:
+                    async for found in reads:
+                        await replays.turns.begin()
+                        for run in found:
+                            preview.look(run.batch, run.low, run.high, renderer)
+                            if preview.examined_bytes > MAX_EXAMINED_BYTES:
+                                return
+                            if replays.turns.over:
+                                await replays.turns.renew()
+                        replays.turns.end()
             except Truncated:
                 continue  # trimmed since
 

@@ -7,7 +7,7 @@ is looked at or changed, and any process can answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -34,10 +34,12 @@ from subscribe_forwarder.api.replay_query import (
 )
 from subscribe_forwarder.ports import Catalog, Store
 from subscribe_forwarder.reading import arrow
-from subscribe_forwarder.reading.arrow import ArrowStream, Picked
+from subscribe_forwarder.reading.arrow import ArrowEncoder
+from subscribe_forwarder.reading.parts import Parts, Picked
 from subscribe_forwarder.reading.places import at_time, bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
-from subscribe_forwarder.reading.replay import LaneReplay, Replays, Run, Truncated
+from subscribe_forwarder.reading.replay import Found, LaneReplay, Replays, Run, Truncated
+from subscribe_forwarder.reading.turns import Turns
 
 NDJSON = b"application/x-ndjson"
 ARROW = b"application/vnd.apache.arrow.stream"
@@ -56,6 +58,36 @@ class Reading(Protocol):
     def store(self) -> Store: ...
     @property
     def catalog(self) -> Catalog: ...
+    @property
+    def late_s(self) -> Callable[[], float]: ...
+
+
+class Encoder(Protocol):
+    """Of a streamed form: what is before, between and after parts that are not empty."""
+
+    head: bytes
+    end: bytes
+
+    def part(self, picked: Sequence[Picked]) -> bytes | memoryview: ...
+
+
+class _Lines:
+    """NDJSON."""
+
+    head = end = b""
+
+    def __init__(self, renderer: PartitionRenderer) -> None:
+        self._renderer = renderer
+
+    def part(self, picked: Sequence[Picked]) -> bytes:
+        renderer = self._renderer
+        return b"".join(
+            [
+                b"{%b}\n" % batch.fragment(index, renderer)
+                for batch, indices in picked
+                for index in indices
+            ]
+        )
 
 
 class _Taker:
@@ -71,28 +103,31 @@ class _Taker:
         self.examined = 0
         self.full = False
 
-    def take(self, run: Run) -> list[Picked]:
+    def take(self, run: Run) -> Picked:
         """The messages of it that are wanted, as far as the limits go."""
-        batch = run.batch
-        messages = batch.messages()
         indices: Sequence[int] = range(run.low, run.high)
         if self._filter is not None:
-            indices = self._filter.matches(batch, indices)
-        picked: list[Picked] = []
-        self.next_offset = run.next_offset
+            indices = self._filter.matches(run.batch, indices)
+        fit = min(len(indices), self._left)
+        if self._counts_bytes:
+            fit = self._fit_bytes(run, indices[:fit])
         self.examined += run.high - run.low
-        for index in indices:
-            size = len(messages[index].data) if self._counts_bytes else 0
-            if not self._left or (size > self._left_bytes and self._taken):
-                self.full = True
-                self.next_offset = batch.base + index
-                return picked
-            picked.append((batch, index))
-            self._taken += 1
-            self._left -= 1
+        self._taken += fit
+        self._left -= fit
+        self.full = fit < len(indices) or not self._left
+        at = run.batch.base + indices[fit] if fit < len(indices) else run.next_offset
+        self.next_offset = at
+        return Picked(run.batch, indices[:fit])
+
+    def _fit_bytes(self, run: Run, indices: Sequence[int]) -> int:
+        """How many of them; of all that are asked for, the first fits always."""
+        messages = run.batch.messages()
+        for fit, index in enumerate(indices):
+            size = len(messages[index].data)
+            if size > self._left_bytes and (fit or self._taken):
+                return fit
             self._left_bytes -= size
-        self.full = not self._left
-        return picked
+        return len(indices)
 
 
 class ReplayRoutes:
@@ -134,15 +169,16 @@ class ReplayRoutes:
     async def _answer(
         self, send: Send, form: bytes | None, topic: Topic, number: int, request: ReplayRequest
     ) -> None:
-        lane = LaneReplay(self._places(), topic, number, request.lane)
+        lane, turns = LaneReplay(self._places(), topic, number, request.lane), self._places().turns
         start = await self._start(lane, topic, number, request)
         renderer = PartitionRenderer(topic.uid, number, lane=request.lane)
         try:
             if form is None:
-                body = await _json(lane, renderer, request, start)
+                body = await _json(lane, turns, renderer, request, start)
                 await respond(send, 200, body, headers=_NO_STORE)
             else:
-                await _Stream(send, form, renderer, number).run(lane, request, start)
+                encoder = await _encoder(form, renderer, number)
+                await _Stream(send, form, encoder, turns).run(lane, request, start)
         except Truncated as error:
             raise _truncated(start, error.first) from error
 
@@ -161,23 +197,35 @@ class ReplayRoutes:
 
     def _places(self) -> Replays:
         if self._replays is None:
-            self._replays = Replays(self._reading.store, self._reading.catalog)
+            reading = self._reading
+            self._replays = Replays(reading.store, reading.catalog, reading.late_s)
         return self._replays
 
 
 async def _json(
-    lane: LaneReplay, renderer: PartitionRenderer, request: ReplayRequest, start: int
+    lane: LaneReplay, turns: Turns, renderer: PartitionRenderer, request: ReplayRequest, start: int
 ) -> bytes:
     """What is there now, or the first that comes within the wait."""
     taker = _Taker(request, start, counts_bytes=True)
     rendered: list[bytes] = []
+
+    def enough() -> bool:
+        at_end = rendered and taker.next_offset >= lane.bounds.end
+        return taker.full or bool(at_end) or taker.examined >= MAX_EXAMINED
+
     try:
-        async with aclosing(lane.runs(start, request.wait_s, request.end_offset)) as runs:
-            async for run in runs:
-                picked = taker.take(run)
-                rendered += [b"{%b}" % batch.fragment(index, renderer) for batch, index in picked]
-                at_end = rendered and taker.next_offset >= lane.bounds.end
-                if taker.full or at_end or taker.examined >= MAX_EXAMINED:
+        async with aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads:
+            async for found in reads:
+                await turns.begin()
+                for run in found:
+                    batch, indices = taker.take(run)
+                    rendered += [b"{%b}" % batch.fragment(index, renderer) for index in indices]
+                    if enough():
+                        break
+                    if turns.over:
+                        await turns.renew()
+                turns.end()
+                if enough():
                     break
     except Truncated:
         if not taker.examined:
@@ -194,43 +242,48 @@ async def _json(
 class _Stream:
     """One answer in parts. Once it has begun, only a broken connection says it is not whole."""
 
-    def __init__(self, send: Send, form: bytes, renderer: PartitionRenderer, number: int) -> None:
+    def __init__(self, send: Send, form: bytes, encoder: Encoder, turns: Turns) -> None:
         self._send = send
         self._form = form
-        self._renderer = renderer
-        self._number = number
-        self._arrow: ArrowStream | None = None
+        self._encoder = encoder
+        self._turns = turns
         self._began = False
 
     async def run(self, lane: LaneReplay, request: ReplayRequest, start: int) -> None:
-        if self._form == ARROW:
-            self._arrow = ArrowStream(await arrow.load(), self._renderer, self._number)
         taker = _Taker(request, start, counts_bytes=False)
-        async with aclosing(lane.runs(start, request.wait_s, request.end_offset)) as runs:
-            async for run in runs:
-                part = self._part(taker.take(run))
-                if part:
-                    await self._write(part)
+        async with aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads:
+            async for found in reads:
+                await self._send_found(found, taker)
                 if taker.full:
                     break
-        if self._arrow is not None:
-            self._arrow.end()
-            await self._write(self._arrow.take(), last=True)
-        else:
-            await self._write(b"", last=True)
+        await self._write(self._encoder.end, last=True)
 
-    def _part(self, picked: list[Picked]) -> bytes:
-        if self._arrow is not None:
-            self._arrow.add(picked)
-            return self._arrow.take()
-        return b"".join(
-            [b"{%b}\n" % batch.fragment(index, self._renderer) for batch, index in picked]
-        )
+    async def _send_found(self, found: Found, taker: _Taker) -> None:
+        """What it has that is wanted; not all of it in one turn."""
+        parts = Parts()
+        await self._turns.begin()
+        for run in found:
+            for part in parts.add(taker.take(run)):
+                await self._send_part(part)
+                await self._turns.begin()
+            if taker.full:
+                break
+            if self._turns.over:
+                await self._turns.renew()
+        await self._send_part(parts.rest())
 
-    async def _write(self, part: bytes, *, last: bool = False) -> None:
+    async def _send_part(self, part: list[Picked]) -> None:
+        """Ends the turn."""
+        encoded = self._encoder.part(part) if part else b""
+        self._turns.end()
+        if encoded:
+            await self._write(encoded)
+
+    async def _write(self, part: bytes | memoryview, *, last: bool = False) -> None:
         if not self._began:
             headers = [(b"content-type", self._form), *_NO_STORE]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            part = b"".join((self._encoder.head, part))
             self._began = True
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await self._send({"type": "http.response.body", "body": part, "more_body": not last})
@@ -249,6 +302,12 @@ async def _until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None
             task.cancel()
         await asyncio.gather(working, gone, return_exceptions=True)
     working.result()
+
+
+async def _encoder(form: bytes, renderer: PartitionRenderer, number: int) -> Encoder:
+    if form == ARROW:
+        return ArrowEncoder(await arrow.load(), renderer, number)
+    return _Lines(renderer)
 
 
 def _form(scope: Scope) -> bytes | None:

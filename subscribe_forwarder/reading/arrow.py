@@ -1,19 +1,24 @@
-"""Messages as an Arrow stream. The library is loaded by the first who asks for one."""
+"""Messages as an Arrow stream. The library is loaded by the first who asks for one.
+
+A stream is its schema, then record batches, then an end, each an encapsulated message of Arrow's
+IPC format. A column costs some nanoseconds a message: it is made by one call over a list, or of a
+buffer; where no message has a value, of a column of nothing that was made before.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import io
+from array import array
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
-from subscribe_forwarder.reading.batch import Batch
+from edge.message_id import ID_CHARS
+from subscribe_forwarder.reading.parts import Picked
 from subscribe_forwarder.reading.render import PartitionRenderer
 
 _MAX_TIME_US = 2**63 - 1
-Picked = tuple[Batch, int]
-"""A message: its batch, and its index there."""
 
 
 async def load() -> Any:
@@ -21,72 +26,98 @@ async def load() -> Any:
     return await asyncio.to_thread(importlib.import_module, "pyarrow")
 
 
-class ArrowStream:
-    """The bytes of one stream, as its parts are made: `take` gives what is there so far."""
+class ArrowEncoder:
+    """The parts of one stream: `head`, `part(…)` as often as wanted, `end`."""
+
+    end = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
     def __init__(self, pyarrow: Any, renderer: PartitionRenderer, partition: int) -> None:
         self._pyarrow = pyarrow
         self._renderer = renderer
         self._partition = partition
         self._schema = _schema(pyarrow)
-        self._sink = _Sink()
-        self._writer = pyarrow.ipc.new_stream(
-            pyarrow.PythonFile(self._sink, mode="w"), self._schema
-        )
+        self.head: bytes = self._schema.serialize().to_pybytes()
+        self._constant: dict[str, Any] = {}
+        """Columns with one value in all rows, the longest so far."""
 
-    def add(self, picked: Sequence[Picked]) -> None:
-        """One record batch; without messages, none."""
-        if picked:
-            columns = self._columns(picked)
-            arrays = [
-                self._pyarrow.array(columns[field.name], field.type) for field in self._schema
-            ]
-            batch = self._pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
-            self._writer.write_batch(batch)
-
-    def end(self) -> None:
-        self._writer.close()
-
-    def take(self) -> bytes:
-        return self._sink.take()
-
-    def _columns(self, picked: Sequence[Picked]) -> dict[str, list[Any]]:
-        messages = [batch.messages()[index] for batch, index in picked]
-        return {
-            "message_id": [
-                batch.message_id(index, self._renderer).decode("ascii") for batch, index in picked
-            ],
-            "partition": [self._partition] * len(picked),
-            "offset": [batch.base + index for batch, index in picked],
-            "publish_time": [min(batch.log_time_us, _MAX_TIME_US) for batch, _ in picked],
-            "key": [message.key for message in messages],
-            "attributes": [list((message.attributes or {}).items()) for message in messages],
-            "content_type": [message.content_type for message in messages],
-            "data": [message.data for message in messages],
-            "publisher_id": [message.publisher_id for message in messages],
-            "priority": [message.priority for message in messages],
-            "traceparent": [message.traceparent for message in messages],
+    def part(self, picked: Sequence[Picked]) -> memoryview:
+        """One record batch, of one message at least."""
+        messages = [message for each in picked for message in each.messages()]
+        offsets = _offsets(picked)
+        columns = {
+            "message_id": self._ids(picked, offsets),
+            "partition": self._same("partition", len(messages), self._partition),
+            "offset": self._numbers("offset", offsets),
+            "publish_time": self._numbers("publish_time", _times(picked)),
+            "key": self._texts("key", [message.key for message in messages]),
+            "attributes": self._attributes([message.attributes for message in messages]),
+            "content_type": self._texts("content_type", [each.content_type for each in messages]),
+            "data": self._array("data", [message.data for message in messages]),
+            "publisher_id": self._texts("publisher_id", [each.publisher_id for each in messages]),
+            "priority": self._priorities([message.priority for message in messages]),
+            "traceparent": self._texts("traceparent", [each.traceparent for each in messages]),
         }
+        arrays = [columns[name] for name in self._schema.names]
+        batch = self._pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return memoryview(batch.serialize())
+
+    def _ids(self, picked: Sequence[Picked], offsets: array[int]) -> Any:
+        if not all(batch.has_plain_ids for batch, _ in picked):
+            ids = [
+                batch.message_id(i, self._renderer) for batch, indices in picked for i in indices
+            ]
+            return self._array("message_id", ids)
+        text, count = self._renderer.plain_ids(offsets), len(offsets)
+        starts = array("i", range(0, len(text) + 1, ID_CHARS))
+        buffers = [None, self._pyarrow.py_buffer(starts), self._pyarrow.py_buffer(text)]
+        return self._pyarrow.Array.from_buffers(self._pyarrow.string(), count, buffers)
+
+    def _texts(self, name: str, values: list[str | None]) -> Any:
+        if values.count(None) == len(values):
+            return self._same(name, len(values), None)
+        return self._array(name, values)
+
+    def _attributes(self, values: list[dict[str, str] | None]) -> Any:
+        if any(values):
+            return self._array("attributes", [each or {} for each in values])
+        return self._same("attributes", len(values), {})
+
+    def _priorities(self, values: list[int]) -> Any:
+        if any(values):
+            return self._array("priority", values)
+        return self._same("priority", len(values), 0)
+
+    def _same(self, name: str, count: int, value: object) -> Any:
+        made = self._constant.get(name)
+        if made is None or len(made) < count:
+            made = self._constant[name] = self._array(name, [value] * count)
+        return made.slice(0, count)
+
+    def _numbers(self, name: str, values: array[int]) -> Any:
+        buffers = [None, self._pyarrow.py_buffer(values)]
+        kind = self._schema.field(name).type
+        return self._pyarrow.Array.from_buffers(kind, len(values), buffers)
+
+    def _array(self, name: str, values: list[Any]) -> Any:
+        return self._pyarrow.array(values, self._schema.field(name).type)
 
 
-class _Sink(io.RawIOBase):
-    """A file that is written to and taken from."""
+def _offsets(picked: Sequence[Picked]) -> array[int]:
+    offsets = array("q")
+    for batch, indices in picked:
+        base = batch.base
+        if isinstance(indices, range):
+            offsets.extend(range(base + indices.start, base + indices.stop))
+        else:
+            offsets.extend([base + index for index in indices])
+    return offsets
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: list[bytes] = []
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, part: Any) -> int:
-        self._parts.append(bytes(part))
-        return len(part)
-
-    def take(self) -> bytes:
-        taken = b"".join(self._parts)
-        self._parts.clear()
-        return taken
+def _times(picked: Sequence[Picked]) -> array[int]:
+    times = array("q")
+    for batch, indices in picked:
+        times.extend(repeat(min(batch.log_time_us, _MAX_TIME_US), len(indices)))
+    return times
 
 
 def _schema(pyarrow: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from store_nodes import record_batch
-from store_nodes.record_batch import Message
+from store_nodes.record_batch import ORIGIN_STAGE_ID, Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Buffer, Entry
 from subscribe_forwarder.reading.judgement import ORIGIN_ONLY, Judgement, Selection, Turn
@@ -37,6 +37,7 @@ class Batch:
         "cost_bytes",
         "end",
         "expires",
+        "has_plain_ids",
         "log_time_us",
         "partition",
         "targeted",
@@ -57,6 +58,8 @@ class Batch:
         """Whether a message of it has a time to live; known once decoded."""
         self.targeted = False
         """Whether a message of it is for one subscription only; known once decoded."""
+        self.has_plain_ids = entry.stage is None
+        """Whether all its ids are those of their offsets; known once decoded."""
         self._messages: list[Message] | None = None
         self._key_hashes: list[int | None] | None = None
         self._judgements: dict[tuple[Selection | None, bytes], Judgement] = {}
@@ -81,8 +84,9 @@ class Batch:
             self.expires = any([message.ttl_ms for message in messages])
             origins = [message.origin for message in messages if message.origin is not None]
             self.targeted = any(ORIGIN_ONLY in origin for origin in origins)
+            if any(ORIGIN_STAGE_ID in origin for origin in origins):
+                self.has_plain_ids = False
             self._fragments = [None] * len(messages)
-            self._publish_time = time_json(self.log_time_us)
             self._raw = b""
         return self._messages
 
@@ -127,9 +131,11 @@ class Batch:
 
     def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
         """What every delivery of the message shares, rendered once."""
-        fragment = self._fragments[index]
+        fragment = self._fragments[index] if self._fragments else None
         if fragment is None:
             message = self.messages()[index]
+            if not self._publish_time:
+                self._publish_time = time_json(self.log_time_us)
             fragment = renderer.fragment(
                 message, self.base + index, self._publish_time, self._staged_id(index, renderer)
             )

@@ -7,6 +7,7 @@ depend on the delivery is rendered once per message and shared by all subscripti
 
 from __future__ import annotations
 
+from array import array
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -31,7 +32,10 @@ class PartitionRenderer:
     """Renders messages of one lane of a partition. `staged_ids` is told where those are whose id
     is not made of their offset."""
 
-    __slots__ = ("_id_prefix", "_lane", "_number", "_partition", "_staged_ids", "_staged_prefix")
+    __slots__ = (
+        "_id_prefix", "_lane", "_number", "_partition", "_staged_ids", "_staged_prefix",
+        "_topic_uid",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class PartitionRenderer:
     ) -> None:
         self._id_prefix = message_id.prefix(topic_uid, partition).encode()
         self._staged_prefix = message_id.prefix(topic_uid, partition, message_id.FORM_STAGE)
+        self._topic_uid = topic_uid
         self._number = partition
         self._lane = lane
         self._partition = b"%d" % partition
@@ -50,6 +55,10 @@ class PartitionRenderer:
     def plain_id(self, offset: int) -> bytes:
         """The id of a message that was published at once."""
         return self._id_prefix + message_id.suffix(offset, self._lane).encode()
+
+    def plain_ids(self, offsets: array[int]) -> bytes:
+        """Those of many offsets, one after the other, of `message_id.ID_CHARS` each."""
+        return message_id.run_together(self._topic_uid, self._number, self._lane, offsets)
 
     def staged(self, generation: int, stage_number: int, offset: int) -> bytes:
         """The id of a message released from a queue of this partition."""

@@ -1,23 +1,25 @@
 """Reading what is stored, apart from every subscription: no ack state, no ownership, no cache.
 
 Deliveries go first: a few fetches at once between all replays of the process, each of a bounded
-size, and so many replays and no more; what is beyond is refused.
+size, and so many replays and no more; what is beyond is refused. What is fetched is worked on in
+turns (turns.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from edge.problem import Problem
 from metadata.types import SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
-from subscribe_forwarder.ports import Catalog, Fetched, Store
+from subscribe_forwarder.ports import Catalog, Entry, Fetched, Store
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.places import Bounds, bounds, holder, queue_of
+from subscribe_forwarder.reading.turns import Turns
 
 MAX_REPLAYS = 64
 """At once in one process, those that wait for new messages too."""
@@ -41,11 +43,31 @@ class Run(NamedTuple):
     def next_offset(self) -> int:
         return self.batch.base + self.high
 
-    def below(self, end: int | None) -> Run:
-        """What of it is below this offset, which is beyond its first."""
-        if end is None or self.next_offset <= end:
-            return self
-        return self._replace(high=end - self.batch.base)
+
+class Found:
+    """What one fetch has of the offsets `low` … `high` − 1, as runs. A batch is opened when it is
+    come to, as its bytes are all looked at then: raises BadBatch."""
+
+    __slots__ = ("_entries", "_generation", "_number", "high", "low")
+
+    def __init__(
+        self, entries: Sequence[Entry], generation: int, number: int, low: int, high: int
+    ) -> None:
+        self._entries = entries
+        self._generation = generation
+        self._number = number
+        self.low = low
+        self.high = high
+
+    def __bool__(self) -> bool:
+        return self.low < self.high
+
+    def __iter__(self) -> Iterator[Run]:
+        for entry in self._entries:
+            batch = Batch(entry, self._generation, self._number)
+            low, high = max(self.low, batch.base), min(self.high, batch.end)
+            if low < high:
+                yield Run(batch, low - batch.base, high - batch.base)
 
 
 class Truncated(Exception):
@@ -60,12 +82,18 @@ class Replays:
     """All replay reads of a process."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        catalog: Catalog,
+        late_s: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`late_s`: how late the loop calls timers now."""
         self.store = store
         self.catalog = catalog
         self.clock = clock
         self.fetching = asyncio.Semaphore(MAX_FETCHES)
+        self.turns = Turns(late_s, clock=clock)
         self._running = 0
 
     @contextmanager
@@ -113,11 +141,11 @@ class LaneReplay:
         self.bounds = await bounds(store, self._topic, self._number, self._lane)
         return self.bounds
 
-    async def runs(
+    async def reads(
         self, offset: int, wait_s: float = 0.0, end: int | None = None
-    ) -> AsyncGenerator[Run, None]:
-        """From `offset` on, after a `look`, until none are left for `wait_s`, or to `end`: of what
-        is fetched beyond it nothing is given.
+    ) -> AsyncGenerator[Found, None]:
+        """From `offset` on, after a `look`, until nothing is left for `wait_s`, or to `end`: of
+        what is fetched beyond it nothing is given.
 
         Truncated below the first offset; of a kept offset there, its message alone.
         """
@@ -126,12 +154,10 @@ class LaneReplay:
         behind_s = clock() + BEHIND_S
         while end is None or offset < end:
             if offset < self.bounds.end:
-                alone, found = await self._read(offset)
-                for run in found:
-                    yield run.below(end)
-                    offset = run.next_offset
-                    if end is not None and offset >= end:
-                        return
+                alone, found = await self._read(offset, end)
+                if found:
+                    yield found
+                    offset = found.high
                 if alone:
                     return
                 if found:
@@ -150,7 +176,7 @@ class LaneReplay:
             await asyncio.sleep(look_s)
             look_s = min(LAST_LOOK_S, 2 * look_s)
 
-    async def _read(self, offset: int) -> tuple[bool, list[Run]]:
+    async def _read(self, offset: int, end: int | None) -> tuple[bool, Found]:
         """One fetch: whether it was a kept offset, and what there is from `offset` on."""
         generation = holder(self._topic, self._number, self._lane, offset)
         try:
@@ -161,14 +187,14 @@ class LaneReplay:
             if not isinstance(generation, SealedPartition):
                 raise
             raise Truncated(await self._first_after(generation.sealed_at)) from error
-        runs = []
-        for entry in fetched.entries:
-            batch = Batch(entry, generation.generation, self._number)
-            if batch.end > offset:
-                runs.append(Run(batch, max(0, offset - batch.base), batch.end - batch.base))
-        if offset < fetched.first_offset:
-            return True, [run._replace(high=run.low + 1) for run in runs[:1]]
-        return False, runs
+        entries, number = fetched.entries, generation.generation
+        high = Batch(entries[-1]).end if entries else offset
+        alone = offset < fetched.first_offset
+        if alone:
+            high = min(high, offset + 1)
+        if end is not None:
+            high = min(high, end)
+        return alone, Found(entries, number, self._number, offset, high)
 
     async def _fetch(self, group: int, offset: int) -> Fetched:
         queue = queue_of(self._topic, holder(self._topic, self._number, self._lane, offset))

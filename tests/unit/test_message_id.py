@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from array import array
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from edge.message_id import (
     MessageId,
     parse,
     prefix,
+    run_together,
     staged,
     staged_number,
     suffix,
@@ -81,3 +83,16 @@ def test_a_staged_id_says_its_generation_and_number() -> None:
     assert (made.generation, made.stage_number) == (3, last)
     assert parse(str(made)) == made != staged(UID, 5, 4, last)
     assert str(made) == prefix(UID, 5, FORM_STAGE) + suffix(staged_number(3, last))
+
+
+@given(
+    st.binary(min_size=16, max_size=16),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 255),
+    st.lists(st.integers(0, 2**63 - 1), max_size=20),
+)
+def test_many_at_once_are_those_made_one_by_one(
+    uid: bytes, partition: int, lane: int, offsets: list[int]
+) -> None:
+    ids = [str(MessageId(FORM_OFFSET, uid, partition, lane, offset)) for offset in offsets]
+    assert run_together(uid, partition, lane, array("q", offsets)).decode() == "".join(ids)
