@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 from packetboat.calls import Call
@@ -97,19 +96,19 @@ class Planner:
         self, splits: list[Split], start: datetime | None, end: datetime | None
     ) -> list[Split]:
         """What of them is from one moment on, and before another."""
-        for moment, is_start in ((start, True), (end, False)):
-            splits = [split for split in splits if split.start < split.end]
-            if moment is None:
-                continue
-            asked = partial(self._at, moment=moment)
-            at = self._each({split.lane for split in splits}, asked)
-            splits = [
-                within(split, at[split.lane].at, split.end)
-                if is_start
-                else within(split, split.start, at[split.lane].at)
-                for split in splits
-            ]
+        if start is not None:
+            at = self._offsets_at(splits, start)
+            splits = [within(split, at.get(split.lane, 0), split.end) for split in splits]
+        if end is not None:
+            at = self._offsets_at(splits, end)
+            splits = [within(split, split.start, at.get(split.lane, 0)) for split in splits]
         return splits
+
+    def _offsets_at(self, splits: Iterable[Split], moment: datetime) -> dict[Lane, int]:
+        """Of the lanes of splits that have something."""
+        lanes = {split.lane for split in splits if split.start < split.end}
+        found = self._each(lanes, lambda lane: self._at(lane, moment))
+        return {lane: offsets.at for lane, offsets in found.items()}
 
     def _of_topic(self, topic: str) -> dict[Lane, Bounds | None]:
         """None: only its lane can be asked."""
