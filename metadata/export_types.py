@@ -18,8 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 EXPORT, BACKFILL, MAINTAIN, RECONCILE = "export", "backfill", "maintain", "reconcile"
-KINDS = (EXPORT, BACKFILL, MAINTAIN, RECONCILE)
-"""Of runs. Those of an export come one after the other, whatever their kind."""
+"""Kinds of runs. Those of an export come one after the other, whatever their kind."""
 QUEUED, RUNNING = "queued", "running"
 SUCCEEDED, FAILED, CANCELLED = "succeeded", "failed", "cancelled"
 LIVE = (QUEUED, RUNNING)
@@ -288,12 +287,6 @@ class Ending:
     positions: Sequence[LanePosition] | None = None
     failure: Failure | None = None
     retry: bool = False
-
-
-def matches(pattern: str, topic: str) -> bool:
-    """Whether an export of `pattern` takes that topic."""
-    parts = (re.escape(part) for part in pattern.split("*"))
-    return re.fullmatch(".*".join(parts), topic, re.DOTALL) is not None
 
 
 def like(pattern: str) -> str:
