@@ -35,6 +35,10 @@ _SETTLING = frozenset(
         "POST /locks/{name}:release",
         *(f"POST /tasks:{action}" for action in ("complete", "fail", "extend", "release")),
         "POST /subscriptions/{name}/pause",
+        "POST /exports/{name}:pause",
+        "POST /exports/{name}/runs/{run}:cancel",
+        "POST /export_runs/{uid}:renew",
+        "POST /export_runs/{uid}:finish",
         "PUT /tenants/{tenant}/quotas",
     }
 )
@@ -45,6 +49,7 @@ _WAITING = frozenset(
         "POST /subscriptions/{name}:pull",
         "POST /locks/{name}:acquire",
         "POST /pools/{pool}:claim",
+        "POST /export_runs:claim",
         "GET /jobs/{job}",
     }
 )
@@ -58,6 +63,9 @@ _DEFERRABLE = frozenset(
         "GET /topics/{topic}/partitions/{partition}/messages",
         "GET /topics/{topic}/subscriptions",
         "GET /jobs/{job}/tasks",
+        "GET /exports/{name}/runs",
+        "GET /exports/{name}/runs/{run}/log",
+        "POST /exports/{name}:run",
         "GET /tenants/{tenant}/usage",
         "GET /tenants/{tenant}/audit",
         "POST /subscriptions/{name}:replay",
