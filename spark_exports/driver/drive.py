@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,37 +12,40 @@ from spark_exports.driver.bodies.columns import UnknownType
 from spark_exports.driver.errors import BadOrder, RunError, Stopped
 from spark_exports.driver.export import ExportRun
 from spark_exports.driver.lines import Lines
+from spark_exports.driver.maintain import maintain
+from spark_exports.driver.platform import HttpPlatform, Platform
 from spark_exports.driver.progress import Reporter
-from spark_exports.driver.spark import Jobs, Read, from_platform
+from spark_exports.driver.reconcile import reconcile
+from spark_exports.driver.spark import Jobs
 from spark_exports.driver.targets import Targets
 from spark_exports.java import JavaMissing
 from spark_exports.lake.errors import LakeError
-from spark_exports.lake.lake import Lake
 from spark_exports.order import Done, Failed, LakeSettings, Order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Session = Callable[[LakeSettings, str, Path], "SparkSession"]
+Connect = Callable[[Order], Platform]
 MAX_MESSAGE_CHARS = 4_000
 log = logging.getLogger("packetboat.driver")
 
 
-def drive(lines: Lines, session: Session, read: Read = from_platform) -> Done | Failed:
+def drive(lines: Lines, session: Session, connect: Connect = HttpPlatform) -> Done | Failed:
     """Carries out the order on `lines`. The answer has been said there, too."""
     try:
         order = lines.order()
-        answer: Done | Failed = _carried_out(order, lines, session, read)
+        answer: Done | Failed = _carried_out(order, lines, session, connect)
     except RunError as error:
         answer = _failed(error, error.code, error.retry)
     lines.finish(answer)
     return answer
 
 
-def _carried_out(order: Order, lines: Lines, session: Session, read: Read) -> Done | Failed:
+def _carried_out(order: Order, lines: Lines, session: Session, connect: Connect) -> Done | Failed:
     with Reporter(lines) as reporter:
         try:
-            return _run(order, lines, reporter, session, read)
+            return _run(order, lines, reporter, session, connect)
         except (RunError, LakeError) as error:
             return _failed(error, error.code, error.retry)
         except JavaMissing as error:
@@ -56,19 +60,24 @@ def _carried_out(order: Order, lines: Lines, session: Session, read: Read) -> Do
             return _failed(error, "spark-failed", retry=True)
 
 
-def _run(order: Order, lines: Lines, reporter: Reporter, session: Session, read: Read) -> Done:
+def _run(
+    order: Order, lines: Lines, reporter: Reporter, session: Session, connect: Connect
+) -> Done:
     name = f"{order.tenant}/{order.export.name}"
     log.info("%s of %s, run %d, attempt %d", order.kind, name, order.number, order.attempt)
     reporter.stage("starting")
     spark = session(order.lake, f"packetboat export {name}", Path(order.state_dir))
-    jobs = Jobs(spark, order, reporter, read)
+    platform = connect(order)
+    jobs = Jobs(spark, platform, reporter)
     lines.on_stop(jobs.cancel)
-    with Lake(order.lake) as lake:
-        targets = Targets(lake, order)
+    lines.check()
+    with closing(Targets(order)) as targets:
         match order.kind:
-            case "export" | "backfill":
-                return ExportRun(order, lines, reporter, jobs, targets).carry_out()
-    raise BadOrder(f"no such kind of run: {order.kind}")
+            case "maintain":
+                return maintain(order, lines, reporter, jobs, targets)
+            case "reconcile":
+                return reconcile(order, lines, reporter, jobs, targets, platform)
+        return ExportRun(order, lines, reporter, jobs, targets, platform).carry_out()
 
 
 def _failed(error: Exception, code: str, retry: bool) -> Failed:

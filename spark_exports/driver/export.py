@@ -17,7 +17,7 @@ The order of steps, and what holds at each:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -27,20 +27,19 @@ from spark_exports.driver.bodies.columns import grown, with_pinned
 from spark_exports.driver.bodies.shape import Shape
 from spark_exports.driver.errors import IncompleteRead
 from spark_exports.driver.lines import Lines
-from spark_exports.driver.platform import avro_versions
+from spark_exports.driver.platform import Platform
 from spark_exports.driver.progress import Reporter
 from spark_exports.driver.rejects import Rejects
 from spark_exports.driver.rows import base_columns, body_columns
 from spark_exports.driver.slice_task import Outcome, SliceTask, TaskSpec
 from spark_exports.driver.slices import messages_in, sliced, touched
-from spark_exports.driver.spark import Jobs, fresh_token
-from spark_exports.driver.target import Target
-from spark_exports.driver.targets import Targets
+from spark_exports.driver.spark import Jobs
+from spark_exports.driver.targets import Target, Targets, after, has_run
 from spark_exports.fail_points import reach
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import ConflictingColumn
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import Done, Order, Position, Range, Result
+from spark_exports.order import Done, LaneKey, Order, Position, Range, Result
 
 log = logging.getLogger("packetboat.driver")
 
@@ -49,7 +48,13 @@ class ExportRun:
     """One attempt; `carry_out` once."""
 
     def __init__(
-        self, order: Order, lines: Lines, reporter: Reporter, jobs: Jobs, targets: Targets
+        self,
+        order: Order,
+        lines: Lines,
+        reporter: Reporter,
+        jobs: Jobs,
+        targets: Targets,
+        platform: Platform,
     ) -> None:
         self._order = order
         self._spec = order.export
@@ -57,26 +62,30 @@ class ExportRun:
         self._reporter = reporter
         self._jobs = jobs
         self._targets = targets
+        self._platform = platform
         self._is_backfill = order.kind == "backfill"
+        self._opened_at: dict[LaneKey, int] = {}
 
     def carry_out(self) -> Done:
         """Raises RunError, LakeError, and what Spark raises."""
         self._reporter.stage("opening")
         table = self._targets.table()
         reach("opened")
-        if not self._is_backfill and table.last_run >= self._order.number:
-            log.info("the table has run %d already", table.last_run)
-            return _done(table, Result(already=True, table=table.state))
+        had = None if self._is_backfill else has_run(table, self._order.number)
+        if had is not None:
+            log.info("the table has this run already")
+            return _done(Result(already=True, table=table.state), had)
+        self._opened_at = table.positions
         ranges = self._ranges(table)
         reach("planned")
         total = messages_in(ranges)
         log.info("%d messages in %d ranges", total, len(ranges))
         if not total:
-            return _done(table, Result(table=table.state))
-        rejects = self._targets.rejects()
+            return _done(Result(table=table.state), after(table, []))
+        rejecting = self._targets.rejects()
+        rejects = None if rejecting is None else Rejects(rejecting)
         before = table.columns
-        table.evolve(self._wanted(table, Shape()))
-        self._lines.check()
+        self._evolve(table, Shape())
         self._reporter.stage("writing", of_messages=total)
         outcomes = self._write(table, rejects, ranges)
         reach("files_written")
@@ -86,7 +95,8 @@ class ExportRun:
         if self._is_backfill:
             return [one for one in self._order.ranges or [] if one.end > one.start]
         self._reporter.stage("planning")
-        return self._lines.ask(_positions(table))
+        ranges = self._lines.ask(after(table, []))
+        return [one for one in ranges if one.end > one.start]
 
     def _write(
         self, table: Target, rejects: Rejects | None, ranges: Sequence[Range]
@@ -94,23 +104,18 @@ class ExportRun:
         """What was written, of each slice once."""
         slices = sliced(ranges)
         with ExitStack() as stack:
-            if self._spec.body != "raw" and not len(body_columns(table.columns, self._spec.body)):
-                # All slices will have to be looked at twice: the table is new.
+            if self._spec.body != "raw" and not table.last_run:
+                # The table is new, so all slices will have to be looked at twice.
                 messages = stack.enter_context(self._jobs.kept_messages(slices))
             else:
                 messages = self._jobs.messages(slices)
             task = self._task(table, rejects, ranges, may_grow=self._spec.body != "raw")
             outcomes = self._jobs.outcomes(messages, task)
-            shape = Shape()
-            spans = []
-            for one in outcomes:
-                if one.news is not None:
-                    shape.add(one.news)
-                    spans += one.spans
-            again = touched(slices, spans)
-            if again:
-                self._evolve(table, shape)
+            news = [one for one in outcomes if one.news is not None]
+            if news:
+                self._evolve(table, _all_news(news))
                 outcomes = [one for one in outcomes if one.news is None]
+                again = touched(slices, [span for one in news for span in one.spans])
                 if len(again) < len(slices):
                     messages = self._jobs.messages(again)
                 task = self._task(table, rejects, ranges, may_grow=False)
@@ -126,8 +131,7 @@ class ExportRun:
         order, spec = self._order, self._spec
         avro = {}
         if spec.body == "avro":
-            topics = {one.key.topic for one in ranges}
-            avro = avro_versions(order.url, fresh_token(order), topics)
+            avro = self._platform.avro_versions({one.key.topic for one in ranges})
         writer = table.writer(order.number, order.attempt)
         task = TaskSpec(
             form=spec.body,
@@ -141,19 +145,20 @@ class ExportRun:
         return partial(SliceTask, task, table.columns)
 
     def _evolve(self, table: Target, shape: Shape) -> None:
-        self._lines.check()
-        before = set(table.columns.names)
+        before = table.columns
         wanted = self._wanted(table, shape)
-        while True:
+        while wanted != table.columns:
+            self._lines.check()
             try:
-                columns = table.evolve(wanted)
-                break
+                table.evolve(wanted)
             except ConflictingColumn as error:
                 # The table keeps what it has there, and such values are rescued.
                 log.warning("%s", error)
                 wanted = _without(wanted, table.columns, {one.path[0] for one in error.conflicts})
-        log.info("new columns: %s", ", ".join(sorted(set(columns.names) - before)) or "in structs")
-        reach("evolved")
+                continue
+            log.info("new columns: %s", ", ".join(_new_columns(table, before)) or "in structs")
+            reach("evolved")
+            return
 
     def _wanted(self, table: Target, shape: Shape) -> pa.Schema:
         if self._spec.body == "raw":
@@ -184,8 +189,9 @@ class ExportRun:
         reach("rejects_committed")
         self._lines.check()
         files = [WrittenFile.from_bytes(file) for one in outcomes for file in one.files]
+        done = ranges if self._is_backfill else _from_positions(ranges, self._opened_at)
         committed = table.commit(
-            Commit(order.number, order.attempt, ranges, files, replace=self._is_backfill)
+            Commit(order.number, order.attempt, done, files, replace=self._is_backfill)
         )
         reach("committed")
         messages = sum(one.messages for one in outcomes)
@@ -200,19 +206,36 @@ class ExportRun:
             already=committed.already,
             table=committed.state,
             rejects=rejects_state,
-            new_columns=[name for name in table.columns.names if name not in set(before.names)],
+            new_columns=_new_columns(table, before),
         )
         log.info("committed: %d rows, %d rejected", result.rows, result.rejected)
-        return _done(table, result)
+        return _done(result, after(table, ranges))
 
 
-def _done(table: Target, result: Result) -> Done:
+def _done(result: Result, positions: list[Position]) -> Done:
     reach("before_done")
-    return Done(result, _positions(table))
+    return Done(result, positions)
 
 
-def _positions(table: Target) -> list[Position]:
-    return [Position(key, offset) for key, offset in sorted(table.positions.items())]
+def _all_news(outcomes: Sequence[Outcome]) -> Shape:
+    shape = Shape()
+    for one in outcomes:
+        if one.news is not None:
+            shape.add(one.news)
+    return shape
+
+
+def _new_columns(table: Target, before: pa.Schema) -> list[str]:
+    known = set(before.names)
+    return [name for name in table.columns.names if name not in known]
+
+
+def _from_positions(ranges: list[Range], positions: Mapping[LaneKey, int]) -> list[Range]:
+    """The plan begins later than the table ends where messages expired in between: these are done
+    with as well."""
+    return [
+        Range(one.key, min(one.start, positions.get(one.key, one.start)), one.end) for one in ranges
+    ]
 
 
 def _without(wanted: pa.Schema, table: pa.Schema, names: set[str]) -> pa.Schema:

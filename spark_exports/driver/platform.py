@@ -1,32 +1,113 @@
-"""What a driver asks the platform beside messages: the Avro schemas of topics."""
+"""What a driver gets from the platform: messages, by Spark, and what is to be known of topics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from packetboat import Client, PacketboatError
 
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.driver.errors import NoAvroSchema, PlatformRefused
+from spark_exports.driver.slices import SLICE_MESSAGES
+from spark_exports.order import LaneKey, Order, Range
+from spark_exports.session import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOKEN_FILE = "token"
+"""In the state directory. The runner leaves a newer one there."""
+_BEGINNING = datetime.fromtimestamp(0, UTC)
 
 
-def avro_versions(url: str, token: str, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
-    """All versions of the schema of each topic. Raises NoAvroSchema, PlatformRefused."""
-    found = {}
-    known: dict[str, list[AvroVersion]] = {}
-    try:
-        with Client(url=url, token=token) as client:
-            for topic in sorted(set(topics)):
-                name = client.topics.get(topic).schema
-                if name is None:
-                    raise NoAvroSchema(f"the topic {topic} has no schema")
-                if name not in known:
-                    known[name] = _versions(client, name)
-                found[topic] = known[name]
-    except PacketboatError as error:
-        raise PlatformRefused(str(error)) from error
-    return found
+class Platform(Protocol):
+    """One that answers, or raises PlatformRefused."""
+
+    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+        """Of slices, each in one partition and in the order of offsets."""
+
+    def avro_versions(self, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
+        """All versions of the schema of each topic. Raises NoAvroSchema."""
+
+    def first_offsets(self, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
+        """The first message of each lane that is still stored."""
+
+
+class HttpPlatform:
+    """The real one, by the token of the run."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+        from packetboat.spark import register
+
+        register(spark)
+        spec = self._order.export
+        options = {
+            "url": self._order.url,
+            "ranges": msgspec.json.encode(slices).decode(),
+            "rows_per_split": str(SLICE_MESSAGES),
+            **self._credential(),
+        }
+        if spec.filter is not None:
+            options["filter"] = spec.filter
+        if spec.max_bytes_per_second is not None:
+            options["max_bytes_per_second"] = str(spec.max_bytes_per_second)
+        return spark.read.format("packetboat").options(**options).load()
+
+    def avro_versions(self, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
+        found = {}
+        known: dict[str, list[AvroVersion]] = {}
+        try:
+            with self._client() as client:
+                for topic in sorted(set(topics)):
+                    name = client.topics.get(topic).schema
+                    if name is None:
+                        raise NoAvroSchema(f"the topic {topic} has no schema")
+                    if name not in known:
+                        known[name] = _versions(client, name)
+                    found[topic] = known[name]
+        except PacketboatError as error:
+            raise PlatformRefused(str(error)) from error
+        return found
+
+    def first_offsets(self, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
+        try:
+            with self._client() as client:
+                return {
+                    key: client.messages.offsets(
+                        key.topic, key.partition, _BEGINNING, lane=key.lane or None
+                    ).first
+                    for key in sorted(keys)
+                }
+        except PacketboatError as error:
+            raise PlatformRefused(str(error)) from error
+
+    def _client(self) -> Client:
+        return Client(url=self._order.url, token=self._token())
+
+    def _token(self) -> str:
+        file = self._token_file
+        return (file.read_text() if file.exists() else "") or self._order.token
+
+    @property
+    def _token_file(self) -> Path:
+        return Path(self._order.state_dir) / TOKEN_FILE
+
+    def _credential(self) -> dict[str, str]:
+        """Workers that see our files follow the runner's; elsewhere a token has to last."""
+        if not is_local(self._order.lake.spark_master):
+            return {"token": self._token()}
+        file = self._token_file
+        if not file.exists():
+            file.touch(mode=0o600)
+            file.write_text(self._order.token)
+        return {"token_file": str(file)}
 
 
 def _versions(client: Client, name: str) -> list[AvroVersion]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_exports.driver.slice_task import LaneNumber
-from spark_exports.driver.target import Target
+from spark_exports.driver.targets import Target
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.files import FileWriter
 from spark_exports.lake.written import WrittenFile

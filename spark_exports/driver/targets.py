@@ -1,54 +1,108 @@
-"""Where an export's rows go: a table of the lake, and one for its rejects."""
+"""Where an export's rows go: a table of the lake, or plain files, and the same for its rejects.
+
+Plain files have no positions, the server alone has. So a run of theirs begins where the server
+says, and tells it at the end how far it came; a driver that dies between the two is the one case in
+which rows come twice.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
 from spark_exports.driver.bodies.columns import with_pinned
-from spark_exports.driver.rejects import Rejects
+from spark_exports.driver.errors import BadOrder
 from spark_exports.driver.rows import REJECTS, base_columns
+from spark_exports.lake.commit import Commit, Committed
+from spark_exports.lake.files import FileWriter
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
+from spark_exports.lake.plain import PlainFiles
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import Order
+from spark_exports.order import LaneKey, Order, Position, Range, TableState
 
 REJECTS_SUFFIX = "_rejects"
+
+
+class Target(Protocol):
+    """What a run needs of a LakeTable or of PlainFiles."""
+
+    @property
+    def positions(self) -> dict[LaneKey, int]: ...
+
+    @property
+    def last_run(self) -> int: ...
+
+    @property
+    def state(self) -> TableState: ...
+
+    @property
+    def columns(self) -> pa.Schema: ...
+
+    def evolve(self, columns: pa.Schema) -> pa.Schema: ...
+
+    def writer(self, run: int, attempt: int) -> FileWriter: ...
+
+    def commit(self, commit: Commit) -> Committed: ...
 
 
 class Targets:
     """The tables of one export. Any method may raise LakeError."""
 
-    def __init__(self, lake: Lake, order: Order) -> None:
-        self._lake = lake
+    def __init__(self, order: Order) -> None:
         self._order = order
+        self._spec = order.export
+        self._is_plain = order.export.format == "parquet"
+        self._lake = None if self._is_plain else Lake(order.lake)
 
-    def table(self) -> LakeTable:
+    def close(self) -> None:
+        if self._lake is not None:
+            self._lake.close()
+
+    def table(self) -> Target:
         """Made when it is missing."""
-        spec = self._order.export
+        spec = self._spec
         columns = base_columns(spec.body)
         if spec.body != "raw":
             columns = pa.schema([*columns, *with_pinned(pa.schema([]), spec.columns)])
-        return self._lake.open(
-            self._order.tenant,
-            spec.table,
-            columns,
-            Layout(spec.partition_by, spec.key_buckets),
-            spec.name,
-        )
+        return self._open(spec.table, columns, Layout(spec.partition_by, spec.key_buckets))
 
-    def rejects(self) -> Rejects | None:
+    def rejects(self) -> Target | None:
         """Made when it is missing; None: nothing can be rejected."""
-        spec = self._order.export
+        spec = self._spec
         if spec.body == "raw":
             return None
-        layout = Layout(spec.partition_by)
-        name = spec.table + REJECTS_SUFFIX
-        return Rejects(self._lake.open(self._order.tenant, name, REJECTS, layout, spec.name))
+        return self._open(spec.table + REJECTS_SUFFIX, REJECTS, Layout(spec.partition_by))
+
+    def _open(self, name: str, columns: pa.Schema, layout: Layout) -> Target:
+        tenant = self._order.tenant
+        if self._lake is None:
+            return PlainFiles(self._order.lake, tenant, name, columns, layout)
+        return self._lake.open(tenant, name, columns, layout, self._spec.name)
 
     def find(self) -> tuple[LakeTable | None, LakeTable | None]:
-        """The table and its rejects, where they are there."""
-        spec, tenant = self._order.export, self._order.tenant
+        """The table and its rejects, where they are there. Raises BadOrder for plain files."""
+        if self._lake is None:
+            raise BadOrder(f"plain files have no runs of the kind {self._order.kind}")
+        tenant, spec = self._order.tenant, self._spec
         return (
             self._lake.find(tenant, spec.table, spec.name),
             self._lake.find(tenant, spec.table + REJECTS_SUFFIX, spec.name),
         )
+
+
+def has_run(table: Target, number: int) -> list[Position] | None:
+    """The positions of a table that has this run or a later one; None: it has not."""
+    if isinstance(table, PlainFiles):
+        manifest = table.manifest(number)
+        return None if manifest is None else after(table, manifest.ranges)
+    return after(table, []) if table.last_run >= number else None
+
+
+def after(table: Target, ranges: Sequence[Range]) -> list[Position]:
+    """What a table has; of plain files, what they have got by these ranges."""
+    if isinstance(table, PlainFiles):
+        return sorted(Position(one.key, one.end) for one in ranges)
+    return [Position(key, offset) for key, offset in sorted(table.positions.items())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.lake.envelope import ENVELOPE
-from spark_exports.order import LaneKey, Order, Range
+from spark_exports.order import LaneKey, Range
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = (
@@ -26,12 +27,15 @@ BATCH = 7
 
 @dataclass
 class Log:
-    """Messages of lanes, by offset. `reads` counts what was asked for."""
+    """Messages of lanes, by offset; also a Platform. `reads`: the slices that were asked for."""
 
     lanes: dict[LaneKey, list[dict[str, Any]]] = field(default_factory=dict)
     reads: list[list[Range]] = field(default_factory=list)
     hidden: int = 0
     """Messages of each slice that do not come, as if a filter had them."""
+    first: int = 0
+    """The first offset of each lane that is still there."""
+    versions: list[AvroVersion] = field(default_factory=list)
 
     def publish(
         self,
@@ -67,16 +71,20 @@ class Log:
     def ends(self) -> dict[LaneKey, int]:
         return {key: len(messages) for key, messages in self.lanes.items()}
 
-    def messages(self) -> list[dict[str, Any]]:
+    def all(self) -> list[dict[str, Any]]:
         return [message for _, lane in sorted(self.lanes.items()) for message in lane]
 
-    def read(self, spark: SparkSession, order: Order, slices: Sequence[Range]) -> DataFrame:
-        """In the place of `from_platform`."""
+    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
         self.reads.append(list(slices))
         end = len(slices)
         parts = [self.lanes[one.key][one.start : one.end - self.hidden] for one in slices]
-        indexes = spark.range(0, end, 1, end).mapInArrow(partial(_batches, parts), COLUMNS)
-        return indexes
+        return spark.range(0, end, 1, end).mapInArrow(partial(_batches, parts), COLUMNS)
+
+    def avro_versions(self, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
+        return {topic: self.versions for topic in topics}
+
+    def first_offsets(self, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
+        return {key: self.first for key in keys}
 
 
 def _batches(

@@ -90,7 +90,7 @@ class ScriptedRunner:
         hearing.start()
         source, sink = os.fdopen(to_driver[0], "rb"), os.fdopen(from_driver[1], "wb")
         try:
-            return drive(Lines(source, sink), lambda *_: self.spark, self.log.read)
+            return drive(Lines(source, sink), lambda *_: self.spark, lambda _: self.log)
         finally:
             sink.close()
             hearing.join()

@@ -43,9 +43,9 @@ def test_every_message_is_a_row_once(runner: ScriptedRunner) -> None:
     assert (done.result.rows, done.result.rejected) == (20, 0)
     assert done.result.new_columns == ["id", "name"]
     found = rows(runner)
-    assert places(found) == places(runner.log.messages())
+    assert places(found) == places(runner.log.all())
     assert [{"id": row["id"], "name": row["name"]} for row in found] == [
-        json.loads(message["data"]) for message in runner.log.messages()
+        json.loads(message["data"]) for message in runner.log.all()
     ]
     assert {one.key: one.offset for one in done.positions} == runner.log.ends
     assert all(row["data"] is None and row["rescued"] is None for row in found)
@@ -92,7 +92,7 @@ def test_only_what_brings_new_columns_is_read_twice(
     assert done.result.new_columns == ["late"]
     assert runner.log.reads[1:] == [[Range(lane(), 21, 31)]]
     assert [row["late"] for row in rows(runner) if row["late"] is not None] == [25]
-    assert places(rows(runner)) == places(runner.log.messages())
+    assert places(rows(runner)) == places(runner.log.all())
 
 
 def test_bodies_that_are_no_objects_are_in_the_rejects(runner: ScriptedRunner) -> None:
@@ -112,7 +112,7 @@ def test_bodies_that_are_no_objects_are_in_the_rejects(runner: ScriptedRunner) -
         (7, "not-an-object"),
     ]
     assert [row["data"] for row in rejects] == [
-        runner.log.messages()[row["offset"]]["data"] for row in rejects
+        runner.log.all()[row["offset"]]["data"] for row in rejects
     ]
     assert [row["data"] for row in rows(runner)] == [None, None, b"plain"]
     runner.log.publish(b"{")
@@ -175,4 +175,4 @@ def test_progress_counts_what_was_read(runner: ScriptedRunner) -> None:
     assert stages == ["starting", "opening", "planning", "writing", "committing"]
     last = runner.progress[-1]
     assert (last.rows, last.of_messages) == (20, 20)
-    assert last.bytes == sum(len(message["data"]) for message in runner.log.messages())
+    assert last.bytes == sum(len(message["data"]) for message in runner.log.all())

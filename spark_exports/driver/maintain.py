@@ -1,0 +1,55 @@
+"""A `maintain` run: small files joined, old snapshots forgotten, files that nothing names deleted.
+
+Each step is a commit of its own and leaves the rows as they are; a run that dies in between leaves
+a table that is in order, only less tidy.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from spark_exports.driver.lines import Lines
+from spark_exports.driver.progress import Reporter
+from spark_exports.driver.spark import Jobs
+from spark_exports.driver.targets import Targets, after
+from spark_exports.fail_points import reach
+from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
+from spark_exports.order import Done, Order, Result
+
+log = logging.getLogger("packetboat.driver")
+
+
+def maintain(order: Order, lines: Lines, reporter: Reporter, jobs: Jobs, targets: Targets) -> Done:
+    """Of the table and of its rejects, as far as they are there. `files` were added, in the place
+    of some of the `removed_files`. Raises Stopped, LakeError, and what Spark raises."""
+    reporter.stage("opening")
+    tables = [table for table in targets.find() if table is not None]
+    reach("opened")
+    added = added_bytes = removed = 0
+    for table in tables:
+        name = table.state.identifier
+        lines.check()
+        reporter.stage("joining files")
+        joined = compact(
+            table, order.export.maintenance, order.number, order.attempt, jobs.run_tasks
+        )
+        reach("files_written")
+        added += joined.added_files
+        added_bytes += joined.added_bytes
+        log.info("%s: %d files became %d", name, joined.removed_files, joined.added_files)
+        lines.check()
+        reporter.stage("cleaning up")
+        forgotten = expire_snapshots(table, order.export.maintenance)
+        orphans = remove_orphans(table, order.export.maintenance, order.number, order.attempt)
+        reach("committed")
+        log.info("%s: %d snapshots forgotten, %d orphans", name, forgotten, orphans.files)
+        removed += joined.removed_files + orphans.files
+    main = tables[0] if tables else None
+    result = Result(
+        files=added,
+        file_bytes=added_bytes,
+        removed_files=removed,
+        table=None if main is None else main.state,
+    )
+    reach("before_done")
+    return Done(result, [] if main is None else after(main, []))
