@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         UnknownOutcome,
         UntrustedServer,
     )
+    from packetboat.lake.cursor import ReadCursor
+    from packetboat.lake.errors import HistoryMissing, LakeNotInstalled
+    from packetboat.lake.read_message import ReadMessage
     from packetboat.models import (
         Edit,
         FirstOwner,
@@ -83,10 +86,12 @@ __all__ = [
     "Emit",
     "FieldError",
     "FirstOwner",
+    "HistoryMissing",
     "InvalidRequest",
     "ItemFailure",
     "JobCancelled",
     "JobFailed",
+    "LakeNotInstalled",
     "LeaseLost",
     "Message",
     "NotAuthorized",
@@ -105,6 +110,8 @@ __all__ = [
     "Push",
     "PushToken",
     "RateLimit",
+    "ReadCursor",
+    "ReadMessage",
     "Receipt",
     "Retention",
     "Retry",
@@ -157,6 +164,9 @@ _HOMES = {
         "UnknownOutcome",
         "UntrustedServer",
     ),
+    "packetboat.lake.cursor": ("ReadCursor",),
+    "packetboat.lake.errors": ("HistoryMissing", "LakeNotInstalled"),
+    "packetboat.lake.read_message": ("ReadMessage",),
     "packetboat.models": (
         "Edit",
         "FirstOwner",

@@ -32,7 +32,7 @@ def test_everything_exported_exists_and_is_documented() -> None:
             assert issubclass(thing, PacketboatError)
 
 
-SHOWN = ("", ".models", ".tasks", ".webhooks", ".worker")
+SHOWN = ("", ".lake", ".models", ".tasks", ".webhooks", ".worker")
 CLIENTS = ("aio", "sync")
 Named = Iterator[tuple[str, Any]]
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from packetboat import settings
 from packetboat.aio.areas import AsyncAreas
 from packetboat.aio.publishing import AsyncPublishing
+from packetboat.aio.resources.history import AsyncHistory
 from packetboat.aio.sender import AsyncSender
 from packetboat.credentials import Credentials
 from packetboat.models import WhoAmI
@@ -15,7 +16,7 @@ from packetboat.options import Options
 from packetboat.transport import AsyncTransport, open_async_transport
 
 
-class AsyncClient(AsyncPublishing, AsyncAreas):
+class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
     """The same calls as `Client`, to be awaited; of one event loop at a time.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API

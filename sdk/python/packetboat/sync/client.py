@@ -11,11 +11,12 @@ from packetboat.models import WhoAmI
 from packetboat.options import Options
 from packetboat.sync.areas import Areas
 from packetboat.sync.publishing import Publishing
+from packetboat.sync.resources.history import History
 from packetboat.sync.sender import Sender
 from packetboat.transport import Transport, open_transport
 
 
-class Client(Publishing, Areas):
+class Client(Publishing, History, Areas):
     """Blocking calls; one client may be shared between threads, and used in the child of a fork.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def pause(seconds: float) -> None:
     """Blocks the thread that asks; a signal's handler runs meanwhile."""
     threading.Event().wait(seconds)
+
+
+def apart(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+    """What blocks; who waits here is blocked anyway."""
+    return work(*args, **more)

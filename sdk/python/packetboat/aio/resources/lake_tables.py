@@ -1,0 +1,46 @@
+"""The tables that have the history of a topic, as exports show them."""
+
+from __future__ import annotations
+
+from packetboat.aio.resources.pages import every
+from packetboat.aio.sender import AsyncSender
+from packetboat.aio.waiting import apart
+from packetboat.calls import exports as calls
+from packetboat.errors import NotFound
+from packetboat.lake.finding import TableOfTopic, has_all_of, open_table
+from packetboat.lake.request import ReadRequest
+
+
+class AsyncLakeTables:
+    """Asked for first when the log has not enough; then kept until they are asked for anew."""
+
+    def __init__(self, sender: AsyncSender, request: ReadRequest) -> None:
+        self._sender = sender
+        self._request = request
+        self._known: tuple[TableOfTopic, ...] | None = None
+
+    async def all(self, *, anew: bool = False) -> tuple[TableOfTopic, ...]:
+        """Those of exports that take all messages of the topic. `anew`: as they are now. Raises
+        LakeNotInstalled."""
+        if self._known is None or anew:
+            self._known = await self._found()
+        return self._known
+
+    async def _found(self) -> tuple[TableOfTopic, ...]:
+        topic = self._request.topic
+        pages = every(self._sender, lambda token: calls.list_exports(None, 100, token))
+        names = [export.name async for export in pages if has_all_of(export, topic)]
+        tables = [await self._opened(name) for name in names]
+        return tuple(table for table in tables if table is not None)
+
+    async def _opened(self, name: str) -> TableOfTopic | None:
+        """A listing does not say how far lanes are, and so not which topic of that name it is."""
+        try:
+            export = await self._sender.send(calls.get_export(name))
+        except NotFound:
+            return None
+        states = export.table_state, export.rejects_state
+        kept = next((table for table in self._known or () if table.states == states), None)
+        if kept is not None:
+            return kept
+        return await apart(open_table, export, self._request.topic, self._request.storage)

@@ -1,0 +1,40 @@
+"""Where a reading of a topic's history is, to go on from later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from packetboat.lake.errors import HistoryMissing
+
+
+class ReadCursor(msgspec.Struct, frozen=True):
+    """Where a reading goes on; `str(cursor)` is for keeping, `ReadCursor.parse` reads that."""
+
+    topic: str
+    created_at: datetime
+    """Tells the topic from a namesake that was made after its deletion."""
+    offsets: Mapping[str, int]
+    """The next one of each partition, by `"0"`, or by `"0/1"` of a lane of a topic with
+    priorities."""
+
+    @classmethod
+    def parse(cls, text: str) -> ReadCursor:
+        """Raises ValueError for what is no cursor."""
+        return msgspec.json.decode(text, type=cls)
+
+    def past(self, missing: HistoryMissing) -> ReadCursor:
+        """Behind what is missing, for who goes on without it."""
+        name = lane_name(missing.partition, missing.lane)
+        offsets = {**self.offsets, name: max(missing.end, self.offsets.get(name, 0))}
+        return ReadCursor(self.topic, self.created_at, offsets)
+
+    def __str__(self) -> str:
+        return msgspec.json.encode(self).decode("ascii")
+
+
+def lane_name(partition: int, lane: int) -> str:
+    """How cursors name a lane of a partition."""
+    return f"{partition}/{lane}" if lane else str(partition)

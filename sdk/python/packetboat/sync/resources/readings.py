@@ -1,0 +1,96 @@
+# generated from aio/resources/readings.py by generate_sync.py; do not edit
+"""A topic's history, from the lake and the log, message by message."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+
+from packetboat.calls import topics
+from packetboat.lake.cursor import ReadCursor
+from packetboat.lake.read_message import ReadMessage
+from packetboat.lake.request import ReadRequest
+from packetboat.models import Topic
+from packetboat.sync.resources.lake_tables import LakeTables
+from packetboat.sync.resources.lane_readings import LaneReading
+from packetboat.sync.sender import Sender
+from packetboat.sync.waiting import pause
+
+FIRST_PAUSE_S = 0.05
+MAX_PAUSE_S = 1.0
+LONG_POLL_S = 20.0
+"""Where there is one lane; several are asked in turn."""
+GROWTH_S = 30.0
+"""How soon partitions that the topic got meanwhile are read, too."""
+
+
+class Reading:
+    """Made by `client.read`; iterate over it, once. Pages of the partitions take turns; those of
+    one come in the order of offsets."""
+
+    def __init__(self, sender: Sender, request: ReadRequest) -> None:
+        self._sender = sender
+        self._request = request
+        self._tables = LakeTables(sender, request)
+        self._topic: Topic | None = None
+        self._offsets: dict[str, int] = {}
+        self._messages = self._read()
+
+    def __iter__(self) -> Reading:
+        return self
+
+    def __next__(self) -> ReadMessage:
+        return self._messages.__next__()
+
+    @property
+    def cursor(self) -> ReadCursor:
+        """Behind the message that came last: `client.read(topic, cursor=…)` goes on there. Raises
+        RuntimeError while it is not known where all partitions begin, which the first message
+        waits for."""
+        if self._topic is None:
+            raise RuntimeError("a reading has a cursor once its first message came")
+        return ReadCursor(self._topic.name, self._topic.created_at, dict(self._offsets))
+
+    def _read(self) -> Generator[ReadMessage, None, None]:
+        request = self._request
+        lanes = self._begun()
+        pause_s, grown_s = FIRST_PAUSE_S, time.monotonic()
+        while lanes:
+            came = False
+            wait_s = LONG_POLL_S if request.follow and len(lanes) == 1 else None
+            for lane in tuple(lanes):
+                for message in lane.page(wait_s):
+                    if request.to_time is not None and message.publish_time >= request.to_time:
+                        lanes.remove(lane)
+                        break
+                    came = True
+                    self._offsets[lane.name] = message.offset + 1
+                    yield message
+                else:
+                    if not request.follow and lane.at >= lane.end:
+                        lanes.remove(lane)
+            if request.follow and time.monotonic() - grown_s > GROWTH_S:
+                grown_s = time.monotonic()
+                lanes += self._begun()
+            if not came and wait_s is None:
+                pause(pause_s)
+            pause_s = FIRST_PAUSE_S if came else min(2 * pause_s, MAX_PAUSE_S)
+
+    def _begun(self) -> list[LaneReading]:
+        """The lanes that are not known yet, each where it begins."""
+        request = self._request
+        topic = self._sender.send(topics.get_topic(request.topic))
+        if request.cursor is not None and request.cursor.created_at != topic.created_at:
+            raise ValueError(f"the cursor is of another topic {topic.name}, deleted since")
+        lanes = [
+            LaneReading(self._sender, self._tables, request, partition, lane)
+            for partition in range(topic.partitions)
+            if request.partitions is None or partition in request.partitions
+            for lane in range(topic.priorities)
+        ]
+        new = [lane for lane in lanes if lane.name not in self._offsets]
+        for lane in new:
+            lane.begin(grown=self._topic is not None)
+        self._offsets |= {lane.name: lane.at for lane in new}
+        self._topic = topic
+        return [lane for lane in new if request.follow or lane.at < lane.end]
