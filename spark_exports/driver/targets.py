@@ -47,6 +47,8 @@ class Target(Protocol):
 
     def commit(self, commit: Commit) -> Committed: ...
 
+    def counts_of(self, run: int) -> dict[str, int]: ...
+
 
 class Targets:
     """The tables of one export. Any method may raise LakeError."""

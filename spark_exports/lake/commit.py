@@ -63,6 +63,7 @@ POSITIONS = "packetboat.positions"
 RUN = "packetboat.run"
 ATTEMPT = "packetboat.attempt"
 RANGES = "packetboat.ranges"
+COUNTS = "packetboat.counts"
 
 _MAX_TRIES = 20
 _MAX_RANGES_IN_SUMMARY = 100
@@ -70,13 +71,15 @@ _WAITS_S = (0.05, 0.2, 1.0, 2.0, 4.0)
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What a run read, and the files that hold it. For an append, at most one range of a lane."""
+    """What a run read, and the files that hold it. For an append, at most one range of a lane.
+    `counts` are kept with it, for whoever has to tell of the run in the place of its writer."""
 
     run: int
     attempt: int
     ranges: list[Range]
     files: list[WrittenFile]
     replace: bool = False
+    counts: dict[str, int] = {}
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -178,6 +181,8 @@ def _change(table: LakeTable, commit: Commit, marker: str) -> Change:
         summary[RANGES] = json.dumps(
             [[*msgspec.structs.astuple(each.key), each.start, each.end] for each in commit.ranges]
         )
+    if commit.counts:
+        summary[COUNTS] = json.dumps(commit.counts)
     if not commit.replace:
         return Change("append", commit.files, [], properties, summary)
     to = table.destination(commit.run, commit.attempt)

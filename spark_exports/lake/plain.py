@@ -56,6 +56,7 @@ class PlainManifest(msgspec.Struct, frozen=True):
     files: list[PlainFile]
     backfill: bool
     schema: msgspec.Raw
+    counts: dict[str, int] = {}
 
 
 class PlainFiles:
@@ -134,6 +135,11 @@ class PlainFiles:
         except FileNotFoundError:
             return None
 
+    def counts_of(self, run: int) -> dict[str, int]:
+        """What that run counted; nothing where it has no manifest."""
+        manifest = self.manifest(run)
+        return {} if manifest is None else manifest.counts
+
     def commit(self, commit: Commit) -> Committed:
         """Writes the run's manifest, if no other attempt has."""
         before = self.manifest(commit.run)
@@ -153,6 +159,7 @@ class PlainFiles:
             ],
             backfill=commit.replace,
             schema=msgspec.Raw(self._schema.model_dump_json().encode()),
+            counts=commit.counts,
         )
         write_whole(self._io, self._manifest_location(commit.run), msgspec.json.encode(manifest))
         self.last_run = max(self.last_run, commit.run)

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from spark_exports.lake.catalog import reachable
 from spark_exports.lake.columns import arrow_columns, grown
-from spark_exports.lake.commit import POSITIONS, RUN, Commit, Committed, commit_run
+from spark_exports.lake.commit import COUNTS, POSITIONS, RUN, Commit, Committed, commit_run
 from spark_exports.lake.destination import Destination
 from spark_exports.lake.errors import CommitContended, ConflictingColumn, TableGone
 from spark_exports.lake.files import FileWriter
@@ -55,6 +55,15 @@ class LakeTable:
     def last_run(self) -> int:
         """The number of the run that committed last; 0: none."""
         return int(self.iceberg.properties.get(RUN, "0"))
+
+    def counts_of(self, run: int) -> dict[str, int]:
+        """What that run counted; nothing where no snapshot tells of it any more."""
+        for snapshot in reversed(self.iceberg.snapshots()):
+            said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+            if said.get(RUN) == str(run) and COUNTS in said:
+                counts: dict[str, int] = json.loads(said[COUNTS])
+                return counts
+        return {}
 
     @property
     def state(self) -> TableState:

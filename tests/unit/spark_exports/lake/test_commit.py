@@ -78,6 +78,17 @@ def test_a_run_commits_once(lake: Lake, tmp_path: Path) -> None:
     assert files_below(tmp_path) == {file.location for file in of_first} == files_named(first)
 
 
+def test_what_a_run_counted_is_found_by_whoever_tells_of_it(lake: Lake) -> None:
+    table = open_table(lake)
+    counts = {"rows": 5, "rejected": 1}
+    for run in (1, 2):
+        ranges = [Range(KEY, 5 * run - 5, 5 * run)]
+        table.commit(Commit(run, 1, ranges, [], counts=counts if run == 1 else {}))
+    again = open_table(lake)
+    assert again.counts_of(1) == counts
+    assert again.counts_of(2) == again.counts_of(3) == {}
+
+
 def test_to_commit_the_same_files_again_keeps_them(lake: Lake, tmp_path: Path) -> None:
     table = open_table(lake)
     ranges = [Range(KEY, 0, 30)]
