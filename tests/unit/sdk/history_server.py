@@ -68,7 +68,8 @@ class History:
                 lane = int(partition), int(query.get("lane", 0))
                 return (self._messages if what == "messages" else self._offsets)(lane, query)
             case ["exports"]:
-                short = [{**each, "positions": None} for each in self._exports()]
+                taking = (each for each in self._exports() if query["topic"] == TOPIC)
+                short = [{**each, "positions": None} for each in taking]
                 return answer({"exports": short, "next_page_token": None})
             case ["exports", name]:
                 found = [each for each in self._exports() if each["name"] == name]

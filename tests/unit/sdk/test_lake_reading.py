@@ -207,8 +207,6 @@ def test_a_moment_before_all_that_is_kept_is_refused(lake: Lake) -> None:
     [
         {"filter": "true"},
         {"format": "parquet"},
-        {"topic": "order"},
-        {"topic": "orders-*"},
         {"table_state": None},
     ],
     ids=lambda more: next(iter(more)),
@@ -219,9 +217,14 @@ def test_exports_without_all_messages_are_not_read(history: History, more: dict[
         list(client(history).read(TOPIC, from_offset=0))
 
 
-def test_an_export_of_a_pattern_is_read(history: History) -> None:
-    history.export = {"topic": "o*r*"}
-    assert offsets(client(history).read(TOPIC)) == list(range(15))
+def test_an_export_that_is_gone_meanwhile_is_not_read(history: History) -> None:
+    def before(path: str) -> None:
+        if path == "/exports/e":
+            history.table = None
+
+    history.before = before
+    with pytest.raises(HistoryMissing, match="0 to 5"):
+        list(client(history).read(TOPIC, from_offset=0))
 
 
 def test_rejects_are_in_their_places(history: History, lake: Lake) -> None:

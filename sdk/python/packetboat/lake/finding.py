@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from importlib import import_module
@@ -35,15 +34,14 @@ class TableOfTopic(Protocol):
         ...
 
 
-def has_all_of(export: Export, topic: str) -> bool:
-    """Whether its table has all messages of the topic: not of one that filters them, and not of
-    plain files, which may have a message twice."""
+def has_all(export: Export) -> bool:
+    """Whether its table has all messages of its topics: not where some are filtered, and not where
+    it is plain files, which may have a message twice."""
     return (
         export.format == "iceberg"
         and export.filter is None
         and export.table_state is not None
         and export.table_state.metadata_location is not None
-        and _takes(export.topic, topic)
     )
 
 
@@ -55,8 +53,3 @@ def open_table(export: Export, topic: str, storage: Mapping[str, str] | None) ->
         raise LakeNotInstalled(export.name) from error
     table: TableOfTopic = tables.HistoryTable(export, topic, dict(storage or {}))
     return table
-
-
-def _takes(pattern: str, topic: str) -> bool:
-    parts = (re.escape(part) for part in pattern.split("*"))
-    return re.fullmatch(".*".join(parts), topic) is not None

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.expressions.parser import parse
 from pyiceberg.io.pyarrow import ArrowScan
@@ -20,7 +20,7 @@ from pyiceberg.table import StaticTable, Table
 
 from packetboat.lake.files import File, files_of, rows_of
 from packetboat.lake.finding import States
-from packetboat.lake.rows import of_row
+from packetboat.lake.rows import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from packetboat.lake.read_message import ReadMessage
     from packetboat.models.exports import Export
 
+T = TypeVar("T")
 POSITIONS = "packetboat.positions"
 FIRST_WINDOW_OFFSETS = 10_000
 MAX_WINDOW_OFFSETS = 200_000
@@ -53,15 +54,16 @@ class HistoryTable:
         if start >= end:
             return []
         where = self._rows(partition, lane, start, end)
-        found: dict[int, dict[str, Any]] = {}
+        found: dict[int, tuple[Rows, dict[str, Any]]] = {}
         for table, files in self._tables:
+            of_table = Rows(table.schema())
             chosen = [file for file in files if file.may_have(partition, lane, start, end, None)]
             for row in self._sized(_scanned(table, chosen, where)).to_pylist():
                 other = found.get(row["offset"])
                 # A namesake of the topic, deleted since, may have had the offset, too.
-                if other is None or other["publish_time"] < row["publish_time"]:
-                    found[row["offset"]] = row
-        return [of_row(row) for row in _without_a_gap(found, start)]
+                if other is None or other[1]["publish_time"] < row["publish_time"]:
+                    found[row["offset"]] = of_table, row
+        return [rows.message(row) for rows, row in _without_a_gap(found, start)]
 
     def first(
         self, partition: int, lane: int, *, start: int = 0, since: datetime | None = None
@@ -124,7 +126,7 @@ def _scanned(table: Table, files: list[File], where: str, *columns: str) -> pa.T
     return scan.to_table([file.task for file in files])
 
 
-def _without_a_gap(found: dict[int, dict[str, Any]], start: int) -> Iterator[dict[str, Any]]:
+def _without_a_gap(found: dict[int, T], start: int) -> Iterator[T]:
     while (row := found.get(start)) is not None:
         yield row
         start += 1

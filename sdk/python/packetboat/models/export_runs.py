@@ -35,11 +35,13 @@ class LanePosition(msgspec.Struct, frozen=True, order=True):
 
 
 class LaneRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets `start` … `end` − 1."""
+    """The offsets `start` … `end` − 1. `position` is the table's, where it is below `start`: what
+    lies between is not to be in it, or is gone from the log."""
 
     key: LaneKey
     start: int
     end: int
+    position: int | None = None
 
 
 class SpecMaintenance(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from packetboat.aio.sender import AsyncSender
 from packetboat.aio.waiting import apart
 from packetboat.calls import exports as calls
 from packetboat.errors import NotFound
-from packetboat.lake.finding import TableOfTopic, has_all_of, open_table
+from packetboat.lake.finding import TableOfTopic, has_all, open_table
 from packetboat.lake.request import ReadRequest
 
 
@@ -28,8 +28,8 @@ class AsyncLakeTables:
 
     async def _found(self) -> tuple[TableOfTopic, ...]:
         topic = self._request.topic
-        pages = every(self._sender, lambda token: calls.list_exports(None, 100, token))
-        names = [export.name async for export in pages if has_all_of(export, topic)]
+        pages = every(self._sender, lambda token: calls.list_exports(topic, 100, token))
+        names = [export.name async for export in pages if has_all(export)]
         tables = [await self._opened(name) for name in names]
         return tuple(table for table in tables if table is not None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from packetboat.calls import exports as calls
 from packetboat.errors import NotFound
-from packetboat.lake.finding import TableOfTopic, has_all_of, open_table
+from packetboat.lake.finding import TableOfTopic, has_all, open_table
 from packetboat.lake.request import ReadRequest
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
@@ -29,8 +29,8 @@ class LakeTables:
 
     def _found(self) -> tuple[TableOfTopic, ...]:
         topic = self._request.topic
-        pages = every(self._sender, lambda token: calls.list_exports(None, 100, token))
-        names = [export.name for export in pages if has_all_of(export, topic)]
+        pages = every(self._sender, lambda token: calls.list_exports(topic, 100, token))
+        names = [export.name for export in pages if has_all(export)]
         tables = [self._opened(name) for name in names]
         return tuple(table for table in tables if table is not None)
 
