@@ -9,7 +9,6 @@ import sys
 from spark_exports.driver.drive import drive
 from spark_exports.driver.lines import of_process
 from spark_exports.order import Done
-from spark_exports.session import session_of
 
 
 def main() -> None:
@@ -19,7 +18,7 @@ def main() -> None:
     )
     for noisy in ("py4j", "pyiceberg"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    answer = drive(lines, session_of)
+    answer = drive(lines)
     sys.stderr.flush()
     # All is said. The JVM ends with the end of its input, and whatever it still does is of no use.
     os._exit(0 if isinstance(answer, Done) else 1)

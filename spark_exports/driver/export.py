@@ -17,54 +17,38 @@ The order of steps, and what holds at each:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
+import msgspec
 import pyarrow as pa
 
+from spark_exports.driver.attempt import Attempt
 from spark_exports.driver.bodies.columns import grown, with_pinned
 from spark_exports.driver.bodies.shape import Shape
 from spark_exports.driver.errors import IncompleteRead
-from spark_exports.driver.lines import Lines
-from spark_exports.driver.platform import Platform
-from spark_exports.driver.progress import Reporter
 from spark_exports.driver.rejects import Rejects
 from spark_exports.driver.rows import base_columns, body_columns
 from spark_exports.driver.slice_task import Outcome, SliceTask, TaskSpec
 from spark_exports.driver.slices import messages_in, sliced, touched
-from spark_exports.driver.spark import Jobs
-from spark_exports.driver.targets import Target, Targets, after, has_run
+from spark_exports.driver.targets import Target, after, has_run
 from spark_exports.fail_points import reach
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import ConflictingColumn
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import Done, LaneKey, Order, Position, Range, Result
+from spark_exports.order import Done, Position, Range, Result
 
 log = logging.getLogger("packetboat.driver")
 
 
 class ExportRun:
-    """One attempt; `carry_out` once."""
+    """`carry_out` once."""
 
-    def __init__(
-        self,
-        order: Order,
-        lines: Lines,
-        reporter: Reporter,
-        jobs: Jobs,
-        targets: Targets,
-        platform: Platform,
-    ) -> None:
-        self._order = order
-        self._spec = order.export
-        self._lines = lines
-        self._reporter = reporter
-        self._jobs = jobs
-        self._targets = targets
-        self._platform = platform
-        self._is_backfill = order.kind == "backfill"
-        self._opened_at: dict[LaneKey, int] = {}
+    def __init__(self, attempt: Attempt) -> None:
+        self._order, self._lines, self._reporter, self._jobs, self._targets = attempt
+        self._spec = self._order.export
+        self._is_backfill = self._order.kind == "backfill"
 
     def carry_out(self) -> Done:
         """Raises RunError, LakeError, and what Spark raises."""
@@ -74,14 +58,15 @@ class ExportRun:
         had = None if self._is_backfill else has_run(table, self._order.number)
         if had is not None:
             log.info("the table has this run already")
-            return _done(Result(already=True, table=table.state), had)
-        self._opened_at = table.positions
+            counts = table.counts_of(self._order.number)
+            result = Result(already=True, table=table.state, last_run=table.last_run)
+            return _done(msgspec.structs.replace(result, **counts), had)
         ranges = self._ranges(table)
         reach("planned")
         total = messages_in(ranges)
         log.info("%d messages in %d ranges", total, len(ranges))
         if not total:
-            return _done(Result(table=table.state), after(table, []))
+            return _done(Result(table=table.state, last_run=table.last_run), after(table, []))
         rejecting = self._targets.rejects()
         rejects = None if rejecting is None else Rejects(rejecting)
         before = table.columns
@@ -131,7 +116,7 @@ class ExportRun:
         order, spec = self._order, self._spec
         avro = {}
         if spec.body == "avro":
-            avro = self._platform.avro_versions({one.key.topic for one in ranges})
+            avro = self._jobs.platform.avro_versions({one.key.topic for one in ranges})
         writer = table.writer(order.number, order.attempt)
         task = TaskSpec(
             form=spec.body,
@@ -189,25 +174,29 @@ class ExportRun:
         reach("rejects_committed")
         self._lines.check()
         files = [WrittenFile.from_bytes(file) for one in outcomes for file in one.files]
-        done = ranges if self._is_backfill else _from_positions(ranges, self._opened_at)
+        counts = {
+            "rows": sum(one.rows for one in outcomes),
+            "rejected": sum(one.rejected for one in outcomes),
+            "filtered": messages_in(ranges) - sum(one.messages for one in outcomes),
+            "bytes": sum(one.body_bytes for one in outcomes),
+        }
         committed = table.commit(
-            Commit(order.number, order.attempt, done, files, replace=self._is_backfill)
+            Commit(order.number, order.attempt, ranges, files, self._is_backfill, counts)
         )
         reach("committed")
-        messages = sum(one.messages for one in outcomes)
+        if committed.already:
+            counts = table.counts_of(order.number)
         result = Result(
-            rows=sum(one.rows for one in outcomes),
-            rejected=sum(one.rejected for one in outcomes),
-            filtered=messages_in(ranges) - messages,
-            bytes=sum(one.body_bytes for one in outcomes),
             files=len(files),
             file_bytes=sum(file.file_bytes for file in files),
             removed_files=committed.removed_files,
             already=committed.already,
+            last_run=table.last_run,
             table=committed.state,
             rejects=rejects_state,
             new_columns=_new_columns(table, before),
         )
+        result = msgspec.structs.replace(result, **counts)
         log.info("committed: %d rows, %d rejected", result.rows, result.rejected)
         return _done(result, after(table, ranges))
 
@@ -228,14 +217,6 @@ def _all_news(outcomes: Sequence[Outcome]) -> Shape:
 def _new_columns(table: Target, before: pa.Schema) -> list[str]:
     known = set(before.names)
     return [name for name in table.columns.names if name not in known]
-
-
-def _from_positions(ranges: list[Range], positions: Mapping[LaneKey, int]) -> list[Range]:
-    """The plan begins later than the table ends where messages expired in between: these are done
-    with as well."""
-    return [
-        Range(one.key, min(one.start, positions.get(one.key, one.start)), one.end) for one in ranges
-    ]
 
 
 def _without(wanted: pa.Schema, table: pa.Schema, names: set[str]) -> pa.Schema:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import logging
 
-from spark_exports.driver.lines import Lines
-from spark_exports.driver.progress import Reporter
-from spark_exports.driver.spark import Jobs
-from spark_exports.driver.targets import Targets, after
+from spark_exports.driver.attempt import Attempt
+from spark_exports.driver.targets import after
 from spark_exports.fail_points import reach
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
-from spark_exports.order import Done, Order, Result
+from spark_exports.order import Done, Result
 
 log = logging.getLogger("packetboat.driver")
 
 
-def maintain(order: Order, lines: Lines, reporter: Reporter, jobs: Jobs, targets: Targets) -> Done:
+def maintain(attempt: Attempt) -> Done:
     """Of the table and of its rejects, as far as they are there. `files` were added, in the place
     of some of the `removed_files`. Raises Stopped, LakeError, and what Spark raises."""
+    order, lines, reporter, jobs, targets = attempt
     reporter.stage("opening")
     tables = [table for table in targets.find() if table is not None]
     reach("opened")

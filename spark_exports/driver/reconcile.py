@@ -10,13 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from spark_exports.driver.attempt import Attempt
 from spark_exports.driver.errors import BadOrder
-from spark_exports.driver.lines import Lines
-from spark_exports.driver.platform import Platform
-from spark_exports.driver.progress import Reporter
 from spark_exports.driver.slices import messages_in, sliced
-from spark_exports.driver.spark import Jobs
-from spark_exports.driver.targets import Targets, after
+from spark_exports.driver.targets import after
 from spark_exports.fail_points import reach
 from spark_exports.lake.digest import HourTally, Tally
 from spark_exports.lake.rows import rows_of
@@ -24,7 +21,6 @@ from spark_exports.order import (
     Done,
     HourDifference,
     LaneKey,
-    Order,
     Range,
     Result,
 )
@@ -34,21 +30,15 @@ _NOTHING = HourTally(0, 0)
 log = logging.getLogger("packetboat.driver")
 
 
-def reconcile(
-    order: Order,
-    lines: Lines,
-    reporter: Reporter,
-    jobs: Jobs,
-    targets: Targets,
-    platform: Platform,
-) -> Done:
+def reconcile(attempt: Attempt) -> Done:
     """`rows` are the log's. Raises RunError, LakeError, and what Spark raises."""
+    order, lines, reporter, jobs, targets = attempt
     reporter.stage("opening")
     table, rejects = targets.find()
     if table is None:
         raise BadOrder("there is no table yet to compare the log with")
     reach("opened")
-    first = platform.first_offsets({one.key for one in order.ranges or ()})
+    first = jobs.platform.first_offsets({one.key for one in order.ranges or ()})
     ranges = clipped(order.ranges or (), first, table.positions)
     reach("planned")
     reporter.stage("reading", of_messages=messages_in(ranges))

@@ -38,14 +38,14 @@ class Jobs:
 
     def __init__(self, spark: SparkSession, platform: Platform, reporter: Reporter) -> None:
         self.spark = spark
-        self._platform = platform
+        self.platform = platform
         self._reporter = reporter
 
     def cancel(self) -> None:
         self.spark.sparkContext.cancelAllJobs()
 
     def messages(self, slices: Sequence[Range]) -> DataFrame:
-        return self._platform.messages(self.spark, slices)
+        return self.platform.messages(self.spark, slices)
 
     @contextmanager
     def kept_messages(self, slices: Sequence[Range]) -> Iterator[DataFrame]:

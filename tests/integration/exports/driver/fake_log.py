@@ -75,10 +75,17 @@ class Log:
         return [message for _, lane in sorted(self.lanes.items()) for message in lane]
 
     def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
-        self.reads.append(list(slices))
         end = len(slices)
-        parts = [self.lanes[one.key][one.start : one.end - self.hidden] for one in slices]
+        parts = self._parts(slices)
         return spark.range(0, end, 1, end).mapInArrow(partial(_batches, parts), COLUMNS)
+
+    def batches(self, slices: Sequence[Range]) -> list[list[pa.RecordBatch]]:
+        """The same without Spark."""
+        return [list(_part(part)) for part in self._parts(slices)]
+
+    def _parts(self, slices: Sequence[Range]) -> list[list[dict[str, Any]]]:
+        self.reads.append(list(slices))
+        return [self.lanes[one.key][one.start : one.end - self.hidden] for one in slices]
 
     def avro_versions(self, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
         return {topic: self.versions for topic in topics}
@@ -92,6 +99,9 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     for numbers in indexes:
         for number in numbers.column(0).to_pylist():
-            part = parts[number]
-            for start in range(0, len(part), BATCH):
-                yield pa.RecordBatch.from_pylist(part[start : start + BATCH], schema=ENVELOPE)
+            yield from _part(parts[number])
+
+
+def _part(part: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(part), BATCH):
+        yield pa.RecordBatch.from_pylist(part[start : start + BATCH], schema=ENVELOPE)

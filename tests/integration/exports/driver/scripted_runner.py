@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_exports.driver.drive import drive
 from spark_exports.driver.lines import Lines
+from spark_exports.driver.progress import Reporter
+from spark_exports.driver.spark import Jobs
 from spark_exports.order import (
     Done,
     ExportSpec,
@@ -28,14 +30,16 @@ from spark_exports.order import (
     RunKind,
 )
 from tests.integration.exports.driver.fake_log import Log
-
-TENANT = "acme"
+from tests.integration.exports.driver.local_jobs import LocalJobs
+from tests.integration.exports.driver.tables import TENANT
 
 
 class ScriptedRunner:
-    """Runs of one export against one log and one lake."""
+    """Runs of one export against one log and one lake. Without Spark, tasks run right here."""
 
-    def __init__(self, spark: SparkSession, log: Log, directory: Path, spec: ExportSpec) -> None:
+    def __init__(
+        self, spark: SparkSession | None, log: Log, directory: Path, spec: ExportSpec
+    ) -> None:
         self.spark = spark
         self.log = log
         self.directory = directory
@@ -90,10 +94,15 @@ class ScriptedRunner:
         hearing.start()
         source, sink = os.fdopen(to_driver[0], "rb"), os.fdopen(from_driver[1], "wb")
         try:
-            return drive(Lines(source, sink), lambda *_: self.spark, lambda _: self.log)
+            return drive(Lines(source, sink), self._start)
         finally:
             sink.close()
             hearing.join()
+
+    def _start(self, order: Order, reporter: Reporter) -> Jobs:
+        if self.spark is None:
+            return LocalJobs(self.log, reporter)
+        return Jobs(self.spark, self.log, reporter)
 
     def _answer(self, order: Order, heard: int, pipe: int) -> None:
         with os.fdopen(heard, "rb") as lines, os.fdopen(os.dup(pipe), "wb") as tell:

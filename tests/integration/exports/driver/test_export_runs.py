@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_exports.driver.targets import REJECTS_SUFFIX
-from spark_exports.lake.lake import Lake
 from spark_exports.order import ExportSpec, Failed, Range
+from tests.integration.exports.driver import tables
 from tests.integration.exports.driver.fake_log import Log
-from tests.integration.exports.driver.scripted_runner import TENANT, ScriptedRunner, lane
+from tests.integration.exports.driver.scripted_runner import ScriptedRunner, lane
 
 SPEC = ExportSpec(name="all-orders", topic="orders", table="orders")
 
@@ -23,13 +22,12 @@ def runner(spark: SparkSession, tmp_path: Path) -> ScriptedRunner:
     return ScriptedRunner(spark, Log(), tmp_path, SPEC)
 
 
-def rows(runner: ScriptedRunner, suffix: str = "") -> list[dict[str, Any]]:
-    """Of the table, in the order of the log."""
-    with Lake(runner.lake) as lake:
-        table = lake.find(TENANT, runner.spec.table + suffix, runner.spec.name)
-        assert table is not None
-        found: list[dict[str, Any]] = table.iceberg.scan().to_arrow().to_pylist()
-    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+def rows(runner: ScriptedRunner) -> list[dict[str, Any]]:
+    return tables.rows(runner.lake, runner.spec)
+
+
+def rejects(runner: ScriptedRunner) -> list[dict[str, Any]]:
+    return tables.rejects(runner.lake, runner.spec)
 
 
 def places(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
@@ -102,8 +100,8 @@ def test_bodies_that_are_no_objects_are_in_the_rejects(runner: ScriptedRunner) -
     runner.log.publish(b"plain", content_type="text/plain")
     done = runner.run()
     assert (done.result.rows, done.result.rejected) == (3, 6)
-    rejects = rows(runner, REJECTS_SUFFIX)
-    assert [(row["offset"], row["reason"]) for row in rejects] == [
+    rejected = rejects(runner)
+    assert [(row["offset"], row["reason"]) for row in rejected] == [
         (1, "not-json"),
         (2, "not-an-object"),
         (3, "not-utf-8"),
@@ -111,13 +109,13 @@ def test_bodies_that_are_no_objects_are_in_the_rejects(runner: ScriptedRunner) -
         (6, "not-json"),
         (7, "not-an-object"),
     ]
-    assert [row["data"] for row in rejects] == [
+    assert [row["data"] for row in rejected] == [
         runner.log.all()[row["offset"]]["data"] for row in rejects
     ]
     assert [row["data"] for row in rows(runner)] == [None, None, b"plain"]
     runner.log.publish(b"{")
     assert runner.run().result.rejected == 1
-    assert len(rows(runner, REJECTS_SUFFIX)) == 7
+    assert len(rejects(runner)) == 7
 
 
 def test_raw_bodies_are_kept_as_they_are(runner: ScriptedRunner) -> None:
@@ -163,7 +161,7 @@ def test_a_back_fill_replaces(runner: ScriptedRunner) -> None:
     assert (done.result.rows, done.result.rejected) == (2, 1)
     assert places(rows(runner)) == [("orders", 0, at) for at in (0, 1, 2, 3, 5, 6, 7, 8)]
     assert [row["offset"] for row in rows(runner) if row["data"] is not None] == [3, 5]
-    assert [row["offset"] for row in rows(runner, REJECTS_SUFFIX)] == [4]
+    assert [row["offset"] for row in rejects(runner)] == [4]
     assert [one.offset for one in done.positions] == [9]
 
 
