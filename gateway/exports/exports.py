@@ -23,12 +23,14 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
+from edge.problem import invalid
 from gateway.decoding import Query, etag, if_match, read_json
 from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
 from gateway.exports.specs import changed, new_spec, paused
 from gateway.exports.views import export_view
+from gateway.names import name_errors
 from gateway.tenancy.answers import respond_page
 from gateway.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
@@ -105,6 +107,8 @@ class ExportRoutes:
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant_id, topic = tenant_of(scope), Query(scope).text("topic")
+        if topic is not None and (errors := name_errors(topic, "topic")):
+            raise invalid("The query parameter topic does not fit.", errors, status=400)
         page = await visible_page(
             scope,
             "export",

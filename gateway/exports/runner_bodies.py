@@ -38,10 +38,7 @@ class RunClaim(msgspec.Struct, forbid_unknown_fields=True):
     """What `POST /export_runs:claim` takes."""
 
     runner: Name
-    lakes: Annotated[
-        list[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]],
-        msgspec.Meta(min_length=1, max_length=MAX_LAKES),
-    ]
+    lakes: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=MAX_LAKES)]
     lease_seconds: LeaseSeconds = 60.0
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_S)] = 0.0
 
@@ -106,6 +103,7 @@ class Result(msgspec.Struct):
     file_bytes: Count = 0
     removed_files: Count = 0
     already: bool = False
+    last_run: Count = 0
     table: Table | None = None
     rejects: Table | None = None
     new_columns: Annotated[

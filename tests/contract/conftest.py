@@ -41,6 +41,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         for path, body in things.items():
             http.put(f"{url}/{path}", json=body).raise_for_status()
         _job(http, url)
+        export = {"topic": TOPIC, "maintain_cron": None}
+        http.put(f"{url}/exports/{SUBSCRIPTION}", json=export).raise_for_status()
+        http.post(f"{url}/exports/{SUBSCRIPTION}:run").raise_for_status()
         for data in (b'{"a":1}', b"text", b"\xff\x00"):
             http.post(f"{url}/topics/{TOPIC}/messages", data=data).raise_for_status()
         yield installation

@@ -22,6 +22,7 @@ EXISTING = {
     "tenant": "contract",
     "job": "contract-reader",
     "pool": "contract-reader",
+    "run": 1,
 }
 LONGEST_WAIT_S = 0.05
 USED = (

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import openapi
 from edge.message_id import FORM_OFFSET, MessageId
+from metadata.export_types import RunId
 from metadata.job_types import Lease
 from tests.security.tenants import fresh
 
@@ -20,6 +21,7 @@ _OF_PATH = {
     "locks": "lock",
     "schemas": "schema",
     "schedules": "schedule",
+    "exports": "export",
     "snapshots": "snapshot",
     "clients": "client",
     "keys": "key",
@@ -27,7 +29,7 @@ _OF_PATH = {
     "issuers": "issuer",
 }
 """What `{name}` is a name of, by the segment before it."""
-_LITERAL = {"partition": "0", "number": "1", "signing_secret": "0" * 32}
+_LITERAL = {"partition": "0", "number": "1", "run": "1", "signing_secret": "0" * 32}
 _BODIES: dict[str, Callable[[Ids], Any]] = {
     "pullPost": lambda ids: {"max_messages": 1, "wait_seconds": 0},
     "ack": lambda ids: {"ack_id": ids["ack"]},
@@ -63,6 +65,14 @@ _BODIES: dict[str, Callable[[Ids], Any]] = {
     "createSchedule": lambda ids: _schedule(ids) | {"name": fresh("schedule")},
     "putSchedule": lambda ids: _schedule(ids),
     "changeSchedule": lambda ids: {"labels": {"x": "y"}},
+    "createExport": lambda ids: {"name": fresh("export"), "topic": ids["topic"]},
+    "putExport": lambda ids: {"topic": ids["topic"]},
+    "patchExport": lambda ids: {"labels": {"x": "y"}},
+    "runExport": lambda ids: {},
+    "claimExportRun": lambda ids: {"runner": "x", "lakes": ["default"]},
+    "planExportRun": lambda ids: {"lease": ids["run_lease"], "positions": []},
+    "renewExportRun": lambda ids: {"lease": ids["run_lease"]},
+    "finishExportRun": lambda ids: {"lease": ids["run_lease"], "state": "cancelled"},
     "createSchema": lambda ids: {
         "name": fresh("schema"),
         "type": "json_schema",
@@ -203,6 +213,8 @@ def absent(ids: Ids) -> dict[str, str]:
     for what in ("message", "staged"):
         form = FORM_OFFSET if what == "message" else 2
         made[what] = str(MessageId(form, secrets.token_bytes(16), 0, 0, 1))
+    made["uid"] = str(RunId(secrets.token_bytes(16), secrets.token_bytes(16)))
+    made["run_lease"] = secrets.token_hex(16)
     made["ack"] = ids["ack"][:-4] + "AAAA"
     made["task_lease"] = str(Lease(0, secrets.token_bytes(16), 0, secrets.token_bytes(16)))
     return made

@@ -82,7 +82,7 @@ class Victim:
         self.tenant, self.owner = new_tenant(running)
         names = (
             *("topic", "letters", "subscription", "schema", "schedule", "snapshot"),
-            *("lock", "client", "key", "policy", "issuer", "job", "pool"),
+            *("lock", "client", "key", "policy", "issuer", "job", "pool", "export"),
         )
         self.ids = {what: fresh(what) for what in names} | {"tenant": self.tenant}
         self.secret = fresh("payload")
@@ -90,6 +90,7 @@ class Victim:
         self._messages()
         self._access()
         self._jobs()
+        self._exports(operator_of(running))
 
     def _topics(self) -> None:
         ids, owner = self.ids, self.owner
@@ -185,6 +186,23 @@ class Victim:
         (task,) = owner.post(f"/pools/{ids['pool']}:claim", 200, **claim).json()["tasks"]
         ids["task_lease"] = task["lease_id"]
 
+    def _exports(self, operator: Actor) -> None:
+        """One, with a run that somebody has."""
+        ids, owner = self.ids, self.owner
+        owner.post(
+            "/exports",
+            201,
+            name=ids["export"],
+            topic=ids["topic"],
+            filter=f"key != '{self.secret}'",
+            maintain_cron=None,
+        )
+        owner.post(f"/exports/{ids['export']}:run", 201)
+        claim = {"runner": self.secret, "lakes": ["default"], "lease_seconds": 3600}
+        run = operator.post("/export_runs:claim", 200, **claim).json()["run"]
+        assert run["tenant"] == self.tenant
+        ids["uid"], ids["run_lease"] = run["uid"], run["lease"]
+
     def strings(self) -> set[str]:
         """What no answer to anybody else may contain."""
         return {*self.ids.values(), self.secret}
@@ -201,6 +219,9 @@ class Victim:
             "/jobs",
             "/pools",
             f"/jobs/{self.ids['job']}/tasks",
+            "/exports",
+            f"/exports/{self.ids['export']}",
+            f"/exports/{self.ids['export']}/runs",
             "/clients",
             "/keys",
             "/policies",
@@ -219,14 +240,19 @@ class Victim:
         return {path: _steady(self.owner.get(path)) for path in paths}
 
 
+CLOCKED = {
+    *("last_used_at", "expires_in_seconds", "lease_seconds", "next_runs"),
+    "lag_messages",  # in listings as it was last looked at
+}
+
+
 def _steady(value: Any) -> Any:
     """Without what time alone changes."""
     if isinstance(value, dict):
         return {
             name: _steady(inner)
             for name, inner in value.items()
-            if name not in ("last_used_at", "expires_in_seconds", "lease_seconds", "next_runs")
-            and not name.startswith(("redrive", "updated"))
+            if name not in CLOCKED and not name.startswith(("redrive", "updated"))
         }
     if isinstance(value, list):
         return [_steady(inner) for inner in value]
