@@ -4,6 +4,7 @@ but one small file in each warehouse, which goes at once."""
 from __future__ import annotations
 
 import asyncio
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,25 +66,23 @@ async def _platform(lakes: list[str]) -> Finding:
 
 
 def _lake(lake: LakeSettings) -> Iterator[Finding]:
-    import uuid
-
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.io import load_file_io
+    from spark_exports.lake.catalog import close_catalog, open_catalog
+    from spark_exports.lake.storage import LakeFileIO, write_whole
 
     what = f"lake {lake.name}"
     try:
-        catalog = load_catalog(lake.name, **lake.catalog, **lake.storage)
+        catalog = open_catalog(lake)
         tenants = len(catalog.list_namespaces())
+        close_catalog(catalog)
     except Exception as error:
         # Whatever it is that the libraries of so many catalogs raise.
         yield Finding(False, f"{what}, catalog", f"{type(error).__name__}: {error}")
     else:
-        yield Finding(True, f"{what}, catalog", f"answers, with {tenants} namespaces")
-    path = f"{lake.warehouse.rstrip('/')}/.check-{uuid.uuid4().hex}"
+        yield Finding(True, f"{what}, catalog", f"answers, and has tables of {tenants} tenants")
+    path = f"{lake.warehouse.rstrip('/')}/.check-{secrets.token_hex(8)}"
     try:
-        files = load_file_io({**lake.storage}, path)
-        with files.new_output(path).create() as stream:
-            stream.write(b"packetboat")
+        files = LakeFileIO(dict(lake.storage))
+        write_whole(files, path, b"packetboat")
         files.delete(path)
     except Exception as error:
         yield Finding(False, f"{what}, warehouse", f"{type(error).__name__}: {error}")
