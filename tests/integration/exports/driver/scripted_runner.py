@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from spark_exports.driver.lines import Lines
 from spark_exports.driver.progress import Reporter
 from spark_exports.driver.spark import Jobs
 from spark_exports.order import (
+    Cancel,
     Done,
     ExportSpec,
     Failed,
@@ -33,6 +35,8 @@ from tests.integration.exports.driver.fake_log import Log
 from tests.integration.exports.driver.local_jobs import LocalJobs
 from tests.integration.exports.driver.tables import TENANT
 
+PATIENCE_S = 60.0
+
 
 class ScriptedRunner:
     """Runs of one export against one log and one lake. Without Spark, tasks run right here."""
@@ -46,8 +50,8 @@ class ScriptedRunner:
         self.spec = spec
         self.number = 0
         self.progress: list[Progress] = []
-        self.on_progress: Callable[[Progress, int], None] = lambda progress, pipe: None
-        """What is done at each, with the end of the driver's stdin."""
+        self._lines: Lines | None = None
+        self._tell: BinaryIO | None = None
 
     @property
     def lake(self) -> LakeSettings:
@@ -94,7 +98,8 @@ class ScriptedRunner:
         hearing.start()
         source, sink = os.fdopen(to_driver[0], "rb"), os.fdopen(from_driver[1], "wb")
         try:
-            return drive(Lines(source, sink), self._start)
+            self._lines = Lines(source, sink)
+            return drive(self._lines, self._start)
         finally:
             sink.close()
             hearing.join()
@@ -109,6 +114,7 @@ class ScriptedRunner:
             os.close(pipe)
             tell.write(msgspec.json.encode(order) + b"\n")
             tell.flush()
+            self._tell = tell
             for line in lines:
                 message = msgspec.json.decode(line, type=FromDriver)
                 if isinstance(message, Opened):
@@ -116,7 +122,25 @@ class ScriptedRunner:
                     tell.flush()
                 elif isinstance(message, Progress):
                     self.progress.append(message)
-                    self.on_progress(message, tell.fileno())
+
+    def cancel(self) -> None:
+        """From within the driver; it goes on when it has heard."""
+        assert self._tell is not None
+        self._tell.write(msgspec.json.encode(Cancel()) + b"\n")
+        self._tell.flush()
+        self._wait()
+
+    def hang_up(self) -> None:
+        """As a runner that died."""
+        assert self._tell is not None
+        self._tell.close()
+        self._wait()
+
+    def _wait(self) -> None:
+        assert self._lines is not None
+        until_s = time.monotonic() + PATIENCE_S
+        while not self._lines.is_stopped and time.monotonic() < until_s:
+            time.sleep(0.01)
 
     def plan(self, positions: list[Position]) -> list[Range]:
         at = {one.key: one.offset for one in positions}
