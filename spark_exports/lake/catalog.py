@@ -75,6 +75,13 @@ def close_catalog(catalog: Catalog) -> None:
     catalog.close()
 
 
+def forget_connections(catalog: Catalog) -> None:
+    """After a COMMIT that failed: a connection that is still there may be inside of the transaction
+    (SQLite's is), and show what was not committed as if it were."""
+    if isinstance(catalog, SqlCatalog):
+        catalog.engine.dispose()
+
+
 @contextmanager
 def reachable() -> Iterator[None]:
     """Says CatalogUnavailable of all that means: not there, or lost on the way."""

@@ -13,7 +13,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 
-from spark_exports.lake.catalog import reachable
+from spark_exports.lake.catalog import forget_connections, reachable
 from spark_exports.lake.errors import CatalogUnavailable
 from spark_exports.lake.written import WrittenFile
 
@@ -45,6 +45,7 @@ def put(table: Table, change: Change) -> None:
                 _exchange(table, transaction, change)
             transaction.commit_transaction()
     except (CommitFailedException, ValidationException, CatalogUnavailable, OSError) as error:
+        forget_connections(table.catalog)
         raise NotDone(str(error)) from error
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from spark_exports.lake.lake import Lake
-from tests.unit.spark_exports.lake.lake_support import local_lake
+from tests.unit.spark_exports.lake.lake_support import local_lake, without_fsync
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick() -> Iterator[None]:
+    with without_fsync():
+        yield
 
 
 @pytest.fixture

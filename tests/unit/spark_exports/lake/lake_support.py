@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from spark_exports.lake.envelope import ENVELOPE, RESCUED
 from spark_exports.lake.files import FileWriter, WrittenFile
@@ -39,6 +41,14 @@ def local_settings(directory: Path) -> LakeSettings:
 def local_lake(directory: Path) -> Iterator[Lake]:
     with Lake(local_settings(directory)) as lake:
         yield lake
+
+
+@contextmanager
+def without_fsync() -> Iterator[None]:
+    """No test here cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 def open_table(lake: Lake, layout: Layout = BY_DAY, columns: pa.Schema = COLUMNS) -> LakeTable:
