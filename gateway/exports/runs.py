@@ -73,7 +73,7 @@ class ExportRunRoutes:
         """201, or 200 with the run that waits already and does the same."""
         text = await read_body(scope, receive, MAX_BODY_BYTES)
         body = decode_json(text, RunStart) if text else RunStart()
-        window = _window(body)
+        window = window_of(body)
         export = await self._exports.get(tenant_of(scope), path_param(scope, "name"))
         require_read(caller_of(scope), export.spec.topic)
         ranges = await self._ranges(export, body, window)
@@ -156,7 +156,7 @@ class ExportRunRoutes:
         return ranges
 
 
-def _window(body: RunStart) -> Window:
+def window_of(body: RunStart) -> Window:
     """Raises a 422 Problem."""
     given = [field for field in WINDOW if getattr(body, field) is not None]
     if body.kind in (EXPORT, MAINTAIN):

@@ -1,0 +1,194 @@
+"""Claims of runs that wait, over a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.exports import claim_line
+from gateway.exports.claim_line import ClaimLine, TooManyWaiting, Wanted
+from metadata.errors import MetadataUnavailable
+from metadata.export_types import EXPORT, ClaimedRun, ExportSpec, RunId
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Store:
+    """The part of `ExportLeaseRepository` that the line uses; runs are numbers, by lake."""
+
+    def __init__(self) -> None:
+        self.queued: dict[str, list[int]] = {}
+        self.claims = 0
+        self.released: list[int] = []
+        self.broken = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def claim(self, lakes: tuple[str, ...], runner: str, lease_s: float) -> ClaimedRun | None:
+        self.claims += 1
+        await self.gate.wait()
+        if self.broken:
+            raise MetadataUnavailable("away")
+        for lake in lakes:
+            if self.queued.get(lake):
+                number = self.queued[lake].pop(0)
+                run_id = RunId(bytes(16), number.to_bytes(16))
+                spec = ExportSpec(name="e", topic="t", table="e", lake=lake)
+                lease = number.to_bytes(16)
+                return ClaimedRun(run_id, lease, NOW, "acme", spec, number, EXPORT, 1, None)
+        return None
+
+    async def release(self, run_id: RunId, lease: bytes) -> None:
+        self.released.append(int.from_bytes(lease))
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def line(store: Store) -> ClaimLine:
+    return ClaimLine(store)
+
+
+def wanted(*lakes: str) -> Wanted:
+    return Wanted(lakes or ("a",), "me", 30.0)
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def number(run: ClaimedRun | None) -> int:
+    assert run is not None
+    return run.number
+
+
+async def test_what_there_is_comes_at_once(line: ClaimLine, store: Store) -> None:
+    store.queued["b"] = [7]
+    assert number(await line.claim(wanted("a", "b"), 0)) == 7
+    assert await line.claim(wanted("a", "b"), 0) is None
+
+
+async def test_who_waits_gets_what_comes_in_the_order_of_coming(
+    line: ClaimLine, store: Store
+) -> None:
+    waiting = [asyncio.create_task(line.claim(wanted(), 60.0)) for _ in range(3)]
+    await turns()
+    tried = store.claims
+    store.queued["a"] = [1, 2]
+    line.rung("a")
+    await turns()
+    assert [number(task.result()) for task in waiting[:2]] == [1, 2]
+    assert not waiting[2].done()
+    assert store.claims == tried + 3, "one try in vain, however many wait"
+    line.drain()
+    assert await waiting[2] is None
+    await line.close()
+
+
+async def test_a_look_costs_one_statement_for_all_who_want_the_same(
+    line: ClaimLine, store: Store
+) -> None:
+    waiting = [asyncio.create_task(line.claim(wanted("a", "b"), 60.0)) for _ in range(5)]
+    waiting.append(asyncio.create_task(line.claim(wanted("c"), 60.0)))
+    await turns()
+    tried = store.claims
+    line.wake_all()
+    await turns()
+    assert store.claims == tried + 2
+    line.rung("elsewhere")
+    await turns()
+    assert store.claims == tried + 2
+    line.drain()
+    assert await asyncio.gather(*waiting) == [None] * 6
+
+
+async def test_a_ring_between_the_first_try_and_the_wait_is_heard(
+    line: ClaimLine, store: Store
+) -> None:
+    store.gate.clear()
+    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+    await turns()
+    line.rung("a")
+    store.gate.set()
+    await turns(1)
+    store.queued["a"] = [1]
+    assert number(await waiting) == 1
+
+
+async def test_who_goes_away_while_it_tries_leaves_nothing_claimed(
+    line: ClaimLine, store: Store
+) -> None:
+    store.queued["a"] = [1]
+    store.gate.clear()
+    trying = asyncio.create_task(line.claim(wanted(), 60.0))
+    await turns()
+    trying.cancel()
+    await asyncio.gather(trying, return_exceptions=True)
+    store.gate.set()
+    await line.close()
+    assert store.released == [1]
+
+
+async def test_who_goes_away_while_it_waits_leaves_nothing_claimed(
+    line: ClaimLine, store: Store
+) -> None:
+    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+    await turns()
+    store.queued["a"] = [1]
+    store.gate.clear()
+    line.rung("a")
+    await turns()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    store.gate.set()
+    await turns()
+    await line.close()
+    assert store.released == [1]
+
+
+async def test_a_wait_that_ends_takes_what_its_try_gives(line: ClaimLine, store: Store) -> None:
+    waiting = asyncio.create_task(line.claim(wanted(), 0.01))
+    await turns()
+    store.queued["a"] = [1]
+    store.gate.clear()
+    line.rung("a")
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    store.gate.set()
+    assert number(await waiting) == 1
+    assert store.released == []
+
+
+async def test_a_wait_that_ends_gets_none(line: ClaimLine) -> None:
+    assert await line.claim(wanted(), 0.01) is None
+
+
+async def test_a_try_in_vain_does_not_end_the_wait(line: ClaimLine, store: Store) -> None:
+    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+    await turns()
+    store.broken = True
+    line.wake_all()
+    await turns()
+    assert not waiting.done()
+    store.broken, store.queued["a"] = False, [1]
+    line.wake_all()
+    assert number(await waiting) == 1
+
+
+async def test_there_is_an_end_to_who_may_wait(
+    line: ClaimLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
+    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+    await turns()
+    with pytest.raises(TooManyWaiting):
+        await line.claim(wanted(), 60.0)
+    line.drain()
+    assert await waiting is None
+    assert await line.claim(wanted(), 60.0) is None, "nobody waits in a process that stops"
