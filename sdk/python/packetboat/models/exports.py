@@ -137,7 +137,8 @@ class HourDifference(msgspec.Struct, frozen=True):
 
 class ExportResult(msgspec.Struct, frozen=True):
     """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
-    neither; `bytes` are of bodies. `already`: an attempt before had committed it."""
+    neither; `bytes` are of bodies. `already`: the table had it, or a later run: `last_run` is the
+    number of its last one."""
 
     rows: int = 0
     rejected: int = 0
@@ -147,6 +148,7 @@ class ExportResult(msgspec.Struct, frozen=True):
     file_bytes: int = 0
     removed_files: int = 0
     already: bool = False
+    last_run: int = 0
     table: ExportTable | None = None
     rejects: ExportTable | None = None
     new_columns: tuple[str, ...] = ()
