@@ -24,6 +24,22 @@ def fresh(tmp_path: Path) -> Iterator[Installation]:
 
 
 @pytest.fixture(scope="session")
+def exporting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """One that runs exports, too, on a machine that has other work."""
+    installation = Installation(tmp_path_factory.mktemp("exporting") / "data")
+    installation.settings = {
+        "PACKETBOAT_EXPORTS": "1",
+        "PACKETBOAT_RUNNER_DRIVER_MEMORY": "1g",
+        "PACKETBOAT_RUNNER_DRIVER_NICE": "0",
+    }
+    try:
+        yield installation.start()
+    finally:
+        if installation.process is not None:
+            installation.stop()
+
+
+@pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """One installation for the tests that only use it."""
     installation = Installation(tmp_path_factory.mktemp("up") / "data")

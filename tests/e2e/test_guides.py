@@ -23,6 +23,9 @@ PAGES = [*sorted(page for page in GUIDES.glob("*.md") if "```sh\n" in page.read_
 PROGRAMS = Path(sys.executable).parent
 """The `python3` of a page has the libraries that it tells the reader to install."""
 PAGE_TIMEOUT_S = 300
+EXPORTING = {"exports", "lake-read"}
+"""Pages whose exports run: each run starts a Spark of its own."""
+EXPORTING_TIMEOUT_S = 1800
 END = "=== end of block"
 _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -66,7 +69,9 @@ def last_json(output: str) -> object:
     return last
 
 
-def run_of(script: str, running: Installation) -> tuple[int | str, str]:
+def run_of(
+    script: str, running: Installation, timeout_s: float = PAGE_TIMEOUT_S
+) -> tuple[int | str, str]:
     """Its exit code, or what became of it, and all that it printed."""
     environment = os.environ | {
         "PACKETBOAT_URL": running.url,
@@ -82,18 +87,29 @@ def run_of(script: str, running: Installation) -> tuple[int | str, str]:
         start_new_session=True,
     ) as shell:
         try:
-            printed, _ = shell.communicate(timeout=PAGE_TIMEOUT_S)
+            printed, _ = shell.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             os.killpg(shell.pid, signal.SIGKILL)  # with what it has started
-            return f"not at its end after {PAGE_TIMEOUT_S} s", shell.communicate()[0]
+            return f"not at its end after {timeout_s} s", shell.communicate()[0]
     return shell.returncode, printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in EXPORTING], ids=lambda page: page.stem
+)
 def test_the_blocks_of_a_guide_run(page: Path, running: Installation) -> None:
+    hold(page, running, PAGE_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("name", sorted(EXPORTING))
+def test_the_blocks_of_a_guide_with_exports_run(name: str, exporting: Installation) -> None:
+    hold(GUIDES / f"{name}.md", exporting, EXPORTING_TIMEOUT_S)
+
+
+def hold(page: Path, running: Installation, timeout_s: float) -> None:
     blocks = blocks_of(page)
     script = "set -euo pipefail\n" + "".join(f"{text}\necho\necho '{END}'\n" for text, _ in blocks)
-    code, printed = run_of(script, running)
+    code, printed = run_of(script, running, timeout_s)
     outputs = printed.split(END + "\n")
     reached = len(outputs) - 1
     assert code == 0, f"{code}: block {reached + 1}:\n{blocks[reached][0]}\n{outputs[-1]}"
