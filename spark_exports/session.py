@@ -18,6 +18,9 @@ from spark_exports.order import LakeSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SOCKET_TIMEOUT_S = 120
+"""How long Python and the JVM wait for each other's first word: by default 15 s, which a busy
+machine may need."""
 _GIB = 1024**3
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _LOGGING = """\
@@ -61,6 +64,7 @@ def environment_of(
     # Else workers are started with the first python3 on PATH, which need not have our packages.
     python = conf.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON") or sys.executable
     changed["PYSPARK_PYTHON"] = changed["PYSPARK_DRIVER_PYTHON"] = python
+    changed["SPARK_AUTH_SOCKET_TIMEOUT"] = str(SOCKET_TIMEOUT_S)
     if is_local(conf["spark.master"]):
         changed["SPARK_LOCAL_IP"] = "127.0.0.1"
     return changed
@@ -88,6 +92,7 @@ def conf_of(lake: LakeSettings, state_dir: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.python.authenticate.socketTimeout": f"{SOCKET_TIMEOUT_S}s",
     }
     if is_local(lake.spark_master):
         conf |= {

@@ -35,9 +35,17 @@ class Query:
         self.fails_at: int | None = None
 
     def run(self, **options: object) -> None:
-        """All there is, and no more."""
-        query = self.begin({"availableNow": True}, **options)
-        assert query.awaitTermination(int(PATIENCE_S))
+        """All there is, and no more. Spark gives the process that plans 10 s to start, which may be
+        too few where much else runs: then it has done nothing."""
+        while True:
+            query = self.begin({"availableNow": True}, **options)
+            try:
+                assert query.awaitTermination(int(PATIENCE_S))
+            except PySparkException as error:
+                if "failed to connect back" not in str(error):
+                    raise
+            else:
+                return
 
     def begin(self, trigger: dict[str, Any], **options: object) -> Any:
         reader = self._spark.readStream.format("packetboat")

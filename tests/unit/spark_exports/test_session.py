@@ -63,6 +63,7 @@ def test_workers_are_of_our_python_unless_told_otherwise(tmp_path: Path) -> None
         "JAVA_HOME": "/jdk",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_AUTH_SOCKET_TIMEOUT": "120",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     changed = environment_of(conf, {"PYSPARK_PYTHON": "/own"}, tmp_path)

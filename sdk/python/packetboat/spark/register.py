@@ -11,14 +11,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-_HOMES = ("HOME", "XDG_CONFIG_HOME", "APPDATA")
+_VARIABLES = (
+    "PACKETBOAT_URL",
+    "PACKETBOAT_TOKEN",
+    "PACKETBOAT_CLIENT_ID",
+    "PACKETBOAT_CLIENT_SECRET",
+    "PACKETBOAT_PROFILE",
+    # Where profiles are.
+    "HOME",
+    "XDG_CONFIG_HOME",
+)
 
 
 def register(spark: SparkSession) -> None:
     """From now on `format("packetboat")` is there.
 
     Servers and credentials that no option names are those of this process: its variables
-    PACKETBOAT_…, or the profile of `packetboat login`. Where the session's setting
+    PACKETBOAT_URL and so on, or the profile of `packetboat login`. Where the session's setting
     spark.sql.python.filterPushdown.enabled is true by now, conditions on topic, partition, lane,
     offset and publish_time decide what is read at all.
     """
@@ -27,11 +36,7 @@ def register(spark: SparkSession) -> None:
         from packetboat.spark.pushdown import PushdownDataSource
 
         base = PushdownDataSource
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("PACKETBOAT_") or name in _HOMES
-    }
+    kept = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     # A class of its own, so that what it has goes with it to the processes that plan.
     members = {"environment": kept, "parallelism": _parallelism(spark), "__module__": __name__}
     spark.dataSource.register(type(base.__name__, (base,), members))

@@ -8,6 +8,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -147,6 +148,7 @@ class ScriptedLog:
         self._mishaps = list(mishaps)
         self._old = old
         self.asked: list[dict[str, str]] = []
+        self.sent_bytes = 0
 
     def sender(self) -> Sender:
         return Sender(Options(retry_for_s=0.0), self)
@@ -163,18 +165,18 @@ class ScriptedLog:
             body = self._mishaps.pop(0)(answer)
             # The status is known before anything of the body is read.
             first = next(body, None)
-            answer.body = self._after(first, body)
+            answer.body = self._counted(chain([] if first is None else [first], body))
         else:
-            answer.body = chunks_of(stream_of(answer.batches))
+            answer.body = self._counted(chunks_of(stream_of(answer.batches)))
         yield answer
 
     def close(self) -> None:
         pass
 
-    def _after(self, first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
-        if first is not None:
-            yield first
-        yield from rest
+    def _counted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.sent_bytes += len(chunk)
+            yield chunk
 
     def _batches(self, query: Mapping[str, str]) -> list[pa.RecordBatch]:
         end = self.end if self._old else min(self.end, int(query["end_offset"]))

@@ -46,10 +46,11 @@ def test_a_split_is_what_it_says() -> None:
 
 @pytest.mark.parametrize("filter", [None, "true"])
 def test_a_server_that_does_not_know_where_to_end_is_left(filter: str | None) -> None:
-    log = ScriptedLog(100, old=True)
+    log = ScriptedLog(1000, old=True)
     wanted = [each for each in range(5, 42) if filter is None or each % 3 == 0]
     assert offsets_of(log, 5, 42, filter=filter) == wanted
     assert len(log.asked) == 1
+    assert log.sent_bytes < 3000 + 300 * len(wanted)
 
 
 @pytest.mark.parametrize("at", range(0, 16_000, 1_150))
@@ -68,6 +69,12 @@ def test_an_answer_that_ends_between_batches_is_not_whole(filter: str | None) ->
     wanted = [each for each in range(60) if filter is None or each % 3 == 0]
     assert offsets_of(log, 0, 60, filter=filter) == wanted
     assert len(log.asked) == 2
+
+
+def test_an_answer_that_is_no_arrow_stream_is_asked_for_again() -> None:
+    """Such as the page of a balancer, with a status that means nothing."""
+    log = ScriptedLog(20, lambda answer: iter([b"<html>" + bytes(999)]))
+    assert offsets_of(log, 0, 20) == list(range(20))
 
 
 def test_a_refusal_is_waited_off_as_it_asks_for(pauses: list[float]) -> None:
@@ -143,6 +150,12 @@ def test_what_was_truncated_is_left_out_where_that_is_wanted(how: dict[str, bool
     assert offsets_of(ScriptedLog(60, truncated(12)), 5, 60, **how) == list(range(12, 60))
     assert offsets_of(ScriptedLog(60, truncated(60)), 5, 60, **how) == []
     assert offsets_of(ScriptedLog(90, truncated(70)), 5, 60, **how) == []
+
+
+def test_a_server_that_contradicts_itself_is_not_asked_for_ever() -> None:
+    log = ScriptedLog(60, truncated(5))
+    with pytest.raises(ReadFailed, match="nothing is stored at offset 5"):
+        offsets_of(log, 5, 60, skips_truncated=True)
 
 
 def test_a_token_that_is_over_is_said_to_be() -> None:
