@@ -74,6 +74,15 @@ def test_up_settings() -> None:
     assert (settings.data_dir, settings.port) == (Path("/x"), 1)
 
 
+def test_exports_are_there_unless_they_are_not_wanted() -> None:
+    assert UpSettings.from_environment({}).exports
+    for text, meant in {"0": False, "false": False, "1": True, "TRUE": True}.items():
+        assert UpSettings.from_environment({"PACKETBOAT_EXPORTS": text}).exports is meant
+    assert not UpSettings.from_environment({"PACKETBOAT_EXPORTS": "1"}, exports=False).exports
+    with pytest.raises(ValueError, match="1 or 0"):
+        UpSettings.from_environment({"PACKETBOAT_EXPORTS": "maybe"})
+
+
 def test_the_data_directory_is_one_process_s(tmp_path: Path) -> None:
     first = DataDir(tmp_path / "data")
     state = first.open()
