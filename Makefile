@@ -62,6 +62,14 @@ power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loo
 word-count: $(INSTALLED) ## Map and reduce: 10,000 tasks on four workers that are killed again and again
 	$(BIN)/python -m tests.chaos.word_count --tasks 10000 $(WORD_COUNT_ARGS)
 
+.PHONY: export-torture
+export-torture: $(INSTALLED) ## Exports, exactly once, while all that takes part is killed at every step (half an hour)
+	$(BIN)/python -m tests.chaos.exports $(EXPORT_TORTURE_ARGS)
+
+.PHONY: export-million
+export-million: $(INSTALLED) ## A million messages published, exported, and read by PyIceberg, DuckDB and PySpark
+	$(BIN)/python -m tests.e2e.export_million $(EXPORT_MILLION_ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
 	$(BIN)/python -m benchmarks
@@ -69,6 +77,10 @@ bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are 
 .PHONY: bench-log
 bench-log: $(INSTALLED) ## Measure the replicated log alone: append, fetch, catch-up, recovery
 	$(BIN)/python -m benchmarks.store_log
+
+.PHONY: bench-exports
+bench-exports: $(INSTALLED) ## Exports beside the same job from Parquet files, and publishing beside both
+	$(BIN)/python -m benchmarks.exports $(BENCH_EXPORTS_ARGS)
 
 .PHONY: docs
 docs: $(INSTALLED) ## Render the API's description to build/api.html

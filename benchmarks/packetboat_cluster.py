@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,8 +25,10 @@ class PacketboatCluster:
 
     name = "Packetboat"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, env: Mapping[str, str] | None = None) -> None:
+        """`env`: settings beside those of our own environment."""
         self.directory = directory
+        self._env = env
         self._processes = Processes()
         self.url = ""
         self.token = ""
@@ -37,7 +40,9 @@ class PacketboatCluster:
         log = self.directory / "up.log"
         data = self.directory / "data"
         supervisor = self._processes.start(
-            [sys.executable, "-m", "gateway", "up", "--data-dir", data, "--port", "0"], log=log
+            [sys.executable, "-m", "gateway", "up", "--data-dir", data, "--port", "0"],
+            log=log,
+            env=self._env,
         )
         ready = data / "client.env"
         try:

@@ -1,0 +1,58 @@
+"""The driver of exports over messages in local Parquet files: what a run costs beside reading them
+from the platform. `python -m benchmarks.parquet_driver DIRECTORY`, else like the real one.
+
+All is the same job: the same tasks over the same slices, decoding, writing and committing the same
+rows. Spark reads a file for each slice by its own reader of Parquet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_exports.driver.bodies.avro_bodies import AvroVersion
+from spark_exports.driver.drive import drive
+from spark_exports.driver.lines import of_process
+from spark_exports.order import Done, LaneKey, Range
+from spark_exports.session import session_of
+
+MANY_BYTES = str(1 << 40)
+
+
+def file_of(directory: Path, piece: Range) -> Path:
+    """Where the messages of a slice are."""
+    return directory / f"{piece.key.partition}-{piece.key.lane}-{piece.start}-{piece.end}.parquet"
+
+
+class ParquetPlatform:
+    """In place of the platform."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+        # A task for each file, as there is one for each slice.
+        spark.conf.set("spark.sql.files.maxPartitionBytes", MANY_BYTES)
+        spark.conf.set("spark.sql.files.openCostInBytes", MANY_BYTES)
+        return spark.read.parquet(*(str(file_of(self._directory, each)) for each in slices))
+
+    def avro_versions(self, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
+        return {}
+
+    def first_offsets(self, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
+        return dict.fromkeys(keys, 0)
+
+
+def main() -> None:
+    platform = ParquetPlatform(Path(sys.argv[1]))
+    answer = drive(of_process(), session_of, lambda _: platform)
+    sys.stderr.flush()
+    os._exit(0 if isinstance(answer, Done) else 1)
+
+
+if __name__ == "__main__":
+    main()
