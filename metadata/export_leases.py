@@ -13,7 +13,7 @@ Transactions lock the export's row, then its run, then lanes and their pins, tho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from metadata.export_rows import (
     ranges_text,
     spec_of,
 )
-from metadata.export_run_machine import RunLine, more_follows
+from metadata.export_run_machine import RunLine, is_behind, more_follows
 from metadata.export_runs import MAX_LOG_BYTES, NewRun, live, make
 from metadata.export_types import (
     EXPORT,
@@ -53,12 +53,9 @@ TABLE_KEEPS_POSITIONS = "iceberg"
 """The format of tables that know how far they are."""
 _NO_RESULT = RunResult()
 
+# Materialized: within a join the choice may be made again for each row, and take several.
 _CLAIM = """
-UPDATE export_runs AS r
-SET state = 'running', attempt = r.attempt + 1, lease = gen_random_uuid(),
-    lease_until = clock_timestamp() + make_interval(secs => $2::float8), runner = $3,
-    started_at = coalesce(r.started_at, clock_timestamp()), progress = NULL
-FROM (
+WITH next AS MATERIALIZED (
     SELECT q.tenant_id, q.uid, t.name AS tenant
     FROM export_runs AS q
     JOIN exports AS e ON e.tenant_id = q.tenant_id AND e.uid = q.export_uid
@@ -75,7 +72,12 @@ FROM (
     ), q.ready_at, q.uid
     LIMIT 1
     FOR NO KEY UPDATE OF q SKIP LOCKED
-) AS next
+)
+UPDATE export_runs AS r
+SET state = 'running', attempt = r.attempt + 1, lease = gen_random_uuid(),
+    lease_until = clock_timestamp() + make_interval(secs => $2::float8), runner = $3,
+    started_at = coalesce(r.started_at, clock_timestamp()), progress = NULL
+FROM next
 WHERE r.tenant_id = next.tenant_id AND r.uid = next.uid
 RETURNING r.tenant_id, r.uid, r.export_uid, r.number, r.kind, r.attempt, r.ranges::text AS ranges,
     r.lease, r.lease_until, next.tenant
@@ -144,6 +146,9 @@ SET table_state = coalesce($3::jsonb, table_state),
     rejects_state = coalesce($4::jsonb, rejects_state),
     failure_code = NULL, failure_message = NULL
 WHERE tenant_id = $1 AND uid = $2
+"""
+_CATCH_UP = """
+UPDATE exports SET next_number = greatest(next_number, $3 + 1) WHERE tenant_id = $1 AND uid = $2
 """
 _FAILING = """
 UPDATE exports SET failure_code = $3, failure_message = $4 WHERE tenant_id = $1 AND uid = $2
@@ -306,7 +311,10 @@ class ExportLeaseRepository:
                 raise LeaseLost(_LOST)
             line.finish(ending)
             await write_end(connection, run_id, line, ending.result)
-            await _note_end(connection, run_id, row, line, ending)
+            # What plain files have is what was planned; what they may say is of one run alone.
+            keeps = spec.format == TABLE_KEEPS_POSITIONS
+            said = ending if keeps else replace(ending, positions=None)
+            await _note_end(connection, run_id, row, line, said)
             await ring(connection, spec.lake)
             return Finished(line.state, row["kind"], spec, line.attempt)
 
@@ -345,17 +353,33 @@ async def _note_end(
     result = ending.result or _NO_RESULT
     states = (json_or_none(result.table), json_or_none(result.rejects))
     await connection.execute(_WELL, tenant_id, export_uid, *states)
-    if kind == EXPORT:
+    behind = is_behind(row["number"], line.attempt, result)
+    if behind:
+        await connection.execute(_CATCH_UP, tenant_id, export_uid, result.last_run)
+    else:
+        await _note_success(connection, run_id, row, result, ending.positions)
+    others = {each.kind for each in await live(connection, tenant_id, export_uid)}
+    if more_follows(kind, line.state, row["more"] or behind, others):
+        await make(connection, tenant_id, NewRun(export_uid, EXPORT, row["trigger"]))
+
+
+async def _note_success(
+    connection: Connection,
+    run_id: RunId,
+    row: Any,
+    result: RunResult,
+    positions: Sequence[LanePosition] | None,
+) -> None:
+    """What the run did, and where the export is after it."""
+    tenant_id, export_uid = run_id.tenant_id, row["export_uid"]
+    if row["kind"] == EXPORT:
         sums = (result.rows, result.rejected, result.filtered, result.bytes)
         await connection.execute(_SUM, tenant_id, export_uid, *sums)
-    reached = ending.positions
-    if reached is None and kind == EXPORT:
+    reached = positions
+    if reached is None and row["kind"] == EXPORT:
         reached = [LanePosition(lane, end) for lane, _, end, _ in ranges_of(row["ranges"]) or ()]
     await _reach(connection, tenant_id, export_uid, [(*each, None) for each in reached or ()])
     await export_pins.follow(connection, tenant_id, export_uid)
-    others = {each.kind for each in await live(connection, tenant_id, export_uid)}
-    if more_follows(kind, line.state, row["more"], others):
-        await make(connection, tenant_id, NewRun(export_uid, EXPORT, row["trigger"]))
 
 
 class _Planning:

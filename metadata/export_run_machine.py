@@ -37,6 +37,7 @@ from metadata.export_types import (
     SUCCEEDED,
     Ending,
     Failure,
+    RunResult,
 )
 
 MIN_BACKOFF_S = 5.0
@@ -120,9 +121,18 @@ def back_off_s(attempt: int) -> float:
     return min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(attempt - 1, 30))
 
 
+def is_behind(number: int, attempt: int, result: RunResult) -> bool:
+    """Whether the table has runs of numbers that are not this export's: it was written before this
+    export was made, or before Postgres went back in time. Then the table took this run for done,
+    and did nothing."""
+    if not result.already:
+        return False
+    return result.last_run > number or (attempt == 1 and result.last_run == number)
+
+
 def more_follows(kind: str, state: str, more: bool, live_kinds: Collection[str]) -> bool:
-    """Whether a run that ended in `state` is followed by another at once, because its manifest had
-    no room for all there was. `live_kinds` are of the other runs that are not over."""
+    """Whether a run that ended in `state` is followed by another at once, because there is more
+    than it took. `live_kinds` are of the other runs that are not over."""
     return more and kind == EXPORT and state == SUCCEEDED and EXPORT not in live_kinds
 
 

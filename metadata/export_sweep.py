@@ -26,8 +26,7 @@ LIMIT $1
 """
 _LAKE = "SELECT lake FROM exports WHERE tenant_id = $1 AND uid = $2"
 _PRUNE = """
-DELETE FROM export_runs
-WHERE (tenant_id, uid) IN (
+WITH old AS MATERIALIZED (
     SELECT r.tenant_id, r.uid
     FROM export_runs AS r
     JOIN exports AS e ON e.tenant_id = r.tenant_id AND e.uid = r.export_uid
@@ -39,6 +38,7 @@ WHERE (tenant_id, uid) IN (
     LIMIT $2
     FOR UPDATE OF r SKIP LOCKED
 )
+DELETE FROM export_runs AS r USING old WHERE r.tenant_id = old.tenant_id AND r.uid = old.uid
 """
 _LOAD = """
 SELECT

@@ -146,7 +146,8 @@ class RunProgress(msgspec.Struct, frozen=True):
 
 class RunResult(msgspec.Struct, frozen=True):
     """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
-    neither; `bytes` are of bodies; `already`: an earlier attempt had committed it."""
+    neither; `bytes` are of bodies; `already`: the table had it, or a later run, and `last_run` is
+    the number of its last one."""
 
     rows: int = 0
     rejected: int = 0
@@ -156,6 +157,7 @@ class RunResult(msgspec.Struct, frozen=True):
     file_bytes: int = 0
     removed_files: int = 0
     already: bool = False
+    last_run: int = 0
     table: TableState | None = None
     rejects: TableState | None = None
     new_columns: tuple[str, ...] = ()

@@ -154,7 +154,8 @@ class HourDifference(msgspec.Struct, frozen=True):
 
 class Result(msgspec.Struct, frozen=True):
     """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
-    neither; `bytes` are of bodies; `already`: an earlier attempt had committed it."""
+    neither; `bytes` are of bodies; `already`: the table had it, or a later run, and `last_run` is
+    the number of its last one."""
 
     rows: int = 0
     rejected: int = 0
@@ -164,6 +165,7 @@ class Result(msgspec.Struct, frozen=True):
     file_bytes: int = 0
     removed_files: int = 0
     already: bool = False
+    last_run: int = 0
     table: TableState | None = None
     rejects: TableState | None = None
     new_columns: list[str] = []

@@ -175,8 +175,13 @@ async def test_files_without_a_table_go_by_what_is_kept_here(harbour: Harbour) -
         claimed = await harbour.claimed()
         ranges = await harbour.plan(claimed, each(topic, end, end))
         assert {(part.start, part.end) for part in ranges} == {(start, end)}
-        await harbour.succeed(claimed)
+        await harbour.succeed(claimed, each(topic, start, start))
         assert {state.offset for state in (await harbour.get()).positions} == {end}
+    await harbour.runs.create(
+        harbour.tenant_id, "lake", "backfill", [LaneRange(lanes(topic)[0], 1, 3)]
+    )
+    await harbour.succeed(await harbour.claimed(), each(topic, 3, 3))
+    assert {state.offset for state in (await harbour.get()).positions} == {9}
 
 
 async def test_a_lane_that_is_new_to_a_plan_is_begun_and_one_that_is_gone_left_out(
@@ -262,6 +267,20 @@ async def test_too_many_runs_are_refused(harbour: Harbour, monkeypatch: pytest.M
     await harbour.run(kind="maintain")
     with pytest.raises(TooManyRuns):
         await harbour.run(kind="maintain")
+
+
+async def test_a_claim_takes_one_run_however_it_is_planned(harbour: Harbour) -> None:
+    """Postgres joins small tables otherwise than large ones, as it last counted them."""
+    await harbour.topic()
+    for number in range(30):
+        await harbour.export(f"export-{number}")
+        await harbour.run(f"export-{number}")
+    for taken in range(1, 31):
+        if taken % 10 == 1:
+            await harbour.do("ANALYZE export_runs, exports, tenants")
+        await harbour.claimed()
+        query = "SELECT count(*) FROM export_runs WHERE state = 'running'"
+        assert await harbour.ask(query) == taken
 
 
 async def test_tenants_take_turns_and_lakes_are_kept_apart(harbour: Harbour) -> None:
@@ -546,3 +565,31 @@ async def test_each_run_is_claimed_and_counted_once_whoever_races(harbour: Harbo
     for name in names:
         assert [number for seen_name, number in seen if seen_name == name] == [1, 2, 3, 4, 5]
         assert (await harbour.get(name)).rows == 1
+
+
+async def test_numbers_catch_up_with_a_table_that_is_ahead(harbour: Harbour) -> None:
+    """It is of another export, or of a time that Postgres has forgotten: it takes the run for
+    done."""
+    topic = await harbour.topic()
+    await harbour.export()
+    await harbour.run()
+    await harbour.fail(await harbour.claimed())
+    await harbour.ready()
+    # The second attempt of a run finds what the first has committed: nothing is behind.
+    await harbour.succeed(await harbour.claimed(), already=True, last_run=1)
+    assert [run.number for run in await harbour.all_runs()] == [1]
+    await harbour.run()
+    claimed = await harbour.claimed()
+    await harbour.plan(claimed, each(topic, 5, 5))
+    await harbour.succeed(claimed, each(topic, 2, 2), already=True, last_run=57)
+    assert [run.number for run in await harbour.all_runs()] == [1, 2, 58]
+    claimed = await harbour.claimed()
+    ranges = await harbour.plan(claimed, each(topic, 5, 5), each(topic, 2, 2))
+    assert [part.start for part in ranges] == [2, 2]
+    await harbour.succeed(claimed, each(topic, 5, 5), rows=6)
+    # Also where its last number is that of the run, which was not tried before.
+    await harbour.run()
+    claimed = await harbour.claimed()
+    assert claimed.number == 59
+    await harbour.succeed(claimed, already=True, last_run=59)
+    assert (await harbour.claimed()).number == 60
