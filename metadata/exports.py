@@ -67,6 +67,7 @@ WHERE r.tenant_id = $1 AND (r.export_uid, r.number) IN (
 )
 """
 )
+_RUNNING = RUNS + "WHERE r.tenant_id = $1 AND r.export_uid = $2 AND r.state = 'running'"
 _COUNT = "SELECT count(*) FROM exports WHERE tenant_id = $1"
 _WHOSE_TABLE = """
 SELECT name FROM exports
@@ -218,18 +219,23 @@ class ExportRepository:
 
         return await self._database.of(tenant_id).transaction(work)
 
-    async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
-        """With its runs, its pins and its positions; what it wrote stays. Who runs one of its runs
-        hears that its lease is lost. NotFound; Conflict when `if_version` is another."""
+    async def delete(
+        self, tenant_id: bytes, name: str, *, if_version: int | None = None
+    ) -> Run | None:
+        """With its runs, its pins and its positions; what it wrote stays. The run that was running,
+        if any: its runner hears that its lease is lost. NotFound; Conflict when `if_version` is
+        another."""
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: Connection) -> Run | None:
             await changes.take_version(connection)
             export = await _lock(connection, tenant_id, name, if_version)
             await connection.execute(_KEEP_NUMBER, tenant_id, export.uid)
             await export_pins.drop(connection, tenant_id, export.uid)
+            running = await connection.fetchrow(_RUNNING, tenant_id, export.uid)
             await connection.execute(_DELETE, tenant_id, export.uid)
+            return None if running is None else run_of(running)
 
-        await self._database.of(tenant_id).transaction(work)
+        return await self._database.of(tenant_id).transaction(work)
 
     async def topics(self, tenant_id: bytes, pattern: str) -> tuple[Topic, ...]:
         """The active topics that an export of `pattern` takes, by name, with their partitions."""

@@ -35,7 +35,7 @@ from gateway.tenancy.answers import respond_page
 from gateway.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
-from metadata.export_types import RUNNING, Export, ExportSpec, LaneState
+from metadata.export_types import Export, ExportSpec, LaneState
 from metadata.exports import ExportRepository
 from store_nodes.errors import StoreError
 
@@ -125,9 +125,8 @@ class ExportRoutes:
         export = await self._find(scope)
         version = if_match(header(scope, b"if-match"))
         async with refusals():
-            await self._exports.delete(tenant_of(scope), export.name, if_version=version)
-        run = export.last_run
-        if run is not None and run.state == RUNNING:
+            run = await self._exports.delete(tenant_of(scope), export.name, if_version=version)
+        if run is not None:
             await self._tokens.end(Attempt(run.tenant_id, run.uid, run.attempt))
         await respond_no_content(send)
 

@@ -459,7 +459,9 @@ async def test_deletion_takes_the_run_from_its_runner(harbour: Harbour) -> None:
     await harbour.export()
     await harbour.run()
     claimed = await harbour.claimed()
-    await harbour.exports.delete(harbour.tenant_id, "lake")
+    await harbour.run()
+    running = await harbour.run_of(claimed)
+    assert await harbour.exports.delete(harbour.tenant_id, "lake") == running
     for attempt in (
         harbour.leases.held(claimed.id, claimed.lease),
         harbour.plan(claimed, each(topic, 1, 1)),

@@ -190,7 +190,7 @@ async def test_deletion_takes_runs_pins_and_positions_and_leaves_the_number(
         made = await harbour.export()
         await harbour.run(kind="maintain")
         assert (await harbour.run()).number == last
-        await harbour.exports.delete(harbour.tenant_id, "lake")
+        assert await harbour.exports.delete(harbour.tenant_id, "lake") is None
         assert await harbour.pinned(made, topic) == {}
         for table in ("exports", "export_runs", "export_positions"):
             assert await harbour.ask(f"SELECT count(*) FROM {table}") == 0

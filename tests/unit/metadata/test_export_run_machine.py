@@ -18,6 +18,7 @@ from metadata.export_run_machine import (
     RunLine,
     Tick,
     back_off_s,
+    is_behind,
     more_follows,
     tick,
 )
@@ -33,6 +34,7 @@ from metadata.export_types import (
     SUCCEEDED,
     Ending,
     Failure,
+    RunResult,
 )
 
 LEASE, OTHER = b"l" * 16, b"o" * 16
@@ -111,6 +113,23 @@ def test_waits_grow_and_have_an_end() -> None:
     waits = [back_off_s(attempt) for attempt in range(1, 100)]
     assert waits == sorted(waits)
     assert (waits[0], waits[1], waits[-1]) == (MIN_BACKOFF_S, 2 * MIN_BACKOFF_S, MAX_BACKOFF_S)
+
+
+@pytest.mark.parametrize(
+    ("already", "last_run", "attempt", "behind"),
+    [
+        (False, 9, 1, False),
+        (True, 7, 1, True),
+        (True, 7, 2, False),
+        (True, 8, 2, True),
+        (True, 0, 1, False),
+    ],
+)
+def test_a_table_is_ahead_where_no_attempt_can_have_brought_it_there(
+    already: bool, last_run: int, attempt: int, behind: bool
+) -> None:
+    result = RunResult(already=already, last_run=last_run)
+    assert is_behind(7, attempt, result) is behind
 
 
 def test_what_is_left_is_another_runs_only_behind_one_that_exported() -> None:
