@@ -167,7 +167,7 @@ def _lose_an_answer(patch: pytest.MonkeyPatch, *, done: bool) -> None:
 
 TestTables = Tables.TestCase
 TestTables.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from spark_exports.lake.envelope import ENVELOPE, RESCUED
 from spark_exports.lake.files import FileWriter, WrittenFile
@@ -45,10 +48,17 @@ def local_lake(directory: Path) -> Iterator[Lake]:
 
 @contextmanager
 def without_fsync() -> Iterator[None]:
-    """No test here cuts the power."""
+    """No test here cuts the power. Of SQLite, too."""
+    event.listen(Engine, "connect", _without_fsync)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+    event.remove(Engine, "connect", _without_fsync)
+
+
+def _without_fsync(connection: Any, _: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 def open_table(lake: Lake, layout: Layout = BY_DAY, columns: pa.Schema = COLUMNS) -> LakeTable:
