@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +26,8 @@ from spark_exports.session import session_of
 
 Start = Callable[[Order, Reporter], Jobs]
 MAX_MESSAGE_CHARS = 4_000
+_OF_PYTHON = re.compile(r"^(?!(?:java|org|scala)\.)((?:\w+\.)+[A-Z]\w+: .+)$", re.MULTILINE)
+"""The line of a trace that names an error of a package, as Python writes it."""
 log = logging.getLogger("packetboat.driver")
 
 
@@ -86,6 +89,8 @@ def _failed(error: Exception, code: str, retry: bool) -> Failed:
 
 
 def told(error: Exception) -> str:
-    """The message of an error, short; of one that came through Spark, what Python said in it."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return "\n".join(lines)[-MAX_MESSAGE_CHARS:] or type(error).__name__
+    """The message of an error; of one that came through Spark, what Python said in a task, without
+    the stacks of both."""
+    text = str(error)
+    said = _OF_PYTHON.findall(text)
+    return (said[-1] if said else text.strip() or type(error).__name__)[:MAX_MESSAGE_CHARS]
