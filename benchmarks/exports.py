@@ -22,6 +22,7 @@ import argparse
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -244,6 +245,7 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=10.0, help="seconds")
     parser.add_argument("--only", default="replay,export,live,saturated")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     directory = Path(tempfile.mkdtemp(prefix="packetboat-exports-"))
     directory.chmod(0o755)  # for Postgres, where we are root
     site = Site(directory, options.messages, options.data)

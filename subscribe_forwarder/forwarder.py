@@ -104,8 +104,7 @@ class SubscribeForwarder:
         """Told of deliveries to be dead-lettered; without one they stay open."""
         self.load: Callable[[], bytes] | None = None
         """What is said of our load with each renewal, as JSON; nothing without one."""
-        self.late_s: Callable[[], float] = lambda: 0.0
-        """How late the loop calls timers now: replays rest then."""
+        self.late_s: Callable[[], float] = lambda: 0.0  # how late the loop calls timers now
         self.push_status: Callable[[bytes], Mapping[str, Any] | None] = lambda _: None
         """By subscription, of those that are pushed from here: for people."""
         self.staged = StagedLocator(store, forwarded, StagedIds())

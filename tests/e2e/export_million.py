@@ -14,6 +14,7 @@ import argparse
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -160,7 +161,7 @@ def by_spark(metadata: str, directory: Path) -> Iterator[Any]:
         warehouse="",
         catalog={},
         spark_master="local[2]",
-        spark_conf={"spark.driver.memory": "1g"},
+        spark_conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"},
     )
     spark = session_of(lake, "export-million", directory)
     try:
@@ -258,6 +259,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--data", choices=tuple(SETS), default="sources")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     directory = Path(tempfile.mkdtemp(prefix="packetboat-million-"))
     directory.chmod(0o755)  # for Postgres, where we are root
     cluster = PacketboatCluster(directory / "up", {"PACKETBOAT_EXPORTS": "1"})
