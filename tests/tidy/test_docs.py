@@ -23,7 +23,10 @@ from store_nodes import settings as store_settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PARTS = ("auth", "edge", "gateway", "publish_forwarder", "scheduler", "subscribe_forwarder")
+PARTS = (
+    *("auth", "edge", "gateway", "publish_forwarder", "scheduler", "spark_exports"),
+    "subscribe_forwarder",
+)
 
 
 def variables() -> set[str]:
