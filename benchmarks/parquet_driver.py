@@ -17,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.driver.drive import drive
 from spark_exports.driver.lines import of_process
-from spark_exports.order import Done, LaneKey, Range
+from spark_exports.driver.progress import Reporter
+from spark_exports.driver.spark import Jobs
+from spark_exports.order import Done, LaneKey, Order, Range
 from spark_exports.session import session_of
 
 MANY_BYTES = str(1 << 40)
@@ -48,8 +50,13 @@ class ParquetPlatform:
 
 
 def main() -> None:
-    platform = ParquetPlatform(Path(sys.argv[1]))
-    answer = drive(of_process(), session_of, lambda _: platform)
+    directory = Path(sys.argv[1])
+
+    def start(order: Order, reporter: Reporter) -> Jobs:
+        spark = session_of(order.lake, "benchmark", Path(order.state_dir))
+        return Jobs(spark, ParquetPlatform(directory), reporter)
+
+    answer = drive(of_process(), start)
     sys.stderr.flush()
     os._exit(0 if isinstance(answer, Done) else 1)
 
