@@ -110,7 +110,7 @@ def test_bodies_that_are_no_objects_are_in_the_rejects(runner: ScriptedRunner) -
         (7, "not-an-object"),
     ]
     assert [row["data"] for row in rejected] == [
-        runner.log.all()[row["offset"]]["data"] for row in rejects
+        runner.log.all()[row["offset"]]["data"] for row in rejected
     ]
     assert [row["data"] for row in rows(runner)] == [None, None, b"plain"]
     runner.log.publish(b"{")
