@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packetboat import Client
+from packetboat.spark import register
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,11 +19,23 @@ from gateway.testing.packetboat import Packetboat
 from tests.integration.spark.logs import log_of, publish, rows_of
 
 PATIENCE_S = 240.0
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
 
 
 @pytest.fixture
 def client(packetboat: Packetboat) -> Client:
     return packetboat.client()
+
+
+def started(run: Callable[[], None]) -> None:
+    """Spark gives the process that plans a stream 10 s to start, which may be too few where much
+    else runs: then it has done nothing."""
+    while True:
+        try:
+            return run()
+        except PySparkException as error:
+            if "failed to connect back" not in str(error):
+                raise
 
 
 class Query:
@@ -35,17 +49,13 @@ class Query:
         self.fails_at: int | None = None
 
     def run(self, **options: object) -> None:
-        """All there is, and no more. Spark gives the process that plans 10 s to start, which may be
-        too few where much else runs: then it has done nothing."""
-        while True:
+        """All there is, and no more."""
+
+        def run() -> None:
             query = self.begin({"availableNow": True}, **options)
-            try:
-                assert query.awaitTermination(int(PATIENCE_S))
-            except PySparkException as error:
-                if "failed to connect back" not in str(error):
-                    raise
-            else:
-                return
+            assert query.awaitTermination(int(PATIENCE_S))
+
+        started(run)
 
     def begin(self, trigger: dict[str, Any], **options: object) -> Any:
         reader = self._spark.readStream.format("packetboat")
@@ -195,3 +205,24 @@ def test_what_a_stream_cannot_do(
     client.topics.create("orders", partitions=1)
     with pytest.raises(PySparkException, match=said):
         query.run(**options)
+
+
+def test_the_stream_of_the_guide_runs(
+    packetboat: Packetboat,
+    client: Client,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With what the environment says of servers, as the page has it."""
+    client.topics.create("guide-spark", partitions=2)
+    publish(client, "guide-spark", 4)
+    monkeypatch.setenv("PACKETBOAT_URL", packetboat.url)
+    monkeypatch.setenv("PACKETBOAT_TOKEN", packetboat.token)
+    register(spark)
+    (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    program = program.replace("/lake/", f"{tmp_path}/")
+    started(lambda: exec(program, {"spark": spark}))  # noqa: S102  # our own page
+    rows = spark.read.parquet(str(tmp_path / "orders")).collect()
+    assert {row.offset for row in rows} <= set(range(4))
+    assert len(rows) == 4
