@@ -1,9 +1,10 @@
 """Spark, as a run uses it: tasks over the messages of slices, and tasks over anything.
 
-Nothing is decoded by Spark itself. Its `from_json` takes 7 µs a row where the readers of `bodies`
-take 3, needs the types found before, in a pass of its own (5 µs more), and says neither that it
-rounded a number nor that a member occurred twice. Spark's part is what it is good at: many tasks,
-on one machine or on many, each tried again where it was lost.
+Nothing is decoded by Spark itself. Its `from_json` (7 µs a row) needs the types found before, in a
+pass of its own (5 µs) over messages that are kept for it (4 µs), where the readers of `bodies` take
+8 µs to Arrow in one pass; and it says neither that it rounded a number nor that a member occurred
+twice. Spark's part is what it is good at: many tasks, on one machine or on many, each tried again
+where it was lost.
 """
 
 from __future__ import annotations
