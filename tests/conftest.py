@@ -19,6 +19,21 @@ from metadata.migrate import upgrade
 from metadata.models import Base, ChangeCounterRow
 from metadata.settings import DatabaseSettings
 
+SPARK = (
+    "tests/chaos/test_exports.py",
+    "tests/e2e/test_exports.py",
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run",
+    "tests/integration/exports/driver/",
+    "tests/integration/spark/",
+)
+"""A session of Spark takes both cores for a while: CI runs these apart, one at a time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SPARK):
+            item.add_marker(pytest.mark.spark)
+
 
 def free_port() -> int:
     with socket.socket() as probe:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.installation import Installation
+from tests.e2e.installation import WITH_EXPORTS, Installation
 
 
 @pytest.fixture
@@ -25,13 +25,9 @@ def fresh(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture(scope="session")
 def exporting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """One that runs exports, too, on a machine that has other work."""
+    """One that runs exports, too."""
     installation = Installation(tmp_path_factory.mktemp("exporting") / "data")
-    installation.settings = {
-        "PACKETBOAT_EXPORTS": "1",
-        "PACKETBOAT_RUNNER_DRIVER_MEMORY": "1g",
-        "PACKETBOAT_RUNNER_DRIVER_NICE": "0",
-    }
+    installation.settings = WITH_EXPORTS
     try:
         yield installation.start()
     finally:

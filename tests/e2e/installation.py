@@ -13,6 +13,13 @@ import requests
 
 START_S = 90.0
 STOP_S = 45.0
+WITH_EXPORTS = {
+    "PACKETBOAT_EXPORTS": "1",
+    "PACKETBOAT_RUNNER_DRIVER_MEMORY": "1g",
+    # Other tests are at work beside it.
+    "PACKETBOAT_RUNNER_DRIVER_NICE": "0",
+}
+"""Settings of one that runs exports, too."""
 
 
 class Installation:

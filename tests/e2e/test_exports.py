@@ -38,19 +38,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    installation = Installation(tmp_path_factory.mktemp("lake") / "up")
-    installation.settings = {
-        "PACKETBOAT_EXPORTS": "1",
-        "PACKETBOAT_RUNNER_DRIVER_MEMORY": "1g",
-        # Other tests are at work beside it.
-        "PACKETBOAT_RUNNER_DRIVER_NICE": "0",
-    }
-    try:
-        yield installation.start()
-    finally:
-        if installation.process is not None:
-            installation.stop()
+def platform(exporting: Installation) -> Installation:
+    return exporting
 
 
 @pytest.fixture(scope="module")

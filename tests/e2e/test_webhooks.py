@@ -30,7 +30,9 @@ class Site:
         self.http = installation.session()
         self.url = installation.url
         self.topic = f"hooks-{uuid.uuid4().hex[:8]}"
-        self.call("POST", "/topics", {"name": self.topic, "partitions": 2}, 201)
+        # What is delivered stays, to be replayed.
+        topic = {"name": self.topic, "partitions": 2, "retention": {"mode": "retain"}}
+        self.call("POST", "/topics", topic, 201)
         letters = {"name": f"{self.topic}-dead", "partitions": 1}
         self.call("POST", "/topics", letters, 201)
 

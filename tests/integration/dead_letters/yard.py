@@ -221,7 +221,11 @@ class Reader(Consumer):
         """Pulls so many and gives them back as failed."""
         left = count
         while left:
-            pulled = (await self.pull(min(left, 1000), wait_s=5, name=name)).json()["messages"]
+            answer = await self.pull(min(left, 1000), wait_s=5, name=name)
+            if answer.status == 503:
+                await asyncio.sleep(0.1)  # a machine that stood still has lost its leases
+                continue
+            pulled = answer.json()["messages"]
             assert pulled
             ids = {"ack_ids": [message["ack_id"] for message in pulled]}
             answer = await self.post("nack", ids | {"delay_seconds": 0} | how, name)
