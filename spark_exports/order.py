@@ -5,7 +5,8 @@ stdout.
     driver → runner   Opened (what the table has), Progress, then one of Done and Failed
 
 A driver never holds the runner's credential: it asks for its ranges by `Opened`, and reads topics
-with a token of the run, which reads these topics and nothing else.
+with a token of the run, which reads these topics and nothing else. What the API speaks of as well
+is the SDK's own value.
 """
 
 from __future__ import annotations
@@ -13,38 +14,18 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from packetboat.models.export_runs import LaneKey as LaneKey
+from packetboat.models.export_runs import LanePosition, LaneRange
+from packetboat.models.exports import ExportTable, HourDifference
 
 RunKind = Literal["export", "backfill", "maintain", "reconcile"]
 BodyForm = Literal["json", "avro", "raw"]
 TableFormat = Literal["iceberg", "parquet"]
 PartitionBy = Literal["hour", "day", "none"]
 
-
-class LaneKey(msgspec.Struct, frozen=True, order=True):
-    """A lane of a partition of a topic: a sequence of offsets. `topic_uid` tells a topic from a
-    namesake that was made after its deletion."""
-
-    topic: str
-    topic_uid: str
-    partition: int
-    lane: int
-
-
-class Position(msgspec.Struct, frozen=True, order=True):
-    """All below `offset` is in the table."""
-
-    key: LaneKey
-    offset: int
-
-
-class Range(msgspec.Struct, frozen=True, order=True):
-    """The offsets `start` … `end` − 1. `position` is the table's, where it is below `start`: what
-    lies between is not to be in it, or is gone from the log."""
-
-    key: LaneKey
-    start: int
-    end: int
-    position: int | None = None
+Position = LanePosition
+Range = LaneRange
+TableState = ExportTable
 
 
 class Maintenance(msgspec.Struct, frozen=True):
@@ -130,26 +111,6 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
     rows: int = 0
     bytes: int = 0
     of_messages: int = 0
-
-
-class TableState(msgspec.Struct, frozen=True):
-    """Where a table is after a run; what readers need."""
-
-    identifier: str
-    location: str
-    metadata_location: str | None
-    snapshot_id: int | None
-
-
-class HourDifference(msgspec.Struct, frozen=True):
-    """An hour (of publish time, the epoch's seconds) of a topic in which log and table differ."""
-
-    topic: str
-    hour_s: int
-    log_rows: int
-    table_rows: int
-    log_digest: str
-    table_digest: str
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from packetboat.models.exports import HourDifference
+
 from spark_exports.driver.attempt import Attempt
 from spark_exports.driver.errors import BadOrder
 from spark_exports.driver.slices import messages_in, sliced
@@ -19,7 +21,6 @@ from spark_exports.lake.digest import HourTally, Tally
 from spark_exports.lake.rows import rows_of
 from spark_exports.order import (
     Done,
-    HourDifference,
     LaneKey,
     Range,
     Result,

@@ -7,7 +7,6 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 from packetboat import AsyncClient
-from packetboat.models.export_runs import LanePosition
 from packetboat.models.exports import ExportFailure, ExportProgress, ExportResult
 
 from spark_exports.order import ExportSpec, Position, Progress, Range, Result, RunKind
@@ -98,9 +97,7 @@ class Platform:
         return None if run is None else _as(Claimed, run)
 
     async def plan(self, uid: str, lease: str, positions: Sequence[Position]) -> list[Range]:
-        planned = await self._runs.plan(uid, lease, _as(list[LanePosition], positions))
-        ranges: list[Range] = _as(list[Range], planned)
-        return ranges
+        return list(await self._runs.plan(uid, lease, positions))
 
     async def renew(
         self,
@@ -138,7 +135,7 @@ class Platform:
             lease,
             state,
             result=_as(ExportResult | None, result),
-            positions=_as(list[LanePosition] | None, positions),
+            positions=positions,
             failure=None if failure is None else _bounded(failure),
             retry=retry,
             log=log,
