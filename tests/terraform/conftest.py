@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -23,8 +24,21 @@ terraform {
 """
 """What each configuration begins with."""
 
-MakeWorkspace = Callable[..., Workspace]
-"""`make(text, name="main", credential=…)`: an initialised workspace with that main.tf."""
+
+class OpenWorkspace(Protocol):
+    """A workspace in a directory; acts in the tenant `dev` unless its environment says more."""
+
+    def __call__(
+        self, directory: Path, environment: Mapping[str, str] | None = None
+    ) -> Workspace: ...
+
+
+class MakeWorkspace(Protocol):
+    """The same with a main.tf of that text, in a directory of its own, initialised."""
+
+    def __call__(
+        self, text: str, name: str = "main", environment: Mapping[str, str] | None = None
+    ) -> Workspace: ...
 
 
 @pytest.fixture(scope="session")
@@ -59,16 +73,26 @@ def operator(installation: Installation) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def workspace(
-    tmp_path: Path, provider_configuration: Path, installation: Installation
-) -> MakeWorkspace:
-    """Makes workspaces; they act in the tenant `dev` unless another environment is given."""
+@pytest.fixture(scope="module")
+def open_workspace(provider_configuration: Path, installation: Installation) -> OpenWorkspace:
+    """Opens workspaces against the installation."""
+    owner = {"PACKETBOAT_URL": installation.url, "PACKETBOAT_TOKEN": installation.token}
 
-    def make(text: str, name: str = "main", environment: dict[str, str] | None = None) -> Workspace:
-        owner = {"PACKETBOAT_URL": installation.url, "PACKETBOAT_TOKEN": installation.token}
+    def opened(directory: Path, environment: Mapping[str, str] | None = None) -> Workspace:
         found = {"TF_CLI_CONFIG_FILE": str(provider_configuration)}
-        made = Workspace(tmp_path / name, found | (environment or owner))
-        return made.write(PROVIDER_BLOCK + text).init()
+        return Workspace(directory, found | dict(environment or owner))
 
-    return make
+    return opened
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, open_workspace: OpenWorkspace) -> MakeWorkspace:
+    """Makes workspaces of a text."""
+
+    def made(
+        text: str, name: str = "main", environment: Mapping[str, str] | None = None
+    ) -> Workspace:
+        opened = open_workspace(tmp_path / name, environment)
+        return opened.write(PROVIDER_BLOCK + text).init()
+
+    return made
