@@ -20,6 +20,7 @@ import uvloop
 
 from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.known_peers import REMEDY, KnownPeers
+from store_nodes.metrics_server import MetricsServer
 from store_nodes.node import Node
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import Started, load
@@ -137,9 +138,13 @@ async def _run(settings: StoreNodeSettings) -> int:
     await server.start(*settings.listen)
     node.start()
     await peers.start()
+    metrics = MetricsServer(node)
+    if settings.metrics is not None:
+        metrics.start(settings.metrics)
     log.info("store node serves", node=settings.node_id, listen=settings.listen)
     await stop.wait()
     log.info("store node stops", node=settings.node_id)
+    await metrics.close()
     await node.stop()
     await server.close()
     await peers.close()

@@ -382,6 +382,13 @@ class Node(ClientService):
             self._damaged(Damage(position.segment, position.offset, end, "batch"))
 
     async def status(self) -> Mapping[str, object]:
+        return {
+            **self.summary(),
+            "groups": [reads.group_status(group) for group in self._groups.values()],
+        }
+
+    def summary(self) -> dict[str, object]:
+        """The status but for the groups, which cost what they hold."""
         disk = self._housekeeping.disk
         return {
             "node": self.settings.node_id,
@@ -391,7 +398,12 @@ class Node(ClientService):
             ],
             **self._recovering.status(),
             "waits_for": self.members.to_meet,
-            "disk": {"free_bytes": disk.free_bytes, "appends_refused": disk.full},
+            "connected": sorted(self._peers.connected()) if self._peers is not None else [],
+            "disk": {
+                "free_bytes": disk.free_bytes,
+                "reserve_bytes": self.settings.disk_reserve_bytes,
+                "appends_refused": disk.full,
+            },
             "log": {
                 "flushes": self._commit.flushes,
                 "records": self._commit.records,
@@ -400,7 +412,6 @@ class Node(ClientService):
             },
             "storage": self._storage.status(),
             "pending_bytes": self._budget.held_bytes,
-            "groups": [reads.group_status(group) for group in self._groups.values()],
         }
 
     def group_or_none(self, group: int) -> Group | None:

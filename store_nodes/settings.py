@@ -46,6 +46,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How fast stored data is read again to see that it still verifies; 0: not at all."""
     copy_bytes_per_s: int = 64 * MIB
     """How fast missing data is fetched from peers, so that they go on serving."""
+    metrics: Address | None = None
+    """Where `/metrics`, `/healthz` and `/readyz` are served by HTTP; None: nowhere."""
 
     def validate(self) -> None:
         """Raises ValueError naming the setting."""
@@ -134,6 +136,13 @@ def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSetti
         lag_cap_bytes=number("PACKETBOAT_STORE_LAG_CAP_BYTES", 4096 * MIB),
         scrub_bytes_per_s=number("PACKETBOAT_STORE_SCRUB_BYTES_PER_S", 4 * MIB),
         copy_bytes_per_s=number("PACKETBOAT_STORE_COPY_BYTES_PER_S", 64 * MIB),
+        metrics=_metrics(env),
     )
     settings.validate()
     return settings
+
+
+def _metrics(env: Mapping[str, str]) -> Address | None:
+    port = int(env.get("PACKETBOAT_STORE_METRICS_PORT", "0"))
+    host = env.get("PACKETBOAT_STORE_METRICS_HOST", "127.0.0.1")
+    return (host, port) if port else None
