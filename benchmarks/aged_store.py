@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from peering.shared_secret import SharedSecret
 from store_nodes import commands
 from store_nodes.aging import storage_settings
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
@@ -53,7 +54,7 @@ def settings_in(directory: Path, groups: int) -> StoreNodeSettings:
         listen=("127.0.0.1", 0),
         peers={1: ("127.0.0.1", 1)},
         cluster_uid=bytes(16),
-        secret=bytes(16),
+        secret=SharedSecret(bytes(16)),
         groups=groups,
     )
 

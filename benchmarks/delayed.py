@@ -30,6 +30,7 @@ from metadata.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from metadata.topics import TopicRepository
 from metadata.types import Partition
+from peering.shared_secret import SharedSecret
 from store_nodes.client import QueueOffsets, StageExtras, StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
@@ -156,7 +157,7 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
     client = StoreClient(
         {node: ("127.0.0.1", port) for node, port in enumerate(state["ports"]["store"], 1)},
         groups=range(8),
-        secret=bytes.fromhex(state["store_secret"]),
+        secret=SharedSecret.from_text(state["store_secret"]),
     )
     await client.start()
     await client.wait_ready()

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from benchmarks.measure import cpu_by_pid
 from benchmarks.processes import NotReady, Processes, wait_until
+from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 
 PARTS = (("store-node", "store nodes"), ("serve", "server"), ("postgres", "Postgres"))
@@ -95,7 +96,7 @@ class PacketboatCluster:
         client = StoreClient(
             {node: ("127.0.0.1", port) for node, port in enumerate(ports, 1)},
             groups=range(8),
-            secret=bytes.fromhex(self._state["store_secret"]),
+            secret=SharedSecret.from_text(self._state["store_secret"]),
         )
         await client.start()
         try:

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.measure import tree
 from benchmarks.processes import NotReady, Processes, free_ports
 from gateway.settings import format_addresses
+from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 
 NODES = (1, 2, 3)
@@ -31,7 +32,7 @@ class StoreCluster:
             node: (HOST, port) for node, port in zip(NODES, free_ports(len(NODES)), strict=True)
         }
         self._cluster_uid = secrets.token_hex(16)
-        self._secret = secrets.token_bytes(32)
+        self._secret = SharedSecret(secrets.token_bytes(32))
         self._processes = Processes()
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -49,7 +50,7 @@ class StoreCluster:
             "PACKETBOAT_STORE_NODES": format_addresses(self.addresses),
             "PACKETBOAT_STORE_GROUPS": str(self.groups),
             "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
-            "PACKETBOAT_STORE_SECRET": self._secret.hex(),
+            "PACKETBOAT_STORE_SECRET": self._secret.first.hex(),
             "PACKETBOAT_STORE_NODE_ID": str(node),
             "PACKETBOAT_STORE_DIR": str(self.directory / f"node-{node}"),
         }

@@ -42,7 +42,9 @@ class State(msgspec.Struct, kw_only=True):
     version: int = STATE_VERSION
     cluster_uid: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
     store_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    """As PACKETBOAT_STORE_SECRET: another may be put beside."""
     ack_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    """As PACKETBOAT_ACK_SECRET."""
     seal_keys: str = msgspec.field(default_factory=lambda: "a:" + secrets.token_hex(32))
     """As PACKETBOAT_SEAL_KEYS: another may be put in front."""
     has_operator: bool = False

@@ -16,7 +16,9 @@ from typing import Any
 from edge.egress.guard import parse_allowances
 from edge.sealing import Sealer
 from gateway.names import PATTERN as NAME
+from peering.shared_secret import SharedSecret
 from store_nodes.settings import Address, parse_peers
+from subscribe_forwarder.delivery.ack_id import MAX_KEY_BYTES
 
 PREFIX = "PACKETBOAT_"
 _PROXY = re.compile(r"https?://[^\s/?#@]+")
@@ -80,10 +82,10 @@ class ServerSettings:
     store_nodes: dict[int, Address] = field(default_factory=dict)
     """`1=127.0.0.1:8091,2=127.0.0.1:8092,3=127.0.0.1:8093`"""
     store_groups: int = 8
-    store_secret: bytes = field(default=b"", repr=False)
-    """Hex; shared by store nodes and their clients."""
-    ack_secret: bytes = field(default=b"", repr=False)
-    """Hex; authenticates ack ids. Processes that serve one tenant must share it."""
+    store_secret: SharedSecret | None = field(default=None, repr=False)
+    """`hex[,hex…]`, shared by store nodes and their clients: the first proves, all verify."""
+    ack_secret: SharedSecret | None = field(default=None, repr=False)
+    """`hex[,hex…]`, shared by subscribing processes: the first makes ack ids, all verify them."""
     subscribe_link_host: str = "127.0.0.1"
     """Where a subscribing process listens for the others of its kind."""
     subscribe_link_port: int = 0
@@ -165,7 +167,8 @@ class ServerSettings:
             try:
                 values[setting.name] = _READERS[str(setting.type)](text)
             except ValueError as error:
-                raise SettingsError(f"{variable}={text!r}: {error}") from None
+                told = f"={text!r}" if setting.repr else ""
+                raise SettingsError(f"{variable}{told}: {error}") from None
         settings = cls(**values)
         settings._check()
         return settings
@@ -184,13 +187,23 @@ class ServerSettings:
                     )
         if not self.subscribe_weight > 0:
             raise SettingsError(f"{PREFIX}SUBSCRIBE_WEIGHT must be above 0")
-        if self.role.subscribes and len(self.ack_secret) < 16:
-            raise SettingsError("PACKETBOAT_ACK_SECRET is needed: at least 16 bytes in hex")
+        self._check_secrets()
         self._check_identity()
         self._check_bounds()
         if self.egress_proxy and not _PROXY.fullmatch(self.egress_proxy):
             raise SettingsError(
                 f"{PREFIX}EGRESS_PROXY={self.egress_proxy!r}: http://host:port, or https://…"
+            )
+
+    def _check_secrets(self) -> None:
+        if self.store_secret is None:
+            raise SettingsError("PACKETBOAT_STORE_SECRET is needed: at least 16 bytes in hex")
+        if self.ack_secret is None:
+            if self.role.subscribes:
+                raise SettingsError("PACKETBOAT_ACK_SECRET is needed: at least 16 bytes in hex")
+        elif any(len(key) > MAX_KEY_BYTES for key in self.ack_secret.every):
+            raise SettingsError(
+                f"PACKETBOAT_ACK_SECRET: a secret has at most {MAX_KEY_BYTES} bytes"
             )
 
     def _check_bounds(self) -> None:
@@ -303,6 +316,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "float": float,
     "bool": _boolean,
     "bytes": bytes.fromhex,
+    "SharedSecret | None": SharedSecret.from_text,
     "Role": Role,
     "Listener": Listener,
     "Path": Path,

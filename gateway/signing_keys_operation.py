@@ -18,9 +18,11 @@ from gateway.wiring.tokens import key_policy
 from metadata.database import Database
 from metadata.settings import DatabaseSettings
 from metadata.signing_keys import KeyRing, SigningKeyRepository
+from peering.shared_secret import SharedSecret
 
 NO_STORE = {1: ("127.0.0.1", 1)}
 """Settings of a server name its store, which is not asked here."""
+NO_SECRET = SharedSecret(b"")
 
 
 class Installation(NamedTuple):
@@ -36,7 +38,7 @@ def find(data_dir: Path | None) -> Installation:
         state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)
         seal_keys = state.seal_keys
     settings = ServerSettings.from_environment(
-        role=Role.GATEWAY, store_nodes=NO_STORE, seal_keys=seal_keys
+        role=Role.GATEWAY, store_nodes=NO_STORE, store_secret=NO_SECRET, seal_keys=seal_keys
     )
     sealer = Sealer.from_text(settings.seal_keys)
     return Installation(operators.find(data_dir), sealer, key_policy(settings))

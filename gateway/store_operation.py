@@ -13,9 +13,10 @@ from rich.live import Live
 
 from gateway import logs
 from gateway.data_dir import State
-from gateway.settings import Role, ServerSettings, SettingsError, log_level
+from gateway.settings import Role, ServerSettings, log_level
 from gateway.store_view import Board, tables, terminal
 from gateway.supervisor import GROUPS
+from peering.shared_secret import SharedSecret
 from store_nodes.admin import AdminError, NotFinished, Operator, Overview, wellness
 from store_nodes.client import StoreClient
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
@@ -37,7 +38,7 @@ class Store(NamedTuple):
 
     nodes: dict[int, Address]
     groups: int
-    secret: bytes
+    secret: SharedSecret
 
 
 def find(data_dir: Path | None) -> Store:
@@ -48,8 +49,7 @@ def find(data_dir: Path | None) -> Store:
     if data_dir is not None:
         return _of_data_dir(data_dir)
     settings = ServerSettings.from_environment(role=Role.PUBLISH)
-    if not settings.store_secret:
-        raise SettingsError("PACKETBOAT_STORE_SECRET is needed")
+    assert settings.store_secret is not None
     return Store(settings.store_nodes, settings.store_groups, settings.store_secret)
 
 
@@ -58,7 +58,7 @@ def _of_data_dir(data_dir: Path) -> Store:
     if state.ports is None:
         raise ValueError(f"{data_dir} was never started")
     nodes = {node: ("127.0.0.1", port) for node, port in enumerate(state.ports.store, 1)}
-    return Store(nodes, GROUPS, bytes.fromhex(state.store_secret))
+    return Store(nodes, GROUPS, SharedSecret.from_text(state.store_secret))
 
 
 def run(store: Store, work: Work[object], timeout_s: float = 600.0) -> int:

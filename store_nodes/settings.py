@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from peering.shared_secret import SharedSecret
 from store_nodes.membership import Membership
 
 Address = tuple[str, int]
@@ -26,8 +27,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     peers: dict[int, Address]
     cluster_uid: bytes
     """16 bytes, the same at every node; a data directory of another cluster is refused."""
-    secret: bytes
-    """Shared by nodes and forwarders; proved at each connection, never sent."""
+    secret: SharedSecret
+    """Of nodes and forwarders; proved at each connection, never sent."""
     zones: dict[int, str] = {}
     """Where peers stand; those in none need not be here."""
     join: bool = False
@@ -57,8 +58,6 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("peers: node ids are 1 to 65535")
         if len(self.cluster_uid) != 16:
             raise ValueError("cluster_uid: 16 bytes")
-        if len(self.secret) < 16:
-            raise ValueError("secret: at least 16 bytes")
         if self.groups < 1:
             raise ValueError("groups: at least 1")
 
@@ -104,6 +103,13 @@ def parse_nodes(text: str) -> dict[int, tuple[Address, str]]:
     return nodes
 
 
+def _secret(text: str) -> SharedSecret:
+    try:
+        return SharedSecret.from_text(text)
+    except ValueError as error:
+        raise ValueError(f"PACKETBOAT_STORE_SECRET: {error}") from None
+
+
 def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSettings:
     """From PACKETBOAT_STORE_*; raises ValueError naming what is missing or wrong."""
     env = os.environ if environ is None else environ
@@ -128,7 +134,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSetti
         zones={node: zone for node, (_, zone) in nodes.items() if zone},
         join=env.get("PACKETBOAT_STORE_JOIN", "") in ("1", "true", "yes"),
         cluster_uid=bytes.fromhex(need("PACKETBOAT_CLUSTER_UID")),
-        secret=bytes.fromhex(need("PACKETBOAT_STORE_SECRET")),
+        secret=_secret(need("PACKETBOAT_STORE_SECRET")),
         groups=number("PACKETBOAT_STORE_GROUPS", 8),
         segment_bytes=number("PACKETBOAT_STORE_SEGMENT_BYTES", 64 * MIB),
         disk_reserve_bytes=number("PACKETBOAT_STORE_DISK_RESERVE_BYTES", 256 * MIB),

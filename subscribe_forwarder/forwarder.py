@@ -24,6 +24,7 @@ from edge.problem import not_found, unavailable
 from edge.quota import NO_LIMITS, Levels, Usage
 from metadata.deliveries import OpenDelivery
 from metadata.types import Subscription, Topic, Unit
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.following import Following
 from subscribe_forwarder.delivery.handover import Handover
@@ -74,7 +75,7 @@ class SubscribeForwarder:
         assignments: Assignments,
         leases: Leases,
         forwarded: ForwardedMessages,
-        ack_key: bytes,
+        ack_key: SharedSecret,
         settings: SubscribeSettings | None = None,
         address: str = "",
         weight: float = 1.0,

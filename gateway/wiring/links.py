@@ -23,6 +23,7 @@ class OpenLinks(NamedTuple):
 async def open_links(shared: Shared) -> OpenLinks:
     """Listening; closed with the parts. Raises OSError where the address can't be had."""
     settings = shared.settings
+    assert settings.ack_secret is not None
     lossy = (exchange.SUBJECT, attending.SUBJECT)
     network = LinkNetwork(settings.ack_secret, problem_of=problem_of, lossy=lossy)
     port = await network.start(settings.subscribe_link_host, settings.subscribe_link_port)

@@ -56,6 +56,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         await database.connect()
         stack.push_async_callback(database.close)
         own(stack, _greet_metadata(database, parts.readiness))
+        assert settings.store_secret is not None
         store = StoreClient(
             settings.store_nodes,
             groups=range(settings.store_groups),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from peering.shared_secret import SharedSecret
 from store_nodes.admin.errors import NotFinished, Refused
 from store_nodes.admin.operator import LOOK_AGAIN_S, Operator
 from store_nodes.admin.overview import Overview
@@ -25,7 +26,12 @@ REACH_S = 10.0
 
 
 async def add_node(
-    operator: Operator, node: int, address: str, *, zone: str = "", secret: bytes = b""
+    operator: Operator,
+    node: int,
+    address: str,
+    *,
+    zone: str = "",
+    secret: SharedSecret | None = None,
 ) -> None:
     """Make `node` a voter of every group. It must run, with PACKETBOAT_STORE_JOIN=1.
 
@@ -34,7 +40,7 @@ async def add_node(
     seen = await operator.settled_overview()
     _check_new(seen, node)
     _check_zones(seen, add={node: zone})
-    if secret:
+    if secret is not None:
         await _check_reached(operator, node, address, secret)
     groups = [row.group for row in seen.groups]
     await operator.each(groups, lambda group: _enlist(operator, group, node, address, zone))
@@ -59,7 +65,7 @@ async def replace_node(
     address: str,
     *,
     zone: str | None = None,
-    secret: bytes = b"",
+    secret: SharedSecret | None = None,
 ) -> None:
     """Put node `new`, in the same zone unless told otherwise, where `old` is: first it becomes a
     voter, then `old` goes, group by group. `old` may be dead; it must not come back."""
@@ -72,7 +78,7 @@ async def replace_node(
     if zone is None:
         zone = was[0].labels.get(ZONE, "") if was else ""
     _check_zones(seen, add={new: zone}, remove=old)
-    if secret:
+    if secret is not None:
         await _check_reached(operator, new, address, secret)
     zone_of_new = zone
     groups = [
@@ -215,7 +221,7 @@ def _with(held: Membership, node: int, zone: str) -> Membership:
     return held.after(Reconfigure(held.version + 1, node, VOTER, "", {}))
 
 
-async def _check_reached(operator: Operator, node: int, address: str, secret: bytes) -> None:
+async def _check_reached(operator: Operator, node: int, address: str, secret: SharedSecret) -> None:
     """The node runs at its address, and is who it should be."""
     try:
         place = parse_address(address)

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 import structlog
 
+from peering.shared_secret import SharedSecret
 from store_nodes.client.appender import Appender
 from store_nodes.client.guard import GroupGuard
 from store_nodes.client.leaders import LeaderTable, LogClock
@@ -39,7 +40,7 @@ class Connections:
         addresses: Mapping[int, Address],
         *,
         groups: Sequence[int],
-        secret: bytes,
+        secret: SharedSecret,
         cluster_uid: bytes = b"",
         tls: ssl.SSLContext | None = None,
         own_node: int | None = None,

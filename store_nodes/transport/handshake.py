@@ -8,15 +8,15 @@
 
 The transcript is the Hello and the Challenge without its proof, so a proof fits one pair of
 nonces, one pair of identities and one direction: it can be neither replayed nor reflected. When
-either side speaks version 1 it covers the fields of version 1 alone (no boot, tail and run). The
-secret authenticates; privacy and protection against a man in the middle come from TLS with client
+either side speaks version 1 it covers the fields of version 1 alone (no boot, tail and run). While
+the secret is being changed, the first that a side knows proves, and any verifies. The secret
+authenticates; privacy and protection against a man in the middle come from TLS with client
 certificates, where contexts are given.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import ssl
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from typing import Protocol
 
 import msgspec
 
+from peering.shared_secret import SharedSecret
 from store_nodes.transport.connection import FrameConnection, FrameHandler
 from store_nodes.wire import (
     NONCE_BYTES,
@@ -70,7 +71,7 @@ class Identity:
     """Who this side is. A client has node 0; it may leave `cluster_uid` empty to accept any
     cluster that knows the secret."""
 
-    secret: bytes
+    secret: SharedSecret
     cluster_uid: bytes = b""
     node: int = 0
     incarnation: bytes = b""
@@ -102,12 +103,13 @@ class DialedHandler(FrameHandler, Protocol):
         """The handshake is over."""
 
 
-def _prove(secret: bytes, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+def _proven(side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+    """What the proof of a side is about."""
     bare = msgspec.structs.replace(challenge, proof=b"")
     transcript = msgspec.msgpack.encode(
         (hello, bare) if challenge.version > 1 else (_of_version_1(hello), _of_version_1(bare))
     )
-    return hmac.digest(secret, b"packetboat " + side + b" " + transcript, "sha256")
+    return b"packetboat " + side + b" " + transcript
 
 
 def _of_version_1(head: Hello | Challenge) -> list[object]:
@@ -176,13 +178,13 @@ class Listening:
                 tail=mine.tail,
                 run=mine.run,
             )
-            challenge.proof = _prove(mine.secret, b"listener", hello, challenge)
+            challenge.proof = mine.secret.prove(_proven(b"listener", hello, challenge))
             self._challenge = challenge
             self._connection.send(challenge)
 
     def _on_proof(self, hello: Hello, challenge: Challenge, proof: Proof) -> None:
-        expected = _prove(self._identity.secret, b"dialer", hello, challenge)
-        if not hmac.compare_digest(expected, proof.proof):
+        proven = _proven(b"dialer", hello, challenge)
+        if not self._identity.secret.verifies(proof.proof, proven):
             self._connection.close("the secrets differ")
             return
         remote = _remote(Role(hello.role), hello, challenge.version)
@@ -256,8 +258,8 @@ class _Dialing:
 
     def _on_challenge(self, challenge: Challenge) -> None:
         mine = self._identity
-        expected = _prove(mine.secret, b"listener", self._hello, challenge)
-        if not hmac.compare_digest(expected, challenge.proof):
+        proven = _proven(b"listener", self._hello, challenge)
+        if not mine.secret.verifies(challenge.proof, proven):
             self._fail("the secrets differ")
         elif mine.cluster_uid and challenge.cluster_uid != mine.cluster_uid:
             self._fail("another cluster")
@@ -267,7 +269,8 @@ class _Dialing:
             self._fail(f"protocol {challenge.version}")
         else:
             self._challenge = challenge
-            self._connection.send(Proof(_prove(mine.secret, b"dialer", self._hello, challenge)))
+            proven = _proven(b"dialer", self._hello, challenge)
+            self._connection.send(Proof(mine.secret.prove(proven)))
             remote = _remote(Role.PEER, challenge, challenge.version)
             refusal = self._admit(remote) if self._admit is not None else None
             if refusal is not None:

@@ -18,6 +18,7 @@ from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem
 from metadata.types import Delivery, Epoch, Subscription, Topic
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
 from subscribe_forwarder.delivery.reader import Reader
@@ -73,7 +74,7 @@ async def resolve(
     ids: Ids,
     subscription: Subscription,
     readers: Mapping[Lane, Reader],
-    key: bytes,
+    key: SharedSecret,
     topic: Topic,
     locate: Locate,
     *,
@@ -115,7 +116,10 @@ def lease_expired() -> Problem:
 
 
 def _by_ack_ids(
-    texts: Sequence[str], subscription: Subscription, readers: Mapping[Lane, Reader], key: bytes
+    texts: Sequence[str],
+    subscription: Subscription,
+    readers: Mapping[Lane, Reader],
+    key: SharedSecret,
 ) -> Named:
     places: dict[Lane, list[Place]] = {}
     failures: list[Failure] = []

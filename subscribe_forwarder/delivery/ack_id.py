@@ -7,7 +7,8 @@ The MAC is keyed BLAKE2b over all before it. The first 33 bytes are the same for
 partition's owner hands out under one epoch and make exactly 44 characters, so their encoding and
 the hash state after them are made once: what is left per message is 10 bytes.
 
-The key outlives the process, so an ack id does too.
+The key outlives the process, so an ack id does too; while it is being changed, ids that an older
+one made hold as well.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from hmac import compare_digest
 from typing import NamedTuple
 
 from metadata.types import Epoch
+from peering.shared_secret import SharedSecret
 
 ID_CHARS = 72
 HEAD_CHARS = 44
 MAX_ATTEMPT = 0xFFFF
 MIN_KEY_BYTES = 16
+MAX_KEY_BYTES = hashlib.blake2b.MAX_KEY_SIZE
 
 _HEAD = struct.Struct(">16sIIBII")
 _TAIL = struct.Struct(">HQ")
@@ -50,10 +53,10 @@ class Head(NamedTuple):
 class Minter:
     """Makes and reads the ack ids of one head."""
 
-    __slots__ = ("_hash", "_prefix", "head")
+    __slots__ = ("_hash", "_others", "_prefix", "head")
 
-    def __init__(self, head: Head, key: bytes) -> None:
-        assert len(key) >= MIN_KEY_BYTES
+    def __init__(self, head: Head, key: SharedSecret) -> None:
+        assert len(key.first) >= MIN_KEY_BYTES
         raw = _HEAD.pack(
             head.subscription_uid,
             head.generation,
@@ -64,7 +67,8 @@ class Minter:
         )
         self.head = head
         self._prefix = urlsafe_b64encode(raw)
-        self._hash = hashlib.blake2b(raw, key=key, digest_size=_MAC_BYTES)
+        self._hash = _keyed(raw, key.first)
+        self._others = tuple(_keyed(raw, other) for other in key.others)
 
     @property
     def prefix(self) -> str:
@@ -84,9 +88,8 @@ class Minter:
             raw = _decode(text[HEAD_CHARS:])
         except ValueError as error:
             raise BadAckId("not base64url") from error
-        state = self._hash.copy()
-        state.update(raw[: _TAIL.size])
-        if not compare_digest(raw[_TAIL.size :], state.digest()):
+        tail, mac = raw[: _TAIL.size], raw[_TAIL.size :]
+        if not any(_is_mac(mac, begun, tail) for begun in (self._hash, *self._others)):
             raise BadAckId("not an ack id of this platform")
         attempt, offset = _TAIL.unpack_from(raw)
         return attempt, offset
@@ -101,6 +104,16 @@ def parse_head(text: str) -> Head:
     except ValueError as error:
         raise BadAckId("not base64url") from error
     return Head(uid, generation, partition, lane, Epoch(era, n))
+
+
+def _keyed(raw: bytes, key: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(raw, key=key, digest_size=_MAC_BYTES)
+
+
+def _is_mac(mac: bytes, begun: hashlib.blake2b, tail: bytes) -> bool:
+    state = begun.copy()
+    state.update(tail)
+    return compare_digest(mac, state.digest())
 
 
 def _decode(text: str) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from metadata.deliveries import OpenDelivery
 from metadata.types import Claim, CursorKey, CursorState, Epoch, Unit
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
@@ -29,7 +30,7 @@ class Owner:
         self,
         claim: Claim,
         tails: Mapping[int, Tail],
-        ack_key: bytes,
+        ack_key: SharedSecret,
         on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
         moves: Moves | None = None,
         handed: Callable[[CursorKey, int], Sequence[HandedLease]] = lambda key, generation: (),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from metadata.deliveries import OpenDelivery
 from metadata.errors import NotFound
 from metadata.types import Claim, CursorKey, Unit
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.handover import Handover
 from subscribe_forwarder.delivery.hubs import Hubs
@@ -30,7 +31,7 @@ class OwnedPartitions:
         flusher: AckFlusher,
         moves: Moves,
         news: News,
-        ack_key: bytes,
+        ack_key: SharedSecret,
         on_doomed: Callable[[Reader, OpenDelivery], None],
         on_outstanding: Callable[[Reader], None],
         handover: Handover,

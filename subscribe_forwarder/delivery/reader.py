@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from metadata.deliveries import OpenDelivery
 from metadata.types import CursorState, Epoch, Unit
+from peering.shared_secret import SharedSecret
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
@@ -69,7 +70,7 @@ class Reader:
         epoch: Epoch,
         tail: Tail,
         partition: Unit,
-        ack_key: bytes,
+        ack_key: SharedSecret,
         terms: Terms = DEFAULT_TERMS,
         on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
         handed: Sequence[HandedLease] = (),

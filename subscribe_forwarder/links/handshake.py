@@ -8,13 +8,13 @@
 
 A proof is an HMAC over the side it is of, the Hello and the bare Challenge: it fits one pair of
 nonces, one pair of incarnations and one direction, so it can be neither replayed nor reflected.
-It authenticates; privacy comes from TLS, where contexts are given.
+While the key is being changed, the first that a side knows proves, and any verifies. It
+authenticates; privacy comes from TLS, where contexts are given.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import ssl
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.links.connection import FrameConnection
 from subscribe_forwarder.links.wire import (
     NONCE_BYTES,
@@ -51,18 +52,19 @@ class HandshakeFailed(ConnectionError):
 class Identity:
     """Who this side is. Links of one key belong together."""
 
-    key: bytes
+    key: SharedSecret
     incarnation: bytes
 
 
-def link_key(secret: bytes) -> bytes:
+def link_key(secret: SharedSecret) -> SharedSecret:
     """The key of links, from the secret that all forwarders share."""
-    return hmac.digest(secret, b"links", "sha256")
+    return secret.derived(b"links")
 
 
-def _prove(key: bytes, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+def _proven(side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+    """What the proof of a side is about."""
     bare = msgspec.structs.replace(challenge, proof=b"")
-    return hmac.digest(key, side + msgspec.msgpack.encode((hello, bare)), "sha256")
+    return side + msgspec.msgpack.encode((hello, bare))
 
 
 class Listening:
@@ -105,13 +107,13 @@ class Listening:
         else:
             version = min(PROTOCOL_VERSION, hello.version)
             bare = Challenge(version, mine.incarnation, os.urandom(NONCE_BYTES), b"")
-            proof = _prove(mine.key, b"listener", hello, bare)
+            proof = mine.key.prove(_proven(b"listener", hello, bare))
             self._hello, self._challenge = hello, msgspec.structs.replace(bare, proof=proof)
             self._connection.send(self._challenge)
 
     def _on_proof(self, hello: Hello, challenge: Challenge, proof: Proof) -> None:
-        expected = _prove(self._identity.key, b"dialer", hello, challenge)
-        if not hmac.compare_digest(expected, proof.proof):
+        proven = _proven(b"dialer", hello, challenge)
+        if not self._identity.key.verifies(proof.proof, proven):
             self._connection.close("the secrets differ")
             return
         refusal = self._admit(hello.incarnation)
@@ -162,8 +164,8 @@ class _Dialing:
             self._fail("not a handshake")
 
     def _on_challenge(self, challenge: Challenge) -> None:
-        expected = _prove(self._identity.key, b"listener", self._hello, challenge)
-        if not hmac.compare_digest(expected, challenge.proof):
+        proven = _proven(b"listener", self._hello, challenge)
+        if not self._identity.key.verifies(challenge.proof, proven):
             self._fail("the secrets differ")
         elif challenge.incarnation != self._expected:
             self._fail("another forwarder answers at this address")
@@ -171,8 +173,8 @@ class _Dialing:
             self._fail(f"protocol {challenge.version}")
         else:
             self._challenge = challenge
-            proof = _prove(self._identity.key, b"dialer", self._hello, challenge)
-            self._connection.send(Proof(proof))
+            proven = _proven(b"dialer", self._hello, challenge)
+            self._connection.send(Proof(self._identity.key.prove(proven)))
 
     def _fail(self, reason: str) -> None:
         if not self.done.done():

@@ -17,6 +17,7 @@ import structlog
 
 from edge.asgi import Handler
 from edge.problem import Problem
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.links import metrics
 from subscribe_forwarder.links.connection import PING_EVERY_S, FrameConnection, Pulse
 from subscribe_forwarder.links.handshake import (
@@ -49,7 +50,7 @@ class LinkNetwork:
 
     def __init__(
         self,
-        secret: bytes,
+        secret: SharedSecret,
         *,
         problem_of: Callable[[Exception], Problem | None] = own_problem,
         lossy: Collection[str] = (),

@@ -25,6 +25,7 @@ from benchmarks.measure import tree
 from benchmarks.processes import Processes, free_ports
 from benchmarks.settings import inherited_environment
 from metadata.embedded import EmbeddedPostgres
+from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 from tests.chaos import failpoints
 from tests.chaos.power_cut import freeze
@@ -75,7 +76,7 @@ class ChaosCluster:
             }
         self.joined: dict[int, tuple[str, int]] = {}
         """Of the nodes that came later: see `new_node`."""
-        self.store_secret = secrets.token_bytes(32)
+        self.store_secret = SharedSecret(secrets.token_bytes(32))
         self._cluster_uid = secrets.token_hex(16)
         self._ack_secret = secrets.token_hex(32)
         self._processes = Processes()
@@ -171,7 +172,7 @@ class ChaosCluster:
             ),
             "PACKETBOAT_STORE_GROUPS": str(GROUPS),
             "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
-            "PACKETBOAT_STORE_SECRET": self.store_secret.hex(),
+            "PACKETBOAT_STORE_SECRET": self.store_secret.first.hex(),
             "PACKETBOAT_ACK_SECRET": self._ack_secret,
             "PACKETBOAT_SEAL_KEYS": "a:" + "5a" * 32,
             "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),

@@ -18,6 +18,7 @@ PARTS = (
     "metadata",
     "openapi",
     "outbox",
+    "peering",
     "publish_forwarder",
     "quotas",
     "scheduler",

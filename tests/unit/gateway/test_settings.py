@@ -11,6 +11,7 @@ from gateway.settings import Role, ServerSettings, SettingsError, UpSettings
 
 NEEDED = {
     "PACKETBOAT_STORE_NODES": "1=127.0.0.1:8091,2=[::1]:8092",
+    "PACKETBOAT_STORE_SECRET": "00" * 16,
     "PACKETBOAT_ACK_SECRET": "00" * 16,
     "PACKETBOAT_SEAL_KEYS": "a:" + "00" * 32,
 }
@@ -30,7 +31,9 @@ def test_defaults_environment_and_command_line() -> None:
     [
         ({"PACKETBOAT_PORT": "x"}, "PACKETBOAT_PORT"),
         ({"PACKETBOAT_ROLE": "boss"}, "PACKETBOAT_ROLE"),
-        ({"PACKETBOAT_ACK_SECRET": "zz"}, "PACKETBOAT_ACK_SECRET"),
+        ({"PACKETBOAT_ACK_SECRET": "zz"}, "PACKETBOAT_ACK_SECRET: "),
+        ({"PACKETBOAT_ACK_SECRET": "00" * 65}, "PACKETBOAT_ACK_SECRET: "),
+        ({"PACKETBOAT_STORE_SECRET": "zz"}, "PACKETBOAT_STORE_SECRET: "),
         ({"PACKETBOAT_ACK_SECRET": "00"}, "PACKETBOAT_ACK_SECRET"),
         ({"PACKETBOAT_STORE_NODES": "1:2"}, "PACKETBOAT_STORE_NODES"),
         ({"PACKETBOAT_SEAL_KEYS": ""}, "PACKETBOAT_SEAL_KEYS"),

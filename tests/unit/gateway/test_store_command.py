@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from gateway import store_operation
 from gateway.command import app
 from gateway.data_dir import Ports, State
+from peering.shared_secret import SharedSecret
 from store_nodes.admin import NotFinished, Operator, Refused
 from store_nodes.errors import OutcomeUnknown
 
@@ -29,7 +30,7 @@ def test_the_store_of_an_up_is_found_in_its_directory(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(msgspec.json.encode(state))
     store = store_operation.find(tmp_path)
     assert store.nodes == {node: ("127.0.0.1", node) for node in (1, 2, 3)}
-    assert store.secret == bytes.fromhex(SECRET)
+    assert store.secret == SharedSecret(bytes.fromhex(SECRET))
     assert store.groups == 8
 
 
@@ -40,7 +41,7 @@ def test_the_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store_operation.find(None) == (
         {1: ("a", 1), 4: ("b", 2)},
         3,
-        bytes.fromhex(SECRET),
+        SharedSecret(bytes.fromhex(SECRET)),
     )
 
 

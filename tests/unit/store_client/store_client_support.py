@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
+from peering.shared_secret import SharedSecret
 from store_nodes.client import Durability, StoreClient
 from store_nodes.commands import (
     CommandKind,
@@ -39,7 +40,7 @@ from store_nodes.transport.service import (
 )
 from store_nodes.wire import LeaderView, NodeView, QueueInfo, QueueOffsets, StagedInfo
 
-SECRET = b"a secret of the cluster"
+SECRET = SharedSecret(b"a secret of the cluster")
 CLUSTER = b"cluster uid 16 B"
 GROUP = 3
 QUEUE = QueueId(bytes(range(16)), 7)
@@ -290,7 +291,7 @@ class FakeNode:
 class FakeStore:
     """Three nodes, one group of which node 1 is the leader."""
 
-    def __init__(self, *, secret: bytes = SECRET) -> None:
+    def __init__(self, *, secret: SharedSecret = SECRET) -> None:
         self.secret = secret
         self.logs = {GROUP: FakeLog(GROUP)}
         self.leadership: dict[int, tuple[int | None, int]] = {GROUP: (1, 1)}

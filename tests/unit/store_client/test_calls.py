@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from peering.shared_secret import SharedSecret
 from store_nodes.errors import (
     OutcomeUnknown,
     QueueExists,
@@ -182,7 +183,7 @@ async def test_status_names_the_node_that_is_down():
 
 
 async def test_not_ready_says_which_groups_and_why():
-    store = FakeStore(secret=b"another")
+    store = FakeStore(secret=SharedSecret(b"another"))
     await store.start()
     client = store.client()
     await client.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import shutil
 import ssl
 import subprocess
@@ -11,6 +10,7 @@ import subprocess
 import msgspec
 import pytest
 
+from peering.shared_secret import SharedSecret
 from store_nodes import wire
 from store_nodes.client import StoreClient
 from store_nodes.errors import Unavailable
@@ -82,7 +82,7 @@ async def raw_dial(store: FakeStore, collector: Collector) -> FrameConnection:
 @pytest.mark.parametrize(
     ("identity", "node", "why"),
     [
-        (Identity(b"wrong"), 1, "the secrets differ"),
+        (Identity(SharedSecret(b"wrong")), 1, "the secrets differ"),
         (Identity(SECRET, b"other"), 1, "another cluster"),
         (Identity(SECRET), 2, "node 1 answers where 2 should"),
     ],
@@ -91,6 +91,22 @@ async def test_strangers_are_refused(store, identity, node, why):
     with pytest.raises(HandshakeFailed, match=why):
         await dial(address(store), identity, wire.Role.CLIENT, node, Collector())
     assert store.nodes[1].server.clients == 0
+
+
+@pytest.mark.parametrize("one", range(3))
+async def test_a_secret_is_changed_in_rounds(one):
+    """Each round of restarts meets the one before and the one after, whoever dials."""
+    old, new = SECRET.first, b"the next secret of the cluster"
+    rounds = [(old,), (old, new), (new, old), (new,)]
+    for dialer, listener in ((one, one + 1), (one + 1, one)):
+        first, *others = rounds[listener]
+        store = FakeStore(secret=SharedSecret(first, tuple(others)))
+        await store.start()
+        first, *others = rounds[dialer]
+        identity = Identity(SharedSecret(first, tuple(others)))
+        connection = await dial(address(store), identity, wire.Role.CLIENT, 1, Collector())
+        connection.abort("done")
+        await store.close()
 
 
 async def test_client_that_guesses_the_proof_is_refused(store):
@@ -420,16 +436,13 @@ def test_the_proofs_of_both_versions_are_frozen():
     old = msgspec.msgpack.encode(
         [[1, 1, 1, b"uid", 2, 3, b"inc", b"n" * 32], [2, 1, b"uid", 4, b"inc4", b"m" * 32, b""]]
     )
-    expected = hmac.digest(SECRET, b"packetboat dialer " + old, "sha256")
-    assert handshake._prove(SECRET, b"dialer", hello, challenge) == expected
+    assert handshake._proven(b"dialer", hello, challenge) == b"packetboat dialer " + old
     newer = msgspec.structs.replace(challenge, version=2)
-    assert handshake._prove(SECRET, b"dialer", hello, newer).hex() == (
+    assert SECRET.prove(handshake._proven(b"dialer", hello, newer)).hex() == (
         "ffd5c8d79e570e3596d70eaf5404ec306cc0f03208b99069c248e86a45a72c66"
     )
     other = msgspec.structs.replace(newer, boot=7)
-    assert handshake._prove(SECRET, b"dialer", hello, other) != handshake._prove(
-        SECRET, b"dialer", hello, newer
-    )
+    assert handshake._proven(b"dialer", hello, other) != handshake._proven(b"dialer", hello, newer)
 
 
 async def test_silent_peer_is_lost(nodes, monkeypatch):

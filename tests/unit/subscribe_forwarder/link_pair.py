@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.asgi import ClientGone
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.links.link import Link
 from subscribe_forwarder.links.network import LinkNetwork
 
-SECRET = b"a secret of tests"
+SECRET = SharedSecret(b"a secret of tests")
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from metadata.types import (
     TopicState,
     Unit,
 )
+from peering.shared_secret import SharedSecret
 from store_nodes import record_batch
 from store_nodes.client.reads import StagedEntry, StagedPage
 from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
@@ -53,7 +54,7 @@ TOPIC_UID = uuid.UUID(int=7).bytes
 SUBSCRIPTION_UID = uuid.UUID(int=9).bytes
 NO_TASK_ACKS = cast(TaskAcks, None)
 """Acks that publish have tests of their own, on real stores."""
-ACK_KEY = b"a key that tests share, 32 bytes"
+ACK_KEY = SharedSecret(b"a key that tests share, 32 bytes")
 LOG_TIME_US = 1_767_225_599_123_456
 NOW = datetime.now(UTC)
 

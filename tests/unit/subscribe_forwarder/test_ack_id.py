@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.types import Epoch
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter, parse_head
 
-KEY = b"k" * 32
+KEY = SharedSecret(b"k" * 32)
 U32 = st.integers(0, 2**32 - 1)
 heads = st.builds(
     Head,
@@ -46,9 +48,23 @@ def test_a_changed_character_does_not_open(at: int, other: str) -> None:
 
 def test_another_key_does_not_open() -> None:
     with pytest.raises(BadAckId):
-        Minter(HEAD, b"other key of 32 bytes, no secret").open(
+        Minter(HEAD, SharedSecret(b"other key of 32 bytes, no secret")).open(
             Minter(HEAD, KEY).mint(1, 1).decode()
         )
+
+
+def test_while_the_key_is_changed_ids_of_both_open_and_the_first_makes_them() -> None:
+    old, new = b"k" * 32, b"n" * 32
+    rounds = [(old,), (old, new), (new, old), (new,)]
+    for before, after in itertools.pairwise(rounds):
+        one, other = (Minter(HEAD, SharedSecret(keys[0], keys[1:])) for keys in (before, after))
+        assert one.open(other.mint(7, 2).decode()) == (2, 7)
+        assert other.open(one.mint(7, 2).decode()) == (2, 7)
+    assert Minter(HEAD, SharedSecret(new, (old,))).mint(7, 2) == Minter(
+        HEAD, SharedSecret(new)
+    ).mint(7, 2)
+    with pytest.raises(BadAckId):
+        Minter(HEAD, SharedSecret(new)).open(Minter(HEAD, KEY).mint(7, 2).decode())
 
 
 @pytest.mark.parametrize("text", ["", "x", "=" * 72, "é" * 72, "A" * 71, "A" * 73, "A" * 72])

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from peering.shared_secret import SharedSecret
 from subscribe_forwarder.links import handshake
 from subscribe_forwarder.links.frames import FrameReader, encode_frame
 from subscribe_forwarder.links.handshake import link_key
@@ -26,6 +27,7 @@ from tests.unit.subscribe_forwarder.link_pair import (
     incarnation_of,
     linked,
     open_end,
+    open_links,
     until,
 )
 
@@ -66,10 +68,10 @@ class Stranger:
         return reason
 
 
-def proof(secret: bytes, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
+def proof(secret: SharedSecret, side: bytes, hello: Hello, challenge: Challenge) -> bytes:
     bare = msgspec.structs.replace(challenge, proof=b"")
     text = side + msgspec.msgpack.encode((hello, bare))
-    return hmac.digest(hmac.digest(secret, b"links", "sha256"), text, "sha256")
+    return hmac.digest(hmac.digest(secret.first, b"links", "sha256"), text, "sha256")
 
 
 def hello(**changed: Any) -> Hello:
@@ -111,13 +113,24 @@ async def test_another_secret_is_refused_on_both_sides() -> None:
     async with listener() as end:
         them, said = await stranger(end), hello()
         challenge = await challenged(them, said)
-        them.say(Proof(proof(b"another secret", b"dialer", said, challenge)))
+        them.say(Proof(proof(SharedSecret(b"another secret"), b"dialer", said, challenge)))
         assert await them.refused() == "the secrets differ"
-        other = await open_end(2, LinkNetwork(b"another secret"))
+        other = await open_end(2, LinkNetwork(SharedSecret(b"another secret")))
         follow_each_other([end, other])
         await asyncio.sleep(0.4)
         assert end.links.peers() == other.links.peers() == []
         await other.links.close(0.1)
+
+
+@pytest.mark.parametrize("one", range(3))
+async def test_the_secret_is_changed_in_rounds(one: int) -> None:
+    """Each round of restarts meets the one before and the one after."""
+    old, new = SECRET.first, b"the next secret of tests"
+    rounds = [(old,), (old, new), (new, old), (new,)]
+    for pair in (rounds[one : one + 2], rounds[one : one + 2][::-1]):
+        secrets = iter([SharedSecret(first, tuple(others)) for first, *others in pair])
+        async with open_links(make=lambda secrets=secrets: LinkNetwork(next(secrets))):
+            pass  # linked
 
 
 async def test_a_proof_fits_one_handshake_only() -> None:
@@ -211,7 +224,8 @@ async def test_a_handshake_cut_at_any_frame_is_tried_again() -> None:
 
 
 async def test_the_key_of_links_is_derived_from_the_secret() -> None:
-    assert link_key(SECRET) == hmac.digest(SECRET, b"links", "sha256") != SECRET
+    key = hmac.digest(SECRET.first, b"links", "sha256")
+    assert link_key(SECRET) == SharedSecret(key) != SECRET
 
 
 async def test_a_process_without_an_incarnation_lets_nobody_in() -> None:
