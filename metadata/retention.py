@@ -40,6 +40,11 @@ SELECT tenant_id, topic_uid, partition, lane, min(pinned) AS pinned FROM (
 ) AS held
 GROUP BY tenant_id, topic_uid, partition, lane
 """
+_CURSORS = """
+SELECT tenant_id, topic_uid, partition, lane, min(floor) AS lowest, count(*) AS cursors,
+    sum(floor)::text AS total
+FROM cursors GROUP BY tenant_id, topic_uid, partition, lane
+"""
 _KEPT = """
 SELECT cursors.tenant_id, cursors.topic_uid, cursors.partition, cursors.lane,
     count(*) AS offsets, sum(message_offset)::text AS total
@@ -133,6 +138,15 @@ class Holds:
     kept: dict[LaneKey, KeptSignature]
 
 
+class Floors(NamedTuple):
+    """The ack floors of a lane's cursors, one of each subscription: the lowest, how many, their
+    sum."""
+
+    lowest: int
+    cursors: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class Trimmed:
     """A committed trim: the store may drop what is below `trimmed_to` but `kept` (ascending)."""
@@ -186,6 +200,18 @@ class RetentionRepository:
                     for row in kept
                 },
             )
+
+        return await self._database.statement(work, writes=False)
+
+    async def floors(self) -> dict[LaneKey, Floors]:
+        """As committed just now; a lane that nobody subscribes to is not in it."""
+
+        async def work(connection: Connection) -> dict[LaneKey, Floors]:
+            rows = await connection.fetch(_CURSORS)
+            return {
+                LaneKey(*row[:4]): Floors(row["lowest"], row["cursors"], int(row["total"]))
+                for row in rows
+            }
 
         return await self._database.statement(work, writes=False)
 

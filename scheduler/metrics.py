@@ -77,6 +77,14 @@ export_wait_seconds = Gauge(
 export_lag = Gauge(
     "packetboat_scheduler_export_lag_messages_count", "Messages that exports are behind, in all."
 )
+backlog_messages = Gauge(
+    "packetboat_scheduler_backlog_messages_count",
+    "Messages above the ack floors of all subscriptions, once for each.",
+)
+backlog_age_seconds = Gauge(
+    "packetboat_scheduler_backlog_age_seconds",
+    "How long the oldest of them has been known to the scheduler that leads.",
+)
 hints = Gauge(
     "packetboat_scheduler_hints", "Units that the scheduler wants elsewhere than at home."
 )

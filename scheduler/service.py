@@ -26,6 +26,7 @@ from metadata.schedules import ScheduleRepository
 from metadata.topics import TopicRepository
 from metadata.usage_hours import UsageHours
 from outbox import Outbox
+from scheduler.backlogs import Backlogs
 from scheduler.balancing.balancer import Balancer
 from scheduler.balancing.view import Home
 from scheduler.cron import Cron
@@ -119,6 +120,7 @@ class Scheduler:
             meter = StoredMeter(self._topics, sizes, self._usage, self._settings.measure_every_s)
             term.spawn(self._keeper(sizes).run())
             term.spawn(meter.run())
+            term.spawn(Backlogs(self._topics, self._retention, sizes).run())
             term.spawn(self._exports(sizes).run())
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))

@@ -24,7 +24,8 @@ from metadata.types import (
     TopicSpec,
 )
 from quotas.limits import TenantLimit
-from scheduler import stored_meter, truncator
+from scheduler import metrics, stored_meter, truncator
+from scheduler.backlogs import Backlogs
 from scheduler.keeper import Keeper
 from scheduler.sizes import Sizes
 from scheduler.stored_meter import StoredMeter
@@ -74,6 +75,7 @@ class Site:
             exports=ExportPinRepository(self.world.database),
         )
         self.meter = StoredMeter(self.topics, sizes, self, every_s=1.0)
+        self.backlogs = Backlogs(self.topics, retention, sizes)
 
     def count(self, tenant_id: bytes, metric: str, value: float) -> None:
         """`edge.quota.Usage`."""
@@ -453,3 +455,17 @@ async def test_usage_is_noted(site: Site) -> None:
 
     stored, staged = await site.world.database.statement(usage, writes=False)
     assert (stored, staged) == (site.store.stored_bytes(0, site.queue(topic)), 1)
+
+
+async def test_backlogs_are_counted_once_for_each_subscription(site: Site) -> None:
+    topic = await site.topic(partitions=2)
+    await site.publish(topic, 9, partition=0)
+    for name in ("one", "two"):
+        await site.world.subscription(topic, name)
+    await site.publish(topic, 10, partition=1)
+    await site.ack(topic, 4)
+    await site.round()
+    await site.backlogs.look()
+    assert metrics.backlog_messages._value.get() == 2 * (9 - 4) + 2 * 10
+    await site.backlogs.look()
+    assert metrics.backlog_age_seconds._value.get() > 0
