@@ -91,7 +91,8 @@ def _group_families(name: str, groups: list[Group]) -> Iterator[Metric]:
     of_group = (
         ("group_led_count", _is_led, "1 while this node knows who leads the group."),
         ("group_leading_count", _leads, "1 while this node leads the group."),
-        ("group_voting_count", lambda one: one.replica.voting, "1 while its vote counts."),
+        ("group_voting_count", _votes, "1 while this node votes in the group."),
+        ("group_voters_count", lambda one: len(_voters(one)), "Nodes that should vote in it."),
         ("group_slow_count", lambda one: one.replica.slow, "1 for a minute after a slow disk."),
         ("group_applied_instances_count", lambda one: one.machine.applied, "Instances applied."),
         ("group_waiting_count", lambda one: one.line.waiting, "Commands that wait."),
@@ -103,6 +104,14 @@ def _group_families(name: str, groups: list[Group]) -> Iterator[Metric]:
 
 def _is_led(group: Group) -> bool:
     return group.replica.leader is not None
+
+
+def _voters(group: Group) -> tuple[int, ...]:
+    return group.machine.membership.voters
+
+
+def _votes(group: Group) -> bool:
+    return group.replica.voting and group.replica.me in _voters(group)
 
 
 def _leads(group: Group) -> bool:

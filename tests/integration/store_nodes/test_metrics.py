@@ -88,6 +88,8 @@ async def test_what_a_node_tells(watched: Watched) -> None:
         assert values["packetboat_store_peers_count", name, ""] == 2
         assert values["packetboat_store_flush_seconds_count", name, ""] > 0
         assert values["packetboat_store_starts_total", name, ""] == 1
+        assert values["packetboat_store_group_voting_count", name, "0"] == 1
+        assert values["packetboat_store_group_voters_count", name, "0"] == 3
         free = values["packetboat_store_disk_free_bytes", name, ""]
         assert free > values["packetboat_store_disk_reserve_bytes", name, ""] > 0
         assert values["packetboat_store_disk_full_count", name, ""] == 0
