@@ -1,0 +1,40 @@
+# What Prometheus reads, the alerts of deploy/prometheus, the dashboards of deploy/grafana.
+
+locals {
+  monitor_labels = merge(local.labels, var.monitoring.labels)
+  dashboards     = fileset("${path.module}/files/grafana", "*.json")
+
+  monitors = {
+    servers = { port = "http", components = local.servers }
+    others  = { port = "metrics", components = ["store", "front", "export-runner"] }
+  }
+
+  monitoring_objects = concat(
+    [for name, monitor in local.monitors : {
+      apiVersion = "monitoring.coreos.com/v1"
+      kind       = "PodMonitor"
+      metadata   = { name = "${var.name}-${name}", namespace = var.namespace, labels = local.monitor_labels }
+      spec = {
+        selector            = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = monitor.components }] }
+        podTargetLabels     = [local.component]
+        podMetricsEndpoints = [{ port = monitor.port, path = "/metrics", interval = var.monitoring.interval }]
+      }
+    } if var.monitoring.operator],
+    [for rules in var.monitoring.operator ? [yamldecode(file("${path.module}/files/prometheus/rules.yaml"))] : [] : {
+      apiVersion = "monitoring.coreos.com/v1"
+      kind       = "PrometheusRule"
+      metadata   = { name = var.name, namespace = var.namespace, labels = local.monitor_labels }
+      spec       = rules
+    }],
+    [for name in var.monitoring.dashboards ? local.dashboards : [] : {
+      apiVersion = "v1"
+      kind       = "ConfigMap"
+      metadata = {
+        name      = "${var.name}-dashboard-${trimsuffix(name, ".json")}"
+        namespace = var.namespace
+        labels    = merge(local.labels, { grafana_dashboard = "1" })
+      }
+      data = { (name) = file("${path.module}/files/grafana/${name}") }
+    }],
+  )
+}

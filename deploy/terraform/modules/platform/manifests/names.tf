@@ -1,0 +1,50 @@
+# What several files need: names, labels, ports, and what every pod has.
+
+locals {
+  labels = {
+    "app.kubernetes.io/name"       = "packetboat"
+    "app.kubernetes.io/instance"   = var.name
+    "app.kubernetes.io/managed-by" = "terraform"
+  }
+  # Of selectors: these never change.
+  select = { for name in ["name", "instance"] : "app.kubernetes.io/${name}" => local.labels["app.kubernetes.io/${name}"] }
+
+  component = "app.kubernetes.io/component"
+  node_of   = "packetboat.io/store-node"
+
+  ports = {
+    http          = 8080
+    store         = 8091
+    store_metrics = 8092
+    link          = 8093
+    runner        = 9100
+    front_metrics = 8405
+    https         = 8443
+    driver        = 7078
+    block_manager = 7094
+  }
+
+  domain     = "${var.namespace}.svc.${var.cluster_domain}"
+  secret     = coalesce(var.secrets.existing, "${var.name}-secrets")
+  components = { for c in ["store", "publish", "subscribe", "gateway", "scheduler", "migrate", "front", "export-runner"] : c => "${var.name}-${c}" }
+
+  pull_secrets = [for name in var.image_pull_secrets : { name = name }]
+
+  # The Pod Security level `restricted`, and nothing to write on but what is mounted.
+  pod_security = {
+    runAsNonRoot        = true
+    runAsUser           = var.run_as
+    runAsGroup          = var.run_as
+    fsGroup             = var.run_as
+    fsGroupChangePolicy = "OnRootMismatch"
+    seccompProfile      = { type = "RuntimeDefault" }
+  }
+  container_security = {
+    allowPrivilegeEscalation = false
+    readOnlyRootFilesystem   = true
+    capabilities             = { drop = ["ALL"] }
+  }
+  scratch = { volume = { name = "tmp", emptyDir = {} }, mount = { name = "tmp", mountPath = "/tmp" } }
+
+  own_address = { name = "POD_IP", valueFrom = { fieldRef = { fieldPath = "status.podIP" } } }
+}
