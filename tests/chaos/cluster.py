@@ -29,6 +29,7 @@ from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 from tests.chaos import failpoints
 from tests.chaos.power_cut import freeze
+from tests.chaos.releases import CURRENT, Release
 
 NODES = (1, 2, 3)
 GROUPS = 8
@@ -54,11 +55,16 @@ class ChaosCluster:
         node_settings: Mapping[str, str] | None = None,
         proxied: bool = False,
         failpoints: bool = False,
+        release: Release = CURRENT,
     ) -> None:
         """`node_settings`: more of every node's environment. `proxied`: the first nodes listen at
         `listens`, not at their addresses; something must stand between (`links`). `failpoints`: the
-        server has some, see `act_once`."""
+        server has some, see `act_once`. `release`: what is started is of it."""
         self.root = root
+        self.release = release
+        """Of the commands that are run."""
+        self.node_releases = dict.fromkeys(NODES, release)
+        """From their next starts on."""
         self._node_settings = dict(node_settings or {})
         self._zones = dict(zones or {})
         self._store_only = store_only
@@ -100,11 +106,15 @@ class ChaosCluster:
             return
         self._postgres.prepare()
         await self.start_postgres()
+        await self.migrate()
+        self.start_server()
+        await self.until_ready()
+
+    async def migrate(self) -> None:
+        """`packetboat migrate`, done."""
         migrate = self._start("migrate", self._environment())
         if await asyncio.to_thread(migrate.wait) != 0:
             raise ClusterFailed(f"migrate: {self.tail('migrate')}")
-        self.start_server()
-        await self.until_ready()
 
     def start_node(self, node: int, settings: Mapping[str, str] | None = None) -> None:
         """Start a store node that does not run; returns at once. `settings` go over its own."""
@@ -124,7 +134,12 @@ class ChaosCluster:
         elif self.listens[node] != self.addresses[node]:
             environment["PACKETBOAT_STORE_LISTEN"] = "{}:{}".format(*self.listens[node])
         environment |= self._node_settings | dict(settings or {})
-        self._nodes[node] = self._start("store-node", environment, log=f"node-{node}")
+        self._nodes[node] = self._start(
+            "store-node",
+            environment,
+            log=f"node-{node}",
+            release=self.node_releases.get(node, self.release),
+        )
 
     def new_node(self, node: int) -> str:
         """Make room for a node with an id that was never used; its address. `start_node` starts
@@ -155,11 +170,14 @@ class ChaosCluster:
         environment: dict[str, str],
         log: str = "",
         program: Sequence[str] = ("-m", "gateway"),
+        release: Release | None = None,
     ) -> subprocess.Popen[bytes]:
+        release = release or self.release
         return self._processes.start(
             [sys.executable, *program, command],
             log=self.root / f"{log or command}.log",
-            env=environment,
+            env=environment | release.environment(),
+            cwd=release.tree,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -395,7 +413,8 @@ class ChaosCluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=os.environ | self._environment(),
+            env=os.environ | self._environment() | self.release.environment(),
+            cwd=self.release.tree,
         )
 
     async def operated(self, *arguments: str) -> tuple[int, str]:

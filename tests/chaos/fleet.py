@@ -26,8 +26,10 @@ from benchmarks.balancers import HAProxy
 from benchmarks.http_client import Answer, connect, request
 from benchmarks.processes import Processes, free_ports
 from tests.chaos.cluster import HOST, ChaosCluster, ClusterFailed
+from tests.chaos.releases import Release
 
-Balance = Literal["hash", "roundrobin"]
+Balance = Literal["hash", "roundrobin", "none"]
+"""`none`: no balancer, `port` and `base_url` are the gateway's."""
 
 
 class Member:
@@ -40,7 +42,10 @@ class Member:
         root: Path,
         processes: Processes,
         environment: Callable[[], Mapping[str, str]],
+        release: Release,
     ) -> None:
+        self.release = release
+        """From its next start on."""
         self.name = f"{role}-{number}"
         self.role = role
         self.root = root
@@ -67,7 +72,8 @@ class Member:
         self._process = self._processes.start(
             [sys.executable, "-m", "gateway", "serve"],
             log=self.log,
-            env=environment | self.settings,
+            env=environment | self.settings | self.release.environment(),
+            cwd=self.release.tree,
         )
 
     @property
@@ -160,8 +166,9 @@ class Fleet(ChaosCluster):
             "gateway": [self.gateway.address],
         }
         self.balancer = HAProxy(root, self.servers, round_robin=balance == "roundrobin")
-        self.http_port = self.port = self.balancer.port
-        self.base_url = self.balancer.url
+        self._is_balanced = balance != "none"
+        self.http_port = self.port = self.balancer.port if self._is_balanced else self.gateway.port
+        self.base_url = f"http://{HOST}:{self.port}"
 
     def _member(self, role: str, number: int) -> Member:
         return Member(
@@ -170,11 +177,13 @@ class Fleet(ChaosCluster):
             self.root,
             self._processes,
             lambda: self._environment() | self._settings,
+            self.release,
         )
 
     def start_server(self) -> None:
         """The balancer, and every process of a role that does not run; returns at once."""
-        if self.balancer.process is None or self.balancer.process.poll() is not None:
+        has_ended = self.balancer.process is None or self.balancer.process.poll() is not None
+        if self._is_balanced and has_ended:
             self.balancer.start()
         for member in self.members:
             if not member.is_running:
@@ -204,6 +213,8 @@ class Fleet(ChaosCluster):
     async def _until_balanced(self, deadline: float) -> None:
         wanted = {m.name for m in self.members if m.is_running and not m.is_stopped}
         wanted -= {self.scheduler.name}
+        if not self._is_balanced:
+            return
         up: set[str] = set()
         while time.monotonic() < deadline:
             up = await asyncio.to_thread(self.balancer.servers_up)

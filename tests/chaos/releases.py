@@ -1,0 +1,57 @@
+"""Releases whose processes the harness can start: this tree, and earlier ones of its history.
+
+An earlier one is unpacked and run with the libraries that are installed here: what differs is our
+code alone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HISTORY = {"0.1.0": "a087332"}
+"""Commits of releases."""
+PREVIOUS = "0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """`tree`: where its source is."""
+
+    name: str
+    tree: Path
+
+    def environment(self) -> dict[str, str]:
+        """What makes a Python of ours import it, started in `tree`."""
+        return {"PYTHONPATH": os.pathsep.join((str(self.tree), str(self.tree / "sdk/python")))}
+
+
+CURRENT = Release("current", ROOT)
+
+
+def missing(name: str = PREVIOUS) -> str | None:
+    """Why it cannot be had."""
+    if not (ROOT / ".git").exists():
+        return f"release {name} is in the repository's history, and this is no clone of it"
+    if _git("cat-file", "-e", f"{HISTORY[name]}^{{commit}}").returncode != 0:
+        return f"this clone has no history back to release {name}: git fetch --unshallow"
+    return None
+
+
+def unpacked(place: Path, name: str = PREVIOUS) -> Release:
+    """It, under `place`."""
+    tree = place / f"release-{name}"
+    tree.mkdir()
+    archive = _git("archive", "--format=tar", HISTORY[name])
+    archive.check_returncode()
+    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+    return Release(name, tree)
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    # The clone may be another account's, as in a container.
+    command = ["git", "-c", "safe.directory=*", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, check=False)

@@ -1,0 +1,224 @@
+"""Publishers and consumers by the SDK: what an application does, and nothing that it would not.
+
+publishers   `key-N`: one after the other with an ordering key; `loose-N`: without; `late`: with
+             a delay. By turns by way of the balancer, and with the publish forwarders' URLs
+consumers    of `pulled` (ordered) and `exact` (exactly once), several each, and of `streamed`
+the gateway  is asked for a topic and a subscription that were not there before: see `probe`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from packetboat.aio.client import AsyncClient
+from packetboat.credentials import StaticToken
+from packetboat.errors import PacketboatError
+from packetboat.models import Message, Retention
+from packetboat.options import Options
+
+from tests.chaos.rolling.books import Books, Name, Reader
+
+TOPIC = "orders"
+PARTITIONS = 8
+KEYS = 6
+LOOSE = 2
+CONSUMERS = 3
+"""Of each subscription that is pulled."""
+PAUSE_S = 0.1
+"""Of a publisher, between two messages."""
+DELAY_S = 1.5
+LEASE_S = 60
+"""Longer than anything here takes: what comes again comes because its lease was lost."""
+RETRY_FOR_S = 60.0
+ALL_IN_S = 120.0
+"""What consumers may take to come to the end."""
+Verb = Literal["pull", "ack"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """URLs. `balancer`: in front of all; None where there is none."""
+
+    balancer: str | None
+    publish: Sequence[str]
+    subscribe: Sequence[str]
+    gateway: str
+
+
+class SdkLoad:
+    """Use `at_work`; then `wrong` has what must not be."""
+
+    def __init__(self, at: Addresses, token: str) -> None:
+        self.books = Books()
+        self.wrong: list[str] = []
+        self._token = token
+        self._clients: list[AsyncClient] = []
+        direct = self._client(*at.publish)
+        self._publishing = [direct, self._client(at.balancer) if at.balancer else direct]
+        direct = self._client(*at.subscribe)
+        self._consuming = [direct, self._client(at.balancer) if at.balancer else direct]
+        self._control = self._client(at.balancer or at.gateway)
+        self._is_publishing = True
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _client(self, *urls: str) -> AsyncClient:
+        client = AsyncClient.from_options(
+            Options(
+                urls=urls,
+                credentials=StaticToken(self._token),
+                retry_for_s=RETRY_FOR_S,
+                trust_env=False,
+            )
+        )
+        self._clients.append(client)
+        return client
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[SdkLoad]:
+        """Publishing and consuming, until the block ends; then all is consumed and judged."""
+        try:
+            await self._prepare()
+            publishers = [self._run(self._publisher(f"key-{n}", n)) for n in range(KEYS)]
+            publishers += [self._run(self._publisher(f"loose-{n}", n)) for n in range(LOOSE)]
+            publishers.append(self._run(self._publisher("late", 0, delay_seconds=DELAY_S)))
+            for number in range(CONSUMERS):
+                self._run(self._puller("pulled", number))
+                self._run(self._puller("exact", number))
+            self._run(self._streamer("streamed"))
+            yield self
+            self._is_publishing = False
+            await asyncio.gather(*publishers)
+            await self._until_consumed()
+            self.wrong = self.books.verdict(await self._log())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            for client in self._clients:
+                await client.close()
+
+    async def _prepare(self) -> None:
+        retention = Retention(mode="retain")  # The whole log is read at the end.
+        await self._control.topics.create(TOPIC, partitions=PARTITIONS, retention=retention)
+        kinds: dict[str, dict[str, Any]] = {
+            "pulled": {"ordered": True},
+            "exact": {"delivery": "exactly_once"},
+            "streamed": {},
+        }
+        for name, settings in kinds.items():
+            await self._control.subscriptions.create(
+                TOPIC, name, ack_deadline_seconds=LEASE_S, start="earliest", **settings
+            )
+            self.books.readers[name] = Reader(ordered=settings.get("ordered", False))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    async def _until_consumed(self) -> None:
+        deadline_s = time.monotonic() + ALL_IN_S
+        while self.books.missing() and time.monotonic() < deadline_s:
+            await asyncio.sleep(0.1)
+
+    # Applications.
+
+    async def _publisher(self, who: str, turn: int, **settings: Any) -> None:
+        client = self._publishing[turn % 2]
+        key = who if who.startswith("key-") else None
+        for number in itertools.count():
+            if not self._is_publishing:
+                return
+            name, began_s = (who, number), time.monotonic()
+            try:
+                await client.publish(TOPIC, json.dumps(name), key=key, **settings)
+            except PacketboatError as error:
+                self.books.failed.append(f"{name}: {error!r}")
+            else:
+                self.books.receipt(name, began_s)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _puller(self, subscription: str, number: int) -> None:
+        client = self._consuming[number % 2]
+        while True:
+            messages = await self._tried(
+                "pull",
+                lambda: client.pull(subscription, max_messages=20, wait_seconds=5),
+            )
+            if messages:
+                await self._handle(client, subscription, messages)
+
+    async def _streamer(self, subscription: str) -> None:
+        client = self._consuming[1]
+        async for message in client.stream(subscription, reconnect_for_s=RETRY_FOR_S):
+            await self._handle(client, subscription, [message])
+
+    async def _handle(
+        self, client: AsyncClient, subscription: str, messages: Sequence[Message]
+    ) -> None:
+        reader = self.books.readers[subscription]
+        names = {message.message_id: _name(message) for message in messages}
+        for message in messages:
+            reader.handle(names[message.message_id], message.attempt)
+        reader.asked.update(names.values())
+        settled = await self._tried("ack", lambda: client.ack(subscription, messages))
+        if settled is None:
+            return
+        refused = {failure.index for failure in settled.failures}
+        acked = [message for at, message in enumerate(messages) if at not in refused]
+        reader.ack(names[message.message_id] for message in acked)
+        for failure in settled.failures:
+            self.books.refused.append(f"{subscription}: {failure}")
+
+    async def _tried(self, verb: Verb, call: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+        """None where the SDK gave up: what may have been leased or acked is not known."""
+        try:
+            return await call()
+        except PacketboatError as error:
+            self.books.refused.append(f"{verb}: {error!r}")
+            return None
+
+    # What an operator looks at.
+
+    async def probe(self) -> None:
+        """A topic is made, used and deleted by whoever serves now."""
+        name = f"probe-{uuid.uuid4().hex[:8]}"
+        await self._control.topics.create(name, partitions=2)
+        await self._control.subscriptions.create(name, name, start="earliest")
+        wanted = {
+            (await self._publishing[n % 2].publish(name, str(n), idempotency_key=str(n))).message_id
+            for n in range(4)
+        }
+        consumer = self._consuming[0]
+        got: set[str] = set()
+        async with asyncio.timeout(RETRY_FOR_S):
+            while got != wanted:
+                messages = await consumer.pull(name, max_messages=10, wait_seconds=5)
+                assert got.isdisjoint(message.message_id for message in messages)
+                got |= {message.message_id for message in messages}
+                if messages:
+                    settled = await consumer.ack(name, messages)
+                    assert not settled.failures, settled
+        await self._control.topics.delete(name)
+
+    async def _log(self) -> list[tuple[int, list[Name]]]:
+        """Each partition, in the order of offsets."""
+        client, found = self._consuming[0], []
+        for partition in range(PARTITIONS):
+            messages = client.messages.replay(TOPIC, partition)
+            found.append((partition, [_name(message) async for message in messages]))
+        return found
+
+
+def _name(message: Any) -> Name:
+    who, number = message.json()
+    return str(who), int(number)

@@ -1,0 +1,53 @@
+"""What is done to a nine-process installation under load; each returns what went wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from benchmarks.balancers import HAProxy
+from tests.chaos.fleet import Fleet
+from tests.chaos.releases import CURRENT, Release
+from tests.chaos.rolling.load import Addresses, SdkLoad
+from tests.chaos.rolling.restarts import Restarts
+
+SUBSCRIBERS = PUBLISHERS = 2
+
+
+class Site:
+    """A fleet, its load, and somebody to restart it."""
+
+    def __init__(self, fleet: Fleet, load: SdkLoad) -> None:
+        self.fleet = fleet
+        self.load = load
+        self.restarts = Restarts(fleet, self._look)
+        self._began_s = time.monotonic()
+
+    async def _look(self, process: str) -> None:
+        await self.load.probe()
+        print(f"{time.monotonic() - self._began_s:6.1f} s  {process}: {self.load.books.summary()}")
+
+
+@asynccontextmanager
+async def site(root: Path, release: Release = CURRENT) -> AsyncIterator[Site]:
+    """Under load until the block ends."""
+    balance = "none" if HAProxy.missing() else "hash"
+    async with Fleet(
+        root, subscribers=SUBSCRIBERS, publishers=PUBLISHERS, balance=balance, release=release
+    ) as fleet:
+        urls = {role: [f"http://{each}" for each in at] for role, at in fleet.servers.items()}
+        balancer = None if HAProxy.missing() else fleet.base_url
+        at = Addresses(balancer, urls["publish"], urls["subscribe"], urls["gateway"][0])
+        load = SdkLoad(at, fleet.token)
+        async with load.at_work():
+            yield Site(fleet, load)
+
+
+async def restarted(root: Path, rounds: int = 1) -> list[str]:
+    """Each process, one after the other, so many times."""
+    async with site(root) as at:
+        for _ in range(rounds):
+            await at.restarts.everything()
+    return at.load.wrong
