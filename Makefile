@@ -42,6 +42,8 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	@command -v go >/dev/null || echo "no Go here: the Terraform provider is not looked at"
+	@! command -v go >/dev/null || (cd deploy/terraform/provider && test -z "$$(gofmt -l .)" && go vet ./...)
 
 .PHONY: check
 check: lint test ## What CI runs
@@ -92,6 +94,28 @@ docs: $(INSTALLED) ## Render the API's description to build/api.html
 .PHONY: sdk
 sdk: $(INSTALLED) ## Write the synchronous resources of the SDK from the asyncio ones
 	$(BIN)/python sdk/python/generate_sync.py
+
+TERRAFORM_SOURCE := registry.terraform.io/packetboat/packetboat
+TERRAFORM_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+TERRAFORM_MIRROR := build/terraform
+TERRAFORM_FOLDER = $(TERRAFORM_SOURCE)/$(TERRAFORM_VERSION)/$(shell go env GOOS)_$(shell go env GOARCH)
+
+.PHONY: terraform-provider
+terraform-provider: ## Build the Terraform provider into build/terraform, with a terraform.rc that finds it
+	@command -v go >/dev/null || { echo "the provider is built with Go 1.25 or later: https://go.dev/dl/"; exit 1; }
+	cd deploy/terraform/provider && go build -trimpath -ldflags "-s -w -X main.version=$(TERRAFORM_VERSION)" \
+	  -o $(CURDIR)/$(TERRAFORM_MIRROR)/$(TERRAFORM_FOLDER)/terraform-provider-packetboat_v$(TERRAFORM_VERSION) .
+	@sed 's|MIRROR|$(CURDIR)/$(TERRAFORM_MIRROR)|' deploy/terraform/terraform.rc > $(TERRAFORM_MIRROR)/terraform.rc
+	@echo "TF_CLI_CONFIG_FILE=$(CURDIR)/$(TERRAFORM_MIRROR)/terraform.rc terraform init"
+
+.PHONY: terraform-provider-install
+terraform-provider-install: terraform-provider ## The same for all of your Terraform: into ~/.terraform.d/plugins
+	@mkdir -p $(HOME)/.terraform.d/plugins
+	cp -R $(TERRAFORM_MIRROR)/registry.terraform.io $(HOME)/.terraform.d/plugins/
+
+.PHONY: terraform-contract
+terraform-contract: $(INSTALLED) ## Write what the Terraform provider has of the HTTP contract
+	@$(BIN)/python deploy/terraform/contract.py
 
 .PHONY: clean
 clean: ## Remove what was built (not the data in .packetboat)

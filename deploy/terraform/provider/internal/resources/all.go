@@ -1,0 +1,8 @@
+package resources
+
+// All are the kinds that the provider has.
+func All() []Kind {
+	return []Kind{
+		Tenant(),
+	}
+}
