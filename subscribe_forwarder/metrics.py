@@ -28,6 +28,10 @@ streams = Gauge("packetboat_subscribe_streams_count", "Streams that are open now
 backlog_streams = Gauge(
     "packetboat_subscribe_backlog_streams_count", "Streams of backlogs that are open now."
 )
+consumed_backlog = Gauge(
+    "packetboat_subscribe_consumed_backlog_count",
+    "Messages that wait behind those handed out lately: not of what nobody reads.",
+)
 flush_seconds = Histogram(
     "packetboat_subscribe_flush_seconds", "One flush of cursors to Postgres.", buckets=_MS
 )

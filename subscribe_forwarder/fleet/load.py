@@ -99,6 +99,7 @@ class LoadReporter:
             self._cpu += weight * ((used_s - self._used_s) / took_s - self._cpu)
             self._bytes_per_s += weight * (handed_bytes / took_s - self._bytes_per_s)
             self._follow(counts, took_s, weight)
+            metrics.consumed_backlog.set(sum(one.backlog for one in self._active.values()))
         self._reported_s, self._used_s = now_s, used_s
         return loads.encode(self._load())
 

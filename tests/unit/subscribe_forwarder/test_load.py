@@ -186,3 +186,18 @@ async def test_a_loop_that_was_held_up_is_late(monkeypatch: pytest.MonkeyPatch) 
     assert probe.take() >= 0.1
     assert probe.take() == 0.0
     probe.stop()
+
+
+def test_a_backlog_counts_for_scaling_only_while_somebody_takes_of_it() -> None:
+    reporting, taken, left = Reporting(), reader(new_uid()), reader(new_uid())
+    taken.backlog, left.backlog = 500, 900
+    reporting.hand_out(taken, 10)
+    reporting.report()
+    assert consumed_backlog() == 500
+    for _ in range(60):
+        reporting.report()
+    assert consumed_backlog() == 0
+
+
+def consumed_backlog() -> float:
+    return float(metrics.consumed_backlog.collect()[0].samples[0].value)
