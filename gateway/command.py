@@ -13,8 +13,10 @@ from typer.core import TyperGroup
 
 from gateway import (
     adopt_command,
+    backup_command,
     forwarders_command,
     operator_command,
+    restore_command,
     signing_keys_command,
     store_command,
 )
@@ -42,6 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(store_command.app)
+app.add_typer(backup_command.app)
+app.add_typer(restore_command.app)
 app.add_typer(operator_command.app)
 app.add_typer(signing_keys_command.app)
 app.command()(adopt_command.adopt)

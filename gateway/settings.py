@@ -63,6 +63,7 @@ class Role(enum.Enum):
         return self in (Role.ALL, Role.GATEWAY)
 
 
+CLUSTER_UID_BYTES = 16
 BOUNDS = (
     *("requests", "waiting", "connections", "connections_of_address"),
     *("jobs", "job_tasks", "job_bytes"),
@@ -268,6 +269,18 @@ class UpSettings:
 def log_level(environment: Mapping[str, str] = os.environ) -> str:
     """For processes whose other settings are of another part."""
     return environment.get(f"{PREFIX}LOG_LEVEL", "info")
+
+
+def cluster_uid(environment: Mapping[str, str] = os.environ) -> bytes:
+    """Of the store that a server's settings lead to; servers do without. Raises SettingsError."""
+    text = environment.get(f"{PREFIX}CLUSTER_UID", "")
+    try:
+        uid = bytes.fromhex(text)
+    except ValueError:
+        uid = b""
+    if len(uid) != CLUSTER_UID_BYTES:
+        raise SettingsError(f"{PREFIX}CLUSTER_UID is needed, {CLUSTER_UID_BYTES} bytes in hex")
+    return uid
 
 
 def inherited_environment() -> dict[str, str]:

@@ -20,7 +20,6 @@ from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.machine.machine import Machine
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import BadBatch, peek
-from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.rows import pack_run
 from store_nodes.wal.footer import APPENDED, RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
@@ -45,11 +44,20 @@ class Missing(NamedTuple):
     end: int
 
 
+class Had(Protocol):
+    """Which batches are there."""
+
+    def missing(
+        self, queue: bytes, first: int, end: int, *, staged: bool = False
+    ) -> list[tuple[int, int]]:
+        """The parts of the offsets, or stage numbers, [first, end) that no batch there holds."""
+
+
 class Store(Protocol):
     """Where what was fetched goes."""
 
     @property
-    def batches(self) -> BatchIndex: ...
+    def batches(self) -> Had: ...
 
     async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
         """Write, sync and index: returns when all of it is on disk."""
@@ -116,7 +124,7 @@ class Copier:
         missing: list[Missing] = []
         name = QueueId.unpack(queue)
         at = first
-        while (live := await _next_live(machine, queue, at, end)) is not None:
+        while (live := await next_live(machine, queue, at, end)) is not None:
             base, messages = live
 
             async def fetch(node: int, base: int = base) -> _Found:
@@ -174,7 +182,7 @@ class Copier:
         await asyncio.sleep(self._free_at_s - now_s)
 
 
-async def _next_live(machine: Machine, queue: bytes, at: int, end: int) -> tuple[int, int] | None:
+async def next_live(machine: Machine, queue: bytes, at: int, end: int) -> tuple[int, int] | None:
     """(base, messages) of the first live staged batch from `at` on."""
     while at < end:
         found = machine.batch_of_stage(queue, at)

@@ -23,7 +23,6 @@ from store_nodes.checkpoint.store import CheckpointStore, Loaded
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
-from store_nodes.errors import QueueNotFound
 from store_nodes.group import Group, Shell
 from store_nodes.machine.machine import Machine
 from store_nodes.requests import Budget, RequestLine
@@ -109,19 +108,10 @@ class Started:
 
     def is_live(self, batch: LostBatch) -> bool:
         """Whether a reader may still ask for some of it, as far as the machines know now."""
-        for found in self.found.values():
-            machine = found.machine
-            try:
-                first = machine.offsets(batch.queue).first
-            except QueueNotFound:
-                continue
-            if batch.staged:
-                return machine.staged_live(batch.queue, batch.base, batch.messages)
-            end = batch.base + batch.messages
-            return end > first or any(
-                batch.base <= kept < end for kept in machine.kept(batch.queue)
-            )
-        return False
+        return any(
+            found.machine.batch_live(batch.queue, batch.base, batch.messages, staged=batch.staged)
+            for found in self.found.values()
+        )
 
     def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
         """Every group; those of a node that may have lost votes do not vote."""

@@ -40,6 +40,7 @@ GROUP = 0
 ERA = "era"
 USED = "era-used"
 """The newest era whose row may have been written."""
+WITNESS = "wal-"
 FAST_S = 1.0
 FAST_BYTES = 64 * 1024
 SLOW_S = 10.0
@@ -73,7 +74,7 @@ class Store(RebuildStore, Protocol):
 
 def witness(era: int) -> str:
     """The counter's name."""
-    return f"wal-{era}"
+    return f"{WITNESS}{era}"
 
 
 class StoreBehind(StoreError):

@@ -270,6 +270,17 @@ class Machine:
             return False
         return found.stages.is_live(base, count, found.readable)
 
+    def batch_live(self, queue: bytes, base: int, count: int, *, staged: bool) -> bool:
+        """Whether a reader may still ask for a message of this batch, or released run; False also
+        for a deleted queue."""
+        if staged:
+            return self.staged_live(queue, base, count)
+        found = self._queues.get(queue)
+        if found is None:
+            return False
+        end = base + count
+        return end > found.first or any(base <= kept < end for kept in found.kept)
+
     def dedup_known(self, append: Append) -> dict[int, Known]:
         """What an append, or that of a stage, would be refused for as things are: index in its
         batch → the first message with that id; `log_time_us` is 0, the machine does not know it.

@@ -1,0 +1,176 @@
+"""What `packetboat backup …` and `packetboat restore …` do: find what is meant, do it, say how it
+went."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+import msgspec
+from rich.table import Table
+
+from gateway import logs, orphan_operation
+from gateway.backup import installation, restoring, taking
+from gateway.backup.taking import Source
+from gateway.backup.vault import Manifest, Vault, VaultError
+from gateway.data_dir import State
+from gateway.settings import cluster_uid, log_level
+from gateway.store_view import size, terminal
+from metadata.embedded import EmbeddedPostgresFailed
+from metadata.errors import MetadataError
+from metadata.settings import DatabaseSettings
+from store_nodes.backup.packs import PackDamaged
+from store_nodes.backup.restoring import NotRestorable
+from store_nodes.errors import StoreError
+from store_nodes.settings import from_environment
+
+DONE = 0
+REFUSED = 1
+WRONG_USE = 2
+NOT_FINISHED = 3
+
+
+def take(data_dir: Path | None, vault: Vault, *, keep: int | None, bytes_per_s: int) -> int:
+    """The exit status."""
+
+    def work() -> None:
+        source = find(data_dir)
+        with vault.writing():
+            name = asyncio.run(taking.take(source, vault, bytes_per_s=bytes_per_s, tell=_say))
+            _, manifest = vault.manifest(name)
+            _say(
+                f"{name}: {manifest.messages} messages, {size(manifest.new_bytes)} of them new;"
+                f" recovery point {_time(manifest.recovery_point)}"
+            )
+            for removed in vault.keep(keep) if keep is not None else ():
+                _say(f"{removed} is removed")
+
+    return _run("backup", work)
+
+
+def find(data_dir: Path | None) -> Source:
+    """A `packetboat up`, or what the environment names; raises ValueError or OSError."""
+    found = orphan_operation.find(data_dir)
+    if data_dir is None:
+        return Source(found.store, cluster_uid(), found.database.url)
+    state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)
+    return Source(found.store, bytes.fromhex(state.cluster_uid), found.database.url)
+
+
+def show(vault: Vault, *, json: bool) -> int:
+    """The list; the exit status."""
+
+    def work() -> None:
+        found = [vault.manifest(name) for name in vault.names()]
+        if json:
+            rows = [_row(name, manifest) for name, manifest in found]
+            sys.stdout.write(msgspec.json.encode({"backups": rows}).decode() + "\n")
+            return
+        table = Table("backup", "recovery point", box=None, header_style="bold")
+        for title in ("messages", "rows", "stored", "new", "release"):
+            table.add_column(title, justify="right")
+        for name, manifest in found:
+            row = _row(name, manifest)
+            stored, new = size(manifest.stored_bytes), size(manifest.new_bytes)
+            table.add_row(
+                name,
+                _time(manifest.recovery_point),
+                *map(str, (row["messages"], row["rows"], stored, new, manifest.release)),
+            )
+        terminal().print(table)
+
+    return _run("backup list", work)
+
+
+def verify(vault: Vault, name: str | None) -> int:
+    """The exit status."""
+
+    def work() -> None:
+        chosen, manifest = vault.manifest(name)
+        restoring.verify(vault, manifest)
+        _say(f"{chosen} is whole: {size(manifest.stored_bytes)} read")
+
+    return _run("backup verify", work)
+
+
+def restore_postgres(vault: Vault, name: str | None) -> int:
+    """The exit status."""
+
+    def work() -> None:
+        url = DatabaseSettings.from_environment().url
+        chosen, manifest = vault.manifest(name)
+        rows = asyncio.run(restoring.restore_postgres(url, vault, manifest))
+        _say(f"Postgres is as in {chosen}: {rows} rows")
+
+    return _run("restore postgres", work)
+
+
+def restore_node(vault: Vault, name: str | None) -> int:
+    """The exit status."""
+
+    def work() -> None:
+        settings = from_environment()
+        chosen, manifest = vault.manifest(name)
+        restoring.restore_store_node(settings, vault, manifest, _say)
+        _say(f"{settings.data_dir} is as in {chosen}: start the node once all are restored")
+
+    return _run("restore node", work)
+
+
+def restore_installation(vault: Vault, name: str | None, data_dir: Path, secrets: Path) -> int:
+    """The exit status."""
+
+    def work() -> None:
+        chosen, manifest = vault.manifest(name)
+        installation.restore(vault, manifest, data_dir, secrets, _say)
+        _say(f"{data_dir} is as in {chosen}: packetboat up --data-dir {data_dir}")
+
+    return _run("restore installation", work)
+
+
+def _run(command: str, work: Callable[[], None]) -> int:
+    # What goes wrong is told once, by the command; a node that is down is no news here.
+    logs.configure("error" if log_level() == "info" else log_level(), role="backup")
+    try:
+        work()
+    except StoreError as error:
+        return _failed(command, f"not finished: {error}", NOT_FINISHED)
+    except (VaultError, NotRestorable, PackDamaged, MetadataError) as error:
+        return _failed(command, str(error), REFUSED)
+    except (EmbeddedPostgresFailed, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        return _failed(command, f"Postgres: {error}", REFUSED)
+    except ValueError as error:
+        return _failed(command, str(error), WRONG_USE)
+    except OSError as error:
+        return _failed(command, str(error), REFUSED)
+    return DONE
+
+
+def _failed(command: str, text: str, status: int) -> int:
+    sys.stderr.write(f"packetboat {command}: {text}\n")
+    return status
+
+
+def _row(name: str, manifest: Manifest) -> dict[str, object]:
+    return {
+        "name": name,
+        "recovery_point": _time(manifest.recovery_point),
+        "messages": manifest.messages,
+        "rows": sum(table.rows for table in manifest.database.tables),
+        "stored_bytes": manifest.stored_bytes,
+        "new_bytes": manifest.new_bytes,
+        "release": manifest.release,
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,207 @@
+"""The data directory of a node of a new cluster, made of a copy of another.
+
+What a node of it must know is the same as after an install: machines, and the live batches in its
+log. What it must not know is anything of the old cluster's votes, and there is nothing of them in a
+copy: so all nodes of the new cluster begin with the same machines, with nothing promised and
+nothing accepted, under a cluster uid that no node ever had. Old nodes cannot talk to them.
+
+    marked as refused → log with the batches, synced → checkpoint with the machines → not marked
+
+A start before the last step is refused, and the next attempt begins with an empty directory: a log
+without its checkpoint would be a node that knows of nothing, and votes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from store_nodes.backup.coverage import first_gap
+from store_nodes.backup.held import Held
+from store_nodes.backup.packs import Pack, read_batches
+from store_nodes.boot import REFUSED_NAME, BootRecord
+from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
+from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.machine.machine import Machine
+from store_nodes.settings import StoreNodeSettings
+from store_nodes.start import GROUPS_COUNTER
+from store_nodes.storage.checkpoint_tail import pack_tail
+from store_nodes.wal.batch_frame import batch_record, moved
+from store_nodes.wal.disk import OsDisk
+from store_nodes.wal.footer import STAGED, BatchEntry
+from store_nodes.wal.log import WriteAheadLog
+
+NOT_FINISHED = "a restore into this directory was begun and not finished; run it again"
+WRITE_BYTES = 4 * 1024 * 1024
+
+Counters = Mapping[str, int]
+
+
+class NotRestorable(Exception):
+    """The copy does not go into that directory; the text says why. Nothing was changed."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """What was copied. `machines` are snapshots, by group; `cluster_uid` is the old one's."""
+
+    cluster_uid: bytes
+    machines: Mapping[int, bytes]
+    packs: tuple[Pack, ...]
+    restored: dict[int, Machine] = field(default_factory=dict)
+    homes: dict[bytes, int] = field(default_factory=dict)
+    """The group of each queue."""
+
+    def open(self) -> None:
+        """Read the machines; raises BadSnapshot."""
+        for group, raw in self.machines.items():
+            machine = self.restored[group] = Machine.restore(group, raw)
+            self.homes |= {info.queue: group for info in machine.queues()}
+
+    async def gap(self) -> str | None:
+        """What is live and in none of the packs, in words; None: nothing. Raises OSError."""
+        held = Held()
+        for pack in self.packs:
+            for entry in pack.entries():
+                held.add(entry)
+        for machine in self.restored.values():
+            found = await first_gap(machine, held)
+            if found is not None:
+                return found
+        return None
+
+    def is_live(self, entry: BatchEntry) -> bool:
+        group = self.homes.get(entry.queue)
+        return group is not None and self.restored[group].batch_live(
+            entry.queue, entry.base_offset, entry.messages, staged=entry.flags == STAGED
+        )
+
+    def batches(self) -> Iterator[tuple[int, BatchEntry, bytes]]:
+        """All that are live, each once and with its group, staged ones before what was released of
+        them. Raises PackDamaged, OSError."""
+        seen: set[tuple[bytes, int, int]] = set()
+        for staged in (True, False):
+            for pack in self.packs:
+
+                def wanted(entry: BatchEntry, staged: bool = staged) -> bool:
+                    return (entry.flags == STAGED) == staged and self.is_live(entry)
+
+                for entry, batch in read_batches(pack, wanted):
+                    name = entry.queue, entry.flags == STAGED, entry.base_offset
+                    if name not in seen:
+                        seen.add(name)
+                        yield self.homes[entry.queue], entry, batch
+
+
+def restore_node(
+    settings: StoreNodeSettings,
+    copy: Copy,
+    counters: Callable[[Counters], Counters],
+    tell: Callable[[str], None],
+) -> None:
+    """Fills `settings.data_dir`, which must be empty or not be there. `counters` says what becomes
+    of those of group 0. `copy` is open. The same one has to be given to every first node.
+
+    Raises NotRestorable, PackDamaged, OSError.
+    """
+    _check(settings, copy)
+    _check_groups(settings, copy.restored)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    for left in settings.data_dir.iterdir():
+        if left.name != REFUSED_NAME:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    BootRecord(settings.data_dir).refuse(NOT_FINISHED)
+    tail, log_end = _write_log(settings, copy, tell)
+    groups = tuple(
+        GroupCheckpoint(group, 0, machine.applied, _made_new(machine, settings, counters))
+        for group, machine in sorted(copy.restored.items())
+    )
+    checkpoint_dir = settings.data_dir / "checkpoints"
+    checkpoint_dir.mkdir()
+    checkpoints = CheckpointStore(OsFiles(checkpoint_dir))
+    checkpoints.write(Checkpoint(groups, *log_end, *tail))
+    disk = OsDisk()
+    disk.sync_directory(settings.data_dir)
+    disk.remove(settings.data_dir / REFUSED_NAME)
+    disk.sync_directory(settings.data_dir)
+
+
+def _check(settings: StoreNodeSettings, copy: Copy) -> None:
+    if settings.cluster_uid == copy.cluster_uid:
+        raise NotRestorable(
+            "PACKETBOAT_CLUSTER_UID is that of the old cluster: what is restored is a new one, so "
+            "give it a new uid at every process"
+        )
+    if settings.join or settings.node_id not in settings.peers:
+        raise NotRestorable(f"node {settings.node_id} is none of the first nodes")
+    directory = settings.data_dir
+    used = directory.exists() and any(directory.iterdir())
+    if used and BootRecord(directory).refusal != NOT_FINISHED:
+        raise NotRestorable(f"{directory} is not empty")
+
+
+def _check_groups(settings: StoreNodeSettings, machines: Mapping[int, Machine]) -> None:
+    groups = max(settings.groups, machines[0].counters.get(GROUPS_COUNTER, 0))
+    if sorted(machines) != list(range(groups)):
+        raise NotRestorable(
+            f"the copy has {len(machines)} groups, and by PACKETBOAT_STORE_GROUPS there are "
+            f"{groups}: set it as it was"
+        )
+
+
+def _write_log(
+    settings: StoreNodeSettings, copy: Copy, tell: Callable[[str], None]
+) -> tuple[tuple[bytes, bytes], tuple[int, int]]:
+    """(the checkpoint's tail, (segment, offset) where the log ends). All of it is synced."""
+    wal_dir = settings.data_dir / "wal"
+    wal_dir.mkdir()
+    wal, _ = WriteAheadLog.open(
+        wal_dir,
+        cluster_uid=settings.cluster_uid,
+        node_id=settings.node_id,
+        segment_bytes=settings.segment_bytes,
+    )
+    written_bytes = 0
+    try:
+        for some in _in_writes(copy.batches()):
+            positions = wal.write([batch_record(*one) for one in some])
+            wal.note_batches(
+                moved(entry, position, len(batch))
+                for (_, entry, batch), position in zip(some, positions, strict=True)
+            )
+            wal.sync()
+            written_bytes += sum(len(batch) for _, _, batch in some)
+        tell(f"node {settings.node_id}: {written_bytes} bytes written")
+        end = wal.tail
+        return pack_tail(wal.unfootered_batches()), (end.segment, end.offset)
+    finally:
+        wal.close()
+
+
+_Batch = tuple[int, BatchEntry, bytes]
+
+
+def _in_writes(batches: Iterable[_Batch]) -> Iterator[list[_Batch]]:
+    some: list[_Batch] = []
+    held_bytes = 0
+    for one in batches:
+        some.append(one)
+        held_bytes += len(one[2])
+        if held_bytes >= WRITE_BYTES:
+            yield some
+            some, held_bytes = [], 0
+    if some:
+        yield some
+
+
+def _made_new(
+    machine: Machine, settings: StoreNodeSettings, counters: Callable[[Counters], Counters]
+) -> bytes:
+    """The machine as the new cluster has it: its own members, and nobody asked to lead."""
+    machine.membership = settings.first_membership()
+    machine.preferred_leader = 0
+    if machine.group == 0:
+        machine.counters = dict(counters(machine.counters))
+    return machine.state_snapshot()

@@ -1,0 +1,159 @@
+"""Copying a running store: of each group the machine, and every live batch that is not had yet.
+
+What holds when it is done:
+
+* All that was acknowledged before `take` began is in the copy: each group's leader is asked once a
+  counter was decided in the log after that moment, so it had applied everything before it.
+* Of each machine every live batch is there. Batches that were truncated between the copy of the
+  machine and that of the batch are gone, so the machine is copied again, until none was.
+* The groups' machines are of different moments, but no queue begins after the end of the one that
+  it follows: who was moved from group to group meanwhile is in neither half only. The group of the
+  older queue is copied again where it was copied too soon to know its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from store_nodes.admin.census import BARRIER
+from store_nodes.backup.coverage import first_gap
+from store_nodes.backup.packs import Pack, PackWriter
+from store_nodes.client import SnapshotImage, StoreClient
+from store_nodes.copying import Copier, until_linked
+from store_nodes.errors import Unavailable
+from store_nodes.machine.machine import Machine
+from store_nodes.queue_id import QueueId
+from store_nodes.wal.footer import STAGED, BatchEntry
+
+ROUNDS = 50
+"""Of copying one group again; each only fetches what came since the one before."""
+LIVE_SHARE = 0.5
+"""Of an older pack's bytes; one with less is left behind, and what lives of it copied again."""
+
+
+class Images(NamedTuple):
+    """What is to be kept of the groups beside the packs."""
+
+    machines: dict[int, SnapshotImage]
+    counters: dict[str, int]
+    """Of group 0."""
+    messages: int
+    """That are live and have an offset."""
+
+
+class Taking:
+    """One copy. `tell` is told what goes on, in words."""
+
+    def __init__(
+        self,
+        client: StoreClient,
+        writer: PackWriter,
+        *,
+        bytes_per_s: int,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._bytes_per_s = bytes_per_s
+        self._tell = tell
+        self._images: dict[int, SnapshotImage] = {}
+        self._machines: dict[int, Machine] = {}
+        self._homes: dict[bytes, int] = {}
+        """The group of each queue."""
+
+    async def take(self, older: Iterable[Pack]) -> tuple[Images, list[Pack]]:
+        """The copy, and those of the older packs that it needs. Raises StoreError, OSError."""
+        await until_linked(self._client, self._client.nodes)
+        for group in self._client.groups:
+            await self._look(group)
+        kept = [pack for pack in older if self._worth(pack)]
+        for pack in kept:
+            self._writer.had(pack.entries())
+        again = list(self._client.groups)
+        for _ in range(ROUNDS):
+            for group in again:
+                await self._fill(group)
+            again = sorted(_cut_short(self._machines))
+            if not again:
+                break
+            for group in again:
+                await self._look(group)
+        else:
+            raise Unavailable(f"partitions of groups {again} are moved all the time")
+        self._writer.close()
+        return self._result(), [pack for pack in kept if any(map(self._is_live, pack.entries()))]
+
+    async def _look(self, group: int) -> None:
+        await self._client.counter(group, BARRIER)
+        image = await self._client.snapshot(group)
+        machine = await asyncio.to_thread(Machine.restore, group, image.raw)
+        self._images[group], self._machines[group] = image, machine
+        self._homes |= {info.queue: group for info in machine.queues()}
+
+    async def _fill(self, group: int) -> None:
+        leader = self._client.leader(group)
+        nodes = sorted(self._client.nodes, key=lambda node: node != leader)
+        copier = Copier(self._writer, self._client, nodes, self._bytes_per_s)
+        for _ in range(ROUNDS):
+            machine = self._machines[group]
+            nowhere = await copier.fill(machine)
+            if nowhere:
+                queue = QueueId.unpack(nowhere[0].queue)
+                raise Unavailable(
+                    f"no node has {queue} from {nowhere[0].first} to {nowhere[0].end}: see "
+                    "`packetboat store status`"
+                )
+            if await first_gap(machine, self._writer.batches) is None:
+                self._tell(f"group {group}: {copier.copied_bytes} bytes copied")
+                return
+            await self._look(group)
+        raise Unavailable(f"group {group} truncates faster than it is copied")
+
+    def _worth(self, pack: Pack) -> bool:
+        live = total = 0
+        for entry in pack.entries():
+            total += entry.position.length
+            live += entry.position.length if self._is_live(entry) else 0
+        return live > 0 and live >= LIVE_SHARE * total
+
+    def _is_live(self, entry: BatchEntry) -> bool:
+        group = self._homes.get(entry.queue)
+        return group is not None and self._machines[group].batch_live(
+            entry.queue, entry.base_offset, entry.messages, staged=entry.flags == STAGED
+        )
+
+    def _result(self) -> Images:
+        machines = self._machines.values()
+        return Images(
+            dict(self._images),
+            dict(self._machines[0].counters),
+            sum(
+                info.offsets.end - info.offsets.first
+                for machine in machines
+                for info in machine.queues()
+            ),
+        )
+
+
+def _cut_short(machines: Mapping[int, Machine]) -> set[int]:
+    """Groups whose copies do not go together: the queue before one that is there goes on, or is
+    not made yet."""
+    queues = {
+        QueueId.unpack(info.queue): (group, info)
+        for group, machine in machines.items()
+        for info in machine.queues()
+    }
+    again: set[int] = set()
+    for name, (_, info) in queues.items():
+        if not name.generation:
+            continue
+        before = name._replace(generation=name.generation - 1)
+        if before in queues:
+            group, older = queues[before]
+            if not older.offsets.sealed or older.offsets.end != info.base:
+                again.add(group)
+        elif info.base and not any(one.is_deleted(before.pack()) for one in machines.values()):
+            again |= machines.keys()
+    return again
