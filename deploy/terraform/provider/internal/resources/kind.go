@@ -128,7 +128,7 @@ const tenantAttribute = "tenant"
 func tenantShape() *shape.Shape {
 	made := shape.OfOwn(shape.Text, "The tenant it is in, for good. Left out: that of the provider, or of its "+
 		"credential. An operator's client may name any.", nil)
-	made.Required, made.Chosen, made.Replace = false, true, true
+	made.Chosen, made.Replace = true, true
 	return made
 }
 
@@ -140,8 +140,10 @@ func (k Kind) shapeOfData() *shape.Shape {
 		options[name] = option
 	}
 	made := shape.OfData(contract.Schema(k.Answer), options)
-	if !k.AboveTenants {
-		made.Members[tenantAttribute] = tenantShape()
+	for name, own := range k.own() {
+		if own.Answered || name == tenantAttribute {
+			made.Members[name] = own
+		}
 	}
 	return made
 }

@@ -89,13 +89,17 @@ func OfData(answer *contract.Node, options Options) *Shape {
 	return of("", nil, answer.Resolved(), options)
 }
 
-// OfOwn is an attribute of the provider's own, which no body and no answer has. It may be left out
-// where its default is not nil.
+// OfOwn is an attribute of the provider's own, which no body and no answer has, and which may be
+// left out; its default, where that is not nil.
 func OfOwn(kind Kind, text string, fallback any) *Shape {
 	return &Shape{
-		Kind: kind, Text: text, Required: fallback == nil, HasDefault: fallback != nil, Default: fallback,
-		Option: Option{Own: true},
+		Kind: kind, Text: text, HasDefault: fallback != nil, Default: fallback, Option: Option{Own: true},
 	}
+}
+
+// OfSecret is what some answers say that make one, and none that shows one: it is kept as it was.
+func OfSecret(text string) *Shape {
+	return &Shape{Kind: Text, Text: text, Option: Option{Sensitive: true, Stable: true}}
 }
 
 func of(path string, body, answer *contract.Node, options Options) *Shape {

@@ -1,0 +1,23 @@
+package resources
+
+import "github.com/packetboat/terraform-provider-packetboat/internal/shape"
+
+// Client is who gets access tokens with an id and a secret.
+func Client() Kind {
+	secret := secret{attribute: "client_secret", renewAt: "/secrets"}
+	return Kind{
+		Name: "client", Collection: "/clients", Body: "ClientBody", Answer: "Client",
+		Text: "A program that gets access tokens with its id and its secret (OAuth2). What it may do, " +
+			"policies say.",
+		ForceOwner: true,
+		Options: shape.Options{
+			"display_name":      {Text: "Its name as people read it."},
+			"client_id":         {Stable: true, Text: "What it says who it is with at /oauth/token."},
+			"secrets":           {OnlyRead: true, Text: "Its secrets, by how they begin."},
+			"tokens_valid_from": {OnlyRead: true},
+			"last_used_at":      {OnlyRead: true, Text: "When it last got a token."},
+		},
+		Own:  secret.attributes("What it shows at /oauth/token."),
+		Plan: secret.plan, Made: secret.made, Changed: secret.changed,
+	}
+}

@@ -1,0 +1,90 @@
+package resources
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/packetboat/terraform-provider-packetboat/internal/client"
+	"github.com/packetboat/terraform-provider-packetboat/internal/contract"
+	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
+)
+
+const (
+	versionAttribute = "secret_version"
+	overlapAttribute = "old_secret_seconds"
+	overlapMember    = "old_expires_in_seconds"
+)
+
+// secret is one that the server makes and shows once: in which attribute it is kept, and how
+// another is made.
+type secret struct {
+	attribute string
+	// renewAt is the path to make another at, after the thing's own.
+	renewAt string
+}
+
+// attributes are those of a kind that has such a secret.
+func (s secret) attributes(text string) map[string]*shape.Shape {
+	overlap := contract.Schema("Rotation").Properties[overlapMember]
+	fallback, _ := overlap.DefaultValue()
+	seconds := shape.OfOwn(shape.Integer, "For how long the present secret holds beside one that "+
+		"follows it.", fallback)
+	seconds.Limits = overlap
+	return map[string]*shape.Shape{
+		s.attribute: shape.OfSecret(text + " Null after an import, as the server shows it once."),
+		versionAttribute: shape.OfOwn(shape.Text, "Any text of yours: another one makes another secret. "+
+			"After an import it makes one that Terraform knows.", nil),
+		overlapAttribute: seconds,
+	}
+}
+
+// plan says that the secret will be another, where it will.
+func (s secret) plan(
+	ctx context.Context, call Call, _ resource.ModifyPlanRequest, answer *resource.ModifyPlanResponse,
+) {
+	if call.Prior != nil && call.Plan != nil && s.renewed(ctx, call) {
+		answer.Diagnostics.Append(
+			answer.Plan.SetAttribute(ctx, path.Root(s.attribute), types.StringUnknown())...)
+	}
+}
+
+// renewed: the plan has a version, and not the one that there was.
+func (s secret) renewed(ctx context.Context, call Call) bool {
+	var before, planned types.String
+	call.Prior.GetAttribute(ctx, path.Root(versionAttribute), &before)
+	call.Plan.GetAttribute(ctx, path.Root(versionAttribute), &planned)
+	return !planned.IsNull() && !planned.Equal(before)
+}
+
+// made: a secret that was in an answer that did not come is nobody's, so it holds no longer.
+func (s secret) made(ctx context.Context, call Call, answer *client.Answer, lost bool) error {
+	if !lost {
+		return nil
+	}
+	return s.renew(ctx, call, answer, json.Number("0"))
+}
+
+func (s secret) changed(ctx context.Context, call Call, answer *client.Answer) error {
+	if !s.renewed(ctx, call) {
+		return nil
+	}
+	var seconds types.Int64
+	call.Plan.GetAttribute(ctx, path.Root(overlapAttribute), &seconds)
+	return s.renew(ctx, call, answer, seconds.ValueInt64())
+}
+
+func (s secret) renew(ctx context.Context, call Call, answer *client.Answer, overlap any) error {
+	renewed, err := call.Client.Do(ctx, client.Request{
+		Method: http.MethodPost, Path: call.Path + s.renewAt, Tenant: call.Tenant,
+		Body: map[string]any{overlapMember: overlap}, Once: true,
+	})
+	if err == nil {
+		*answer = renewed
+	}
+	return err
+}
