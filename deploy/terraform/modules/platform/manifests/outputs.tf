@@ -32,6 +32,10 @@ output "first" {
     condition     = length(local.lost_exchanges) == 0
     error_message = "deploy/haproxy/haproxy.cfg has changed; front.tf does not find: ${jsonencode(local.lost_exchanges)}"
   }
+  precondition {
+    condition     = length(local.settings_twice) == 0
+    error_message = "The module sets these itself, by its variables: ${join(", ", local.settings_twice)}"
+  }
 }
 
 output "secrets" {

@@ -42,6 +42,12 @@ locals {
     local.peer_env,
   ) }
 
+  # Settings that somebody gave and that the module has to make itself.
+  settings_twice = setintersection(
+    concat(keys(local.store_settings), keys(local.secret_keys), flatten([for role, settings in local.server_settings : keys(settings)])),
+    concat(keys(var.settings), keys(var.store.settings), flatten([for role, of in local.roles : keys(of.settings)])),
+  )
+
   server_select = { for role, _ in local.roles : role => merge(local.select, { (local.component) = role }) }
   server_labels = { for role, _ in local.roles : role => merge(local.labels, { (local.component) = role }) }
 

@@ -17,7 +17,7 @@ locals {
   first_list  = join(",", [for id in local.store_order : local.store_entries[id] if contains(keys(local.first_nodes), id)])
   nodes_list  = join(",", [for id in local.store_order : local.store_entries[id] if contains(keys(local.present), id)])
 
-  store_settings = merge({
+  store_settings = {
     PACKETBOAT_LOG_LEVEL                = var.log_level
     PACKETBOAT_STORE_DIR                = "/var/lib/packetboat/node"
     PACKETBOAT_STORE_DISK_RESERVE_BYTES = tostring(var.store.disk_reserve_bytes)
@@ -26,10 +26,11 @@ locals {
     PACKETBOAT_STORE_METRICS_HOST       = "0.0.0.0"
     PACKETBOAT_STORE_METRICS_PORT       = tostring(local.ports.store_metrics)
     PACKETBOAT_STORE_NODES              = local.first_list
-  }, var.store.settings)
+  }
 
   store_env = { for id, node in local.present : id => concat(
     [for name, value in merge(
+      var.store.settings,
       local.store_settings,
       { PACKETBOAT_STORE_NODE_ID = id },
       { for name, value in { PACKETBOAT_STORE_JOIN = "1" } : name => value if node.join },
