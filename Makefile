@@ -113,6 +113,14 @@ terraform-provider-install: terraform-provider ## The same for all of your Terra
 	@mkdir -p $(HOME)/.terraform.d/plugins
 	cp -R $(TERRAFORM_MIRROR)/registry.terraform.io $(HOME)/.terraform.d/plugins/
 
+.PHONY: terraform-demo
+terraform-demo: $(INSTALLED) terraform-provider ## All that a team has, made by Terraform at PACKETBOAT_URL, and an empty second plan
+	@exec $(BIN)/python examples/terraform_demo.py
+
+.PHONY: terraform-demo-destroy
+terraform-demo-destroy: $(INSTALLED) terraform-provider ## Take away what terraform-demo made
+	@exec $(BIN)/python examples/terraform_demo.py --destroy
+
 .PHONY: terraform-contract
 terraform-contract: $(INSTALLED) ## Write what the Terraform provider has of the HTTP contract
 	@$(BIN)/python deploy/terraform/contract.py

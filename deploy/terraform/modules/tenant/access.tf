@@ -12,11 +12,13 @@ locals {
 resource "packetboat_client" "this" {
   for_each = var.clients
 
-  tenant       = local.tenant
-  name         = each.key
-  display_name = each.value.display_name
-  state        = each.value.state
-  labels       = merge(var.labels, each.value.labels)
+  tenant             = local.tenant
+  name               = each.key
+  display_name       = each.value.display_name
+  state              = each.value.state
+  labels             = merge(var.labels, each.value.labels)
+  secret_version     = each.value.secret_version
+  old_secret_seconds = each.value.old_secret_seconds
 }
 
 resource "packetboat_policy" "of_client" {
@@ -44,10 +46,12 @@ resource "packetboat_policy" "this" {
 resource "packetboat_api_key" "this" {
   for_each = var.api_keys
 
-  tenant     = local.tenant
-  name       = each.key
-  scopes     = each.value.scopes
-  state      = each.value.state
-  expires_at = each.value.expires_at
-  labels     = merge(var.labels, each.value.labels)
+  tenant             = local.tenant
+  name               = each.key
+  scopes             = each.value.scopes
+  state              = each.value.state
+  expires_at         = each.value.expires_at
+  labels             = merge(var.labels, each.value.labels)
+  secret_version     = each.value.secret_version
+  old_secret_seconds = each.value.old_secret_seconds
 }

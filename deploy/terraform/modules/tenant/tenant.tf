@@ -11,8 +11,10 @@ resource "packetboat_tenant" "this" {
 
   name           = var.tenant.name
   display_name   = var.tenant.display_name
+  state          = var.tenant.state
   labels         = merge(var.labels, var.tenant.labels)
   egress_allowed = var.tenant.egress_allowed
+  force_destroy  = var.tenant.force_destroy
 }
 
 resource "packetboat_quota" "this" {

@@ -2,13 +2,15 @@
 # what a plan of single resources cannot see: names that must be among the others.
 
 variable "tenant" {
-  description = "The tenant to make, or with `create = false` to work in: both need an operator's credential. Null: the tenant that the provider works in."
+  description = "The tenant to make, or with `create = false` to work in: both need an operator's credential. Null: the tenant that the provider works in. `force_destroy`: destroy it also when it has topics made elsewhere."
   type = object({
     name           = string
     create         = optional(bool, true)
     display_name   = optional(string)
+    state          = optional(string)
     labels         = optional(map(string), {})
     egress_allowed = optional(list(string))
+    force_destroy  = optional(bool)
   })
   default = null
 }
@@ -62,6 +64,9 @@ variable "clients" {
     state        = optional(string)
     grants       = optional(map(list(string)), {})
     labels       = optional(map(string), {})
+    # Another value makes another secret; the old one holds for so long.
+    secret_version     = optional(string)
+    old_secret_seconds = optional(number)
   }))
   default  = {}
   nullable = false
@@ -74,6 +79,9 @@ variable "api_keys" {
     state      = optional(string)
     expires_at = optional(string)
     labels     = optional(map(string), {})
+    # As for clients.
+    secret_version     = optional(string)
+    old_secret_seconds = optional(number)
   }))
   default  = {}
   nullable = false

@@ -19,7 +19,7 @@ run "without_a_tenant_everything_is_where_the_provider_works" {
   }
 
   assert {
-    condition     = length(packetboat_tenant.this) == 0 && packetboat_topic.this["orders"].tenant == null
+    condition     = length(packetboat_tenant.this) == 0 && output.tenant == null
     error_message = "A tenant is made or named that nobody asked for."
   }
 }
