@@ -215,3 +215,10 @@ func IsRefused(err error, slug string) bool {
 	var problem *Problem
 	return errors.As(err, &problem) && problem.Slug() == slug
 }
+
+// IsThere is true where nothing was made, as there is one of that name already.
+func IsThere(err error) bool {
+	var problem *Problem
+	return errors.As(err, &problem) && problem.Status == http.StatusConflict &&
+		strings.HasSuffix(problem.Slug(), "-exists")
+}

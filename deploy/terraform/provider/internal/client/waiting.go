@@ -32,3 +32,19 @@ func (c *Client) WaitUntilGone(ctx context.Context, tenant, path string) error {
 		}
 	}
 }
+
+// Until calls again and again, until it is done or fails.
+func (c *Client) Until(ctx context.Context, done func() (bool, error)) error {
+	until := time.Now().Add(goneAfter)
+	for pause := lookEvery; ; pause = min(2*pause, maxPause) {
+		if ended, err := done(); ended || err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("it is not done after %s; it goes on by itself, so try again later", goneAfter)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -53,8 +54,15 @@ func (n *Node) brokenByText(text string) string {
 		return fmt.Sprintf("at least %d characters; it has %d", *n.MinLength, length)
 	case n.Pattern != "" && !n.Expression().MatchString(text):
 		return fmt.Sprintf("has to match %s", n.Pattern)
+	case n.Format == "date-time" && !isTime(text):
+		return "has to be a time with its offset from UTC: 2026-01-31T12:00:00Z"
 	}
 	return ""
+}
+
+func isTime(text string) bool {
+	_, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
+	return err == nil
 }
 
 // Expression is the pattern, of ECMAScript's dialect, in Go's.
@@ -96,8 +104,13 @@ func (n *Node) brokenByCount(count int, least, most *int, what string) string {
 	return ""
 }
 
+// Count holds the number of an object's members to the limits; "" where it keeps them.
+func (n *Node) Count(members int) string {
+	return n.brokenByCount(members, n.MinMembers, n.MaxMembers, "entries")
+}
+
 func (n *Node) brokenByMembers(members map[string]any) []Broken {
-	broken := says(n.brokenByCount(len(members), n.MinMembers, n.MaxMembers, "entries"))
+	broken := says(n.Count(len(members)))
 	values := n.Values()
 	for name, value := range members {
 		if property, ok := n.Properties[name]; ok {

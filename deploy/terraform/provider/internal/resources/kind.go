@@ -56,6 +56,9 @@ type Kind struct {
 	Save func(ctx context.Context, call Call, body map[string]any, ifMatch string) (client.Answer, error)
 	// Received changes an answer before it becomes the state.
 	Received func(answer map[string]any)
+	// Completed adds to it what other calls say, or what only Terraform has: after each read,
+	// create and update of a resource.
+	Completed func(ctx context.Context, call Call, answer map[string]any) error
 	// Made is called after a create. lost: an earlier try made it, and its answer did not come. It
 	// may add to the answer what is said only then. Changed is called after an update.
 	Made    func(ctx context.Context, call Call, answer *client.Answer, lost bool) error

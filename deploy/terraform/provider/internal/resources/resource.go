@@ -3,6 +3,7 @@ package resources
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -66,6 +67,9 @@ func (t *thing) ModifyPlan(
 	if !request.Plan.Raw.IsNull() && !t.kind.AboveTenants {
 		t.planTenant(ctx, request, answer)
 	}
+	if t.shape.Unchanged(answer.Plan.Raw, request.State.Raw) {
+		answer.Plan.Raw = request.State.Raw
+	}
 	if t.kind.Plan == nil || answer.Diagnostics.HasError() {
 		return
 	}
@@ -111,7 +115,7 @@ func (t *thing) Create(
 	if err != nil { // it is there, and Terraform has to know of it
 		answer.Diagnostics.Append(diagnosticsOf(t.says("was made, but not all of it", call), err, t.shape)...)
 	}
-	raw, err := t.state(made.Body, request.Plan.Raw)
+	raw, err := t.state(ctx, call, made, request.Plan.Raw)
 	if err != nil {
 		answer.Diagnostics.AddError(t.says("cannot be read", call), err.Error())
 		return
@@ -139,11 +143,11 @@ func (t *thing) create(
 	}
 	post := client.Request{Method: http.MethodPost, Path: where, Tenant: call.Tenant, Body: body}
 	made, err = t.client.Do(ctx, post)
-	if !client.IsRefused(err, "already-exists") {
+	if !client.IsThere(err) {
 		return made, false, err
 	}
 	if made.Doubtful { // an earlier try made it
-		made, err = t.client.Do(ctx, client.Request{Method: http.MethodGet, Path: call.Path, Tenant: call.Tenant})
+		made, err = t.get(ctx, call)
 		return made, true, err
 	}
 	return made, false, fmt.Errorf("there is one already. To have Terraform look after it: "+
@@ -154,7 +158,8 @@ func (t *thing) Read(
 	ctx context.Context, request resource.ReadRequest, answer *resource.ReadResponse,
 ) {
 	call := t.call(request.State.Raw)
-	found, err := t.client.Do(ctx, client.Request{Method: http.MethodGet, Path: call.Path, Tenant: call.Tenant})
+	call.Prior = &request.State
+	found, err := t.get(ctx, call)
 	if client.IsMissing(err) || err == nil && t.kind.Gone != nil && t.kind.Gone(found.Body) {
 		answer.State.RemoveResource(ctx)
 		return
@@ -163,7 +168,7 @@ func (t *thing) Read(
 		answer.Diagnostics.Append(diagnosticsOf(t.says("cannot be read", call), err, t.shape)...)
 		return
 	}
-	raw, err := t.state(found.Body, request.State.Raw)
+	raw, err := t.state(ctx, call, found, request.State.Raw)
 	if err != nil {
 		answer.Diagnostics.AddError(t.says("cannot be read", call), err.Error())
 		return
@@ -187,7 +192,7 @@ func (t *thing) Update(
 		answer.Diagnostics.Append(diagnosticsOf(t.says("was not changed", call), err, t.shape)...)
 		return
 	}
-	raw, err := t.state(changed.Body, request.Plan.Raw)
+	raw, err := t.state(ctx, call, changed, request.Plan.Raw)
 	if err != nil {
 		answer.Diagnostics.AddError(t.says("cannot be read", call), err.Error())
 		return
@@ -202,10 +207,25 @@ func (t *thing) update(ctx context.Context, call Call, etag string) (client.Answ
 		return client.Answer{}, err
 	}
 	changed, err := t.put(ctx, call, body, etag)
-	if client.IsRefused(err, "precondition-failed") {
-		return changed, fmt.Errorf("it was changed by somebody else since the plan was made; plan again: %w", err)
+	if !client.IsRefused(err, "precondition-failed") {
+		return changed, err
 	}
-	return changed, err
+	if changed.Doubtful { // an earlier try may have been what changed it
+		if found, failed := t.get(ctx, call); failed == nil && t.asPlanned(ctx, call, found) {
+			return found, nil
+		}
+	}
+	return changed, fmt.Errorf("it was changed by somebody else since the plan was made; plan again: %w", err)
+}
+
+func (t *thing) asPlanned(ctx context.Context, call Call, found client.Answer) bool {
+	found.Body = maps.Clone(found.Body) // hooks change it
+	there, err := t.state(ctx, call, found, call.Plan.Raw)
+	return err == nil && t.shape.Unchanged(call.Plan.Raw, there)
+}
+
+func (t *thing) get(ctx context.Context, call Call) (client.Answer, error) {
+	return t.client.Do(ctx, client.Request{Method: http.MethodGet, Path: call.Path, Tenant: call.Tenant})
 }
 
 // put says what it is as a whole, which may be said twice.
@@ -318,11 +338,18 @@ func (t *thing) body(ctx context.Context, call Call, update bool) (map[string]an
 	return body, nil
 }
 
-func (t *thing) state(answer map[string]any, prior tftypes.Value) (tftypes.Value, error) {
+func (t *thing) state(
+	ctx context.Context, call Call, answer client.Answer, prior tftypes.Value,
+) (tftypes.Value, error) {
 	if t.kind.Received != nil {
-		t.kind.Received(answer)
+		t.kind.Received(answer.Body)
 	}
-	return t.shape.State(answer, prior)
+	if t.kind.Completed != nil {
+		if err := t.kind.Completed(ctx, call, answer.Body); err != nil {
+			return tftypes.Value{}, err
+		}
+	}
+	return t.shape.State(answer.Body, prior)
 }
 
 func (t *thing) says(what string, call Call) string {

@@ -23,8 +23,7 @@ func (e equivalent) PlanModifyString(
 		return
 	}
 	before, planned := request.StateValue.ValueString(), request.PlanValue.ValueString()
-	same := e.shape.Kind == JSON && SameJSON(before, planned)
-	if same || e.shape.Time && sameTime(before, planned) {
+	if e.shape.same(before, planned) {
 		answer.PlanValue = request.StateValue
 	}
 }

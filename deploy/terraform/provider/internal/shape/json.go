@@ -19,6 +19,9 @@ func (s *Shape) Body(value tftypes.Value) any {
 	if value.IsNull() || !value.IsKnown() {
 		return nil
 	}
+	if s.isNothing(value) {
+		return json.RawMessage("null")
+	}
 	switch s.Kind {
 	case Bool:
 		return taken[bool](value)
@@ -74,6 +77,9 @@ func (s *Shape) members(value tftypes.Value) map[string]any {
 func (s *Shape) State(answer any, prior tftypes.Value) (tftypes.Value, error) {
 	kind := s.Type()
 	if answer == nil {
+		answer = s.Nothing
+	}
+	if answer == nil {
 		return tftypes.NewValue(kind, nil), nil
 	}
 	switch s.Kind {
@@ -86,7 +92,7 @@ func (s *Shape) State(answer any, prior tftypes.Value) (tftypes.Value, error) {
 	case List, Set:
 		return s.list(answer)
 	case Map:
-		return s.table(answer)
+		return s.table(answer, prior)
 	case Object:
 		return s.object(answer, prior)
 	}
@@ -94,10 +100,25 @@ func (s *Shape) State(answer any, prior tftypes.Value) (tftypes.Value, error) {
 }
 
 func (s *Shape) text(answer any, prior tftypes.Value) (tftypes.Value, error) {
-	if text, ok := stringIn(prior); ok && s.Time && sameTime(text, answer) {
+	said, _ := answer.(string)
+	if text, ok := stringIn(prior); ok && s.same(text, said) {
 		return prior, nil
 	}
 	return checked(tftypes.String, answer)
+}
+
+// same: the two texts mean the same, if written differently.
+func (s *Shape) same(one, other string) bool {
+	return (s.Kind == JSON || s.Plain) && SameJSON(one, other) || s.Time && sameTime(one, other)
+}
+
+// isNothing: it is what says null.
+func (s *Shape) isNothing(value tftypes.Value) bool {
+	if s.Nothing == nil || !known(value) {
+		return false
+	}
+	nothing, err := s.State(s.Nothing, tftypes.Value{})
+	return err == nil && nothing.Equal(value)
 }
 
 func (s *Shape) list(answer any) (tftypes.Value, error) {
@@ -116,13 +137,21 @@ func (s *Shape) list(answer any) (tftypes.Value, error) {
 	return checked(s.Type(), values)
 }
 
-func (s *Shape) table(answer any) (tftypes.Value, error) {
+func (s *Shape) table(answer any, prior tftypes.Value) (tftypes.Value, error) {
 	entries, ok := answer.(map[string]any)
 	if !ok {
 		return tftypes.Value{}, unfit(s.Type(), answer)
 	}
+	before := map[string]tftypes.Value{}
+	if known(prior) {
+		before = taken[map[string]tftypes.Value](prior)
+	}
 	values := map[string]tftypes.Value{}
 	for name, entry := range entries {
+		if value, ok := before[name]; ok && s.Masked != "" && entry == s.Masked {
+			values[name] = value
+			continue
+		}
 		value, err := s.Element.State(entry, tftypes.Value{})
 		if err != nil {
 			return tftypes.Value{}, err
@@ -207,10 +236,9 @@ func canonical(text string) []byte {
 	return written
 }
 
-func sameTime(one string, other any) bool {
-	text, _ := other.(string)
+func sameTime(one, other string) bool {
 	first, wrong := time.Parse(time.RFC3339Nano, one)
-	second, bad := time.Parse(time.RFC3339Nano, text)
+	second, bad := time.Parse(time.RFC3339Nano, other)
 	return wrong == nil && bad == nil && first.Equal(second)
 }
 

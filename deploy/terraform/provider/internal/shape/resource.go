@@ -80,10 +80,10 @@ func (s *Shape) attribute() schema.Attribute {
 func (s *Shape) textAttribute() schema.Attribute {
 	made := schema.StringAttribute{Description: s.Text, Sensitive: s.Sensitive, WriteOnly: s.WriteOnly}
 	made.Required, made.Optional, made.Computed = s.flags()
-	if s.Limits != nil && s.Kind == Text {
+	if s.Limits != nil && !s.Plain {
 		made.Validators = []validator.String{limits{s}}
 	}
-	if s.Kind == JSON || s.Time {
+	if s.Kind == JSON || s.Time || s.Plain {
 		made.PlanModifiers = append(made.PlanModifiers, equivalent{s})
 	}
 	if s.stays() {
@@ -205,6 +205,9 @@ func (s *Shape) objectAttribute() schema.Attribute {
 		PlanModifiers: modifiers(s, objectplanmodifier.UseStateForUnknown, objectplanmodifier.RequiresReplace),
 	}
 	made.Required, made.Optional, made.Computed = s.flags()
+	if s.Limits != nil {
+		made.Validators = []validator.Object{limits{s}}
+	}
 	if s.HasDefault && !s.Required {
 		made.Default = objectdefault.StaticValue(s.defaultValue().(types.Object))
 	}

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -23,15 +24,24 @@ func (l limits) check(ctx context.Context, at path.Path, value attr.Value) diag.
 		found.AddAttributeError(at, "Unreadable value", err.Error())
 		return found
 	}
-	for _, broken := range l.shape.Limits.Check(l.shape.Body(raw)) {
+	if l.shape.isNothing(raw) {
+		return found
+	}
+	if text, ok := stringIn(raw); ok && l.shape.Kind == JSON && !json.Valid([]byte(text)) {
+		found.AddAttributeError(at, "No JSON", fmt.Sprintf("%s: has to be JSON; jsonencode() writes it.", at))
+		return found
+	}
+	body := l.shape.Body(raw)
+	for _, broken := range l.shape.Limits.Check(body) {
 		if len(broken.At) > 0 && l.shape.Element.Kind == Object {
 			continue // the attributes of the items have rules of their own
 		}
-		where := at
-		if l.shape.Kind != Set { // whose elements have no index
-			where = below(at, broken.At)
+		where, what := below(at, broken.At), ""
+		if l.shape.Kind == Set && len(broken.At) > 0 { // elements have no index there
+			where, what = at, fmt.Sprintf("%q: ", body.([]any)[broken.At[0].(int)])
 		}
-		found.AddAttributeError(where, "Value outside its limits", fmt.Sprintf("%s: %s.", where, broken.Text))
+		found.AddAttributeError(where, "Value outside its limits",
+			fmt.Sprintf("%s: %s%s.", where, what, broken.Text))
 	}
 	return found
 }
@@ -66,6 +76,25 @@ func (l limits) ValidateList(ctx context.Context, q validator.ListRequest, a *va
 
 func (l limits) ValidateSet(ctx context.Context, q validator.SetRequest, a *validator.SetResponse) {
 	a.Diagnostics.Append(l.check(ctx, q.Path, q.ConfigValue)...)
+}
+
+// ValidateObject looks at how many members there are; they have rules of their own.
+func (l limits) ValidateObject(_ context.Context, q validator.ObjectRequest, a *validator.ObjectResponse) {
+	members, given := q.ConfigValue.Attributes(), 0
+	if q.ConfigValue.IsNull() || q.ConfigValue.IsUnknown() {
+		return
+	}
+	for _, member := range members {
+		if member.IsUnknown() {
+			return
+		}
+		if !member.IsNull() {
+			given++
+		}
+	}
+	if text := l.shape.Limits.Count(given); text != "" {
+		a.Diagnostics.AddAttributeError(q.Path, "Value outside its limits", fmt.Sprintf("%s: %s.", q.Path, text))
+	}
 }
 
 func (l limits) ValidateMap(ctx context.Context, q validator.MapRequest, a *validator.MapResponse) {

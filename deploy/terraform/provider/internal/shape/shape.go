@@ -42,6 +42,14 @@ type Option struct {
 	Set bool
 	// JSON: an array or an object of any shape, written with jsonencode().
 	JSON bool
+	// Plain: a text, though the contract takes any JSON there; what is the same JSON is the same.
+	Plain bool
+	// Moment: a text that may be a time.
+	Moment bool
+	// Masked is what answers show instead of each value of a map: it is then as it was before.
+	Masked string
+	// Nothing is what says null where null, left out, is something else: as JSON has it.
+	Nothing any
 	// Omit: not an attribute.
 	Omit bool
 	// OnlyRead: of data sources alone, as it changes all the time.
@@ -89,6 +97,12 @@ func OfData(answer *contract.Node, options Options) *Shape {
 	return of("", nil, answer.Resolved(), options)
 }
 
+// Member is an attribute that the contract has in other words: as if it were that node, in bodies
+// and answers.
+func Member(node *contract.Node, options Options) *Shape {
+	return of("", node.Resolved(), node.Resolved(), options)
+}
+
 // OfOwn is an attribute of the provider's own, which no body and no answer has, and which may be
 // left out; its default, where that is not nil.
 func OfOwn(kind Kind, text string, fallback any) *Shape {
@@ -109,8 +123,9 @@ func of(path string, body, answer *contract.Node, options Options) *Shape {
 	}
 	made := &Shape{
 		Kind: kindOf(node), Limits: body, Sent: body != nil, Answered: answer != nil,
-		Text: node.Description, Time: node.Format == "date-time", Option: options[path],
+		Text: node.Description, Option: options[path],
 	}
+	made.Time = node.Format == "date-time" || made.Moment
 	if made.Text == "" && answer != nil {
 		made.Text = answer.Description
 	}
@@ -120,6 +135,8 @@ func of(path string, body, answer *contract.Node, options Options) *Shape {
 	switch {
 	case made.JSON:
 		made.Kind = JSON
+	case made.Plain:
+		made.Kind = Text
 	case made.Kind == List:
 		made.Element = of(path, items(body), items(answer), plain(options, path))
 		if made.Set {
