@@ -13,21 +13,27 @@ locals {
     "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
   ], var.network.denied)
-  # Of each network that webhooks may reach, what in it they may not.
-  webhook_blocks = [for cidr in var.network.webhooks : {
-    ipBlock = merge({ cidr = cidr }, { for name, within in { except = [
-      for denied in local.not_public : denied
-      if strcontains(denied, ":") == strcontains(cidr, ":")
-      && try(tonumber(split("/", denied)[1]) > tonumber(split("/", cidr)[1]), false)
-      && try(cidrhost("${split("/", denied)[0]}/${split("/", cidr)[1]}", 0) == cidrhost(cidr, 0), false)
-    ] } : name => within if length(within) > 0 })
-  }]
+  # Where clouds tell a machine's credentials. Who needs it names it: it is not part of a larger network.
+  metadata = ["100.100.100.200/32", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.192/32", "fd00:ec2::/32"]
+
+  # Each network that somebody may reach, without what in it nobody may.
+  blocks = {
+    for key, of in merge(
+      { for cidr in var.network.webhooks : "webhooks ${cidr}" => { cidr = cidr, denied = local.not_public } },
+      { for each in flatten([for exports in local.runners : exports.egress]) : "exports ${each.cidr}" => { cidr = each.cidr, denied = local.metadata } },
+      ) : key => { ipBlock = merge({ cidr = of.cidr }, { for name, within in { except = [
+        for denied in of.denied : denied
+        if strcontains(denied, ":") == strcontains(of.cidr, ":")
+        && try(tonumber(split("/", denied)[1]) > tonumber(split("/", of.cidr)[1]), false)
+        && try(cidrhost("${split("/", denied)[0]}/${split("/", of.cidr)[1]}", 0) == cidrhost(of.cidr, 0), false)
+    ] } : name => within if length(within) > 0 }) }
+  }
   proxies = [for cidr in compact([var.network.egress_proxy_cidr]) : {
     to   = { ipBlock = { cidr = cidr } }
     port = tonumber(regex("[0-9]+$", var.network.egress_proxy))
   }]
   outside = {
-    to = concat([for proxy in local.proxies : proxy.to], [for block in local.webhook_blocks : block if length(local.proxies) == 0])
+    to = concat([for proxy in local.proxies : proxy.to], [for cidr in var.network.webhooks : local.blocks["webhooks ${cidr}"] if length(local.proxies) == 0])
     ports = [for port in concat(
       [for proxy in local.proxies : proxy.port],
       [for port in var.network.webhook_ports : port if length(local.proxies) == 0],
@@ -119,7 +125,7 @@ locals {
       )
       egress = concat(
         [{ to = [local.of.front], ports = [{ protocol = "TCP", port = local.ports.http }] }],
-        [for each in exports.egress : { to = [{ ipBlock = { cidr = each.cidr } }], ports = [for port in each.ports : { protocol = "TCP", port = port }] }],
+        [for each in exports.egress : { to = [local.blocks["exports ${each.cidr}"]], ports = [for port in each.ports : { protocol = "TCP", port = port }] }],
       )
     } },
   )

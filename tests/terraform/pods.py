@@ -1,0 +1,136 @@
+"""Pods of the platform module as processes on this machine, each with an address of its own.
+
+What Kubernetes would do is done here: the environment is made of the manifest's, ports are the
+manifest's, and so are commands, hooks and probes. Only names of hosts, `0.0.0.0` and mounted
+directories are exchanged for what there is here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import requests
+
+from benchmarks.processes import Processes
+from tests.terraform.manifests import Manifests, Object, container_of
+
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+HOOK_S = 240.0
+PROBE_S = 10.0
+
+
+class Addresses:
+    """Of pods, by their names: in one network of loopback addresses that nobody else has."""
+
+    def __init__(self) -> None:
+        self._network = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
+        self._of: dict[str, str] = {}
+
+    def of(self, pod: str) -> str:
+        return self._of.setdefault(pod, f"{self._network}.{len(self._of) + 1}")
+
+
+class Pod:
+    """One pod. `replace` goes over values of its environment, the longest first."""
+
+    def __init__(
+        self,
+        name: str,
+        template: Object,
+        manifests: Manifests,
+        address: str,
+        directory: Path,
+        replace: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.grace_s = float(template["spec"].get("terminationGracePeriodSeconds", 30))
+        self._container = container_of(template)
+        self._log = directory / f"{name}.log"
+        fields = {"status.podIP": address, "metadata.name": name}
+        mounts = {
+            mount["mountPath"]: str(directory / name / mount["name"])
+            for mount in self._container["volumeMounts"]
+        }
+        for place in mounts.values():
+            Path(place).mkdir(parents=True, exist_ok=True)
+        exchanged = {"0.0.0.0": address, **mounts, **replace}
+        self.environment = {
+            variable: _replaced(value, exchanged)
+            for variable, value in manifests.environment(self._container, fields).items()
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, processes: Processes) -> None:
+        """Returns at once."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
+        self._process = processes.start(
+            self._container["command"],
+            log=self._log,
+            env=environment | self.environment | {"PATH": PATH},
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """As its readiness probe says."""
+        return self._answers("readinessProbe")
+
+    @property
+    def is_alive(self) -> bool:
+        """As its liveness probe says."""
+        return self._answers("livenessProbe")
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> int:
+        """As Kubernetes does: the hook, then SIGTERM. The exit code."""
+        assert self._process is not None
+        hook = self._container.get("lifecycle", {}).get("preStop")
+        if hook is not None:
+            done = subprocess.run(
+                hook["exec"]["command"],
+                env=os.environ | self.environment | {"PATH": PATH},
+                capture_output=True,
+                text=True,
+                timeout=HOOK_S,
+                check=False,
+            )
+            assert done.returncode == 0, f"{self.name}: {done.stdout}{done.stderr}"
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(self.grace_s)
+
+    def url(self, port: str) -> str:
+        """Of one of its ports, by its name."""
+        number = next(p["containerPort"] for p in self._container["ports"] if p["name"] == port)
+        return f"http://{self.address}:{number}"
+
+    def tail(self) -> str:
+        return f"--- {self.name}\n{self._log.read_text(errors='replace')[-2000:]}"
+
+    def _answers(self, probe: str) -> bool:
+        get = self._container[probe]["httpGet"]
+        try:
+            answer = requests.get(self.url(get["port"]) + get["path"], timeout=PROBE_S)
+        except requests.RequestException:
+            return False
+        return answer.status_code == 200
+
+
+def _replaced(value: str, exchanged: Mapping[str, str]) -> str:
+    for old in sorted(exchanged, key=len, reverse=True):
+        value = re.sub(re.escape(old), lambda _, new=exchanged[old]: new, value)
+    return value

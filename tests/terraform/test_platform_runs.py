@@ -1,0 +1,212 @@
+"""The processes of the platform module, nine of them, run with exactly what its manifests say:
+their environment, commands, hooks and probes, and the configuration of the balancer."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from auth.development import token_hash
+from benchmarks.balancers import HAProxy, program
+from benchmarks.processes import Processes
+from metadata.embedded import EmbeddedPostgres
+from tests.conftest import free_port
+from tests.terraform.manifests import COMPONENT, SMALL, Manifests, rendered
+from tests.terraform.pods import Addresses, Pod
+
+PATIENCE_S = 180.0
+TOKEN = "pb_dev_platform"
+POSTGRES = "postgresql://u:p@postgres:5432/db"
+CONFIGURATION: dict[str, Any] = {
+    **SMALL,
+    "store": {"nodes": {str(n): {"zone": zone} for n, zone in enumerate("abc", 1)}},
+    "gateway": {"replicas": 1},
+    "scheduler": {"replicas": 1},
+    "settings": {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(TOKEN)},
+}
+
+
+@dataclass
+class Cluster:
+    """What stands in for one."""
+
+    pods: dict[str, Pod]
+    migration: Pod
+    processes: Processes
+    front: str
+    """The URL of the balancer; of a gateway, where HAProxy is not installed."""
+    balanced: bool
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not done():
+            dead = [pod.name for pod in self.pods.values() if pod.has_ended]
+            assert not dead, "\n".join(self.pods[name].tail() for name in dead)
+            assert time.monotonic() < deadline_s, "\n".join(
+                [what, *(pod.tail() for pod in self.pods.values() if not pod.is_ready)]
+            )
+            time.sleep(0.1)
+
+    def until_ready(self) -> None:
+        self.until(lambda: all(pod.is_ready for pod in self.pods.values()), "not ready")
+
+
+def pods_of(manifests: Manifests) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and template of each pod that would run, without the balancer's."""
+    scaled = {
+        each["spec"]["scaleTargetRef"]["name"]: each["spec"]["minReplicas"]
+        for each in manifests.of_kind("HorizontalPodAutoscaler")
+    }
+    for each in manifests.of_kind("StatefulSet", "Deployment"):
+        name, template = each["metadata"]["name"], each["spec"]["template"]
+        if template["metadata"]["labels"][COMPONENT] == "front":
+            continue
+        count = each["spec"].get("replicas") or scaled[name]
+        yield from ((f"{name}-{number}", template) for number in range(count))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    # Not pytest's own directories: nobody but their owner may enter those, and Postgres has to.
+    root = Path(tempfile.mkdtemp(prefix="packetboat-platform-"))
+    root.chmod(0o711)
+    postgres = EmbeddedPostgres(root / "postgres", port=free_port())
+    try:
+        manifests = rendered(root / "rendered", CONFIGURATION)
+        postgres.start()
+        with Processes() as processes:
+            yield start(manifests, root, postgres.url, processes)
+    finally:
+        postgres.stop()
+        shutil.rmtree(root)
+
+
+def start(manifests: Manifests, root: Path, database_url: str, processes: Processes) -> Cluster:
+    """All at once, the migration too, as after `kubectl apply`."""
+    addresses = Addresses()
+    names = dict(pods_of(manifests))
+    domain = "packetboat-store.packetboat.svc.cluster.local"
+    replace = {f"{name}.{domain}": addresses.of(name) for name in names}
+    replace[POSTGRES] = database_url
+    pods = {
+        name: Pod(name, template, manifests, addresses.of(name), root, replace)
+        for name, template in names.items()
+    }
+    job = manifests.components()["migrate"]
+    migration = Pod("migration", job, manifests, addresses.of("migration"), root, replace)
+    for pod in (*pods.values(), migration):
+        pod.start(processes)
+    url = pods["packetboat-gateway-0"].url("http")
+    balanced = HAProxy.missing() is None
+    if balanced:
+        url = start_front(manifests, root, addresses.of("front"), pods, processes)
+    return Cluster(pods, migration, processes, url, balanced)
+
+
+def start_front(
+    manifests: Manifests, root: Path, address: str, pods: dict[str, Pod], processes: Processes
+) -> str:
+    """HAProxy with the configuration of the manifests; its servers by address instead of DNS."""
+    files = manifests.get("ConfigMap", "packetboat-front")["data"]
+    config = files["haproxy.cfg"]
+    for role in ("publish", "subscribe", "gateway"):
+        here = [pod for name, pod in pods.items() if name.startswith(f"packetboat-{role}-")]
+        lines = [
+            f"  server {role}-{number} {pod.address}:8080\n" for number, pod in enumerate(here, 1)
+        ]
+        pattern = rf"  server-template {role}- \d+ packetboat-{role}\.\S+:8080 .*\n"
+        config, count = re.subn(pattern, "".join(lines), config)
+        assert count == 1, role
+    config = config.replace("bind :", f"bind {address}:").replace("  maxconn 20000\n", "")
+    (root / "haproxy/errors").mkdir(parents=True)
+    (root / "haproxy/haproxy.cfg").write_text(config)
+    for name, text in files.items():
+        if name.endswith(".http"):
+            (root / "haproxy/errors" / name).write_text(text)
+    command = [program("haproxy"), "-W", "-db", "-f", str(root / "haproxy/haproxy.cfg")]
+    processes.start(command, log=root / "front.log")
+    return f"http://{address}:8080"
+
+
+@pytest.fixture(scope="module")
+def http(cluster: Cluster) -> Iterator[requests.Session]:
+    assert cluster.migration.wait(PATIENCE_S) == 0, cluster.migration.tail()
+    cluster.until_ready()
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {TOKEN}"
+        yield session
+
+
+def call(http: requests.Session, method: str, url: str, **more: Any) -> requests.Response:
+    """Again after a 503, as a client does."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (answer := http.request(method, url, timeout=60, **more)).status_code == 503:
+        assert time.monotonic() < deadline_s, answer.text
+        time.sleep(0.1)
+    assert answer.ok, f"{method} {url}: {answer.status_code} {answer.text}"
+    return answer
+
+
+def test_nine_processes_are_ready_with_the_environment_of_their_manifests(
+    cluster: Cluster, http: requests.Session
+) -> None:
+    assert len(cluster.pods) == 9
+    assert [name for name, pod in cluster.pods.items() if not pod.is_alive] == []
+    for name, pod in cluster.pods.items():
+        port = "metrics" if "-store-" in name else "http"
+        assert http.get(f"{pod.url(port)}/metrics", timeout=30).status_code == 200, name
+
+
+def test_a_message_goes_through_them(cluster: Cluster, http: requests.Session) -> None:
+    if not cluster.balanced:
+        pytest.skip("haproxy is missing: apt-get install haproxy")
+    send_and_take(cluster, http, "first")
+    # Of the balancer alone, and not for the public.
+    assert http.get(f"{cluster.front}/metrics", timeout=30).status_code == 404
+
+
+def send_and_take(cluster: Cluster, http: requests.Session, name: str) -> None:
+    """One message, from publish to ack."""
+    url = cluster.front
+    call(http, "POST", f"{url}/topics", json={"name": name})
+    call(http, "POST", f"{url}/topics/{name}/subscriptions", json={"name": name})
+    sent = call(http, "POST", f"{url}/topics/{name}/messages", data=b"hello").json()
+    pull = f"{url}/subscriptions/{name}/messages?wait_seconds=20"
+    (message,) = call(http, "GET", pull).json()["messages"]
+    assert message["message_id"] == sent["message_id"]
+    acked = call(http, "POST", f"{url}/subscriptions/{name}/ack", json=dict_of(message))
+    assert acked.json()["acked"] == 1
+
+
+def dict_of(message: dict[str, Any]) -> dict[str, Any]:
+    return {"ack_ids": [message["ack_id"]]}
+
+
+def test_a_store_node_hands_over_before_it_stops_and_comes_back(
+    cluster: Cluster, http: requests.Session
+) -> None:
+    pod = cluster.pods["packetboat-store-2-0"]
+    assert pod.stop() == 0
+    pod.start(cluster.processes)
+    cluster.until_ready()
+    if cluster.balanced:
+        send_and_take(cluster, http, "after")
+
+
+def test_each_server_ends_within_its_grace_when_told_to(
+    cluster: Cluster, http: requests.Session
+) -> None:
+    for name, pod in cluster.pods.items():
+        if "-store-" not in name:
+            assert pod.stop() == 0, pod.tail()
+            pod.start(cluster.processes)
+    cluster.until_ready()
