@@ -23,7 +23,14 @@ _MAX_TIME_US = 2**63 - 1
 
 async def load() -> Any:
     """Apart from the loop: it takes a good part of a second."""
-    return await asyncio.to_thread(importlib.import_module, "pyarrow")
+    return await asyncio.to_thread(_load)
+
+
+def _load() -> Any:
+    pyarrow = importlib.import_module("pyarrow")
+    # The first array looks for pandas, and imports it where it is installed.
+    pyarrow.array([None])
+    return pyarrow
 
 
 class ArrowEncoder:
