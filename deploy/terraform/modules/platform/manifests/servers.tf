@@ -98,7 +98,7 @@ locals {
             securityContext = local.container_security
             volumeMounts    = concat([local.scratch.mount], local.peer_mounts)
           }]
-          volumes = concat([local.scratch.volume], local.peer_volumes[local.peer_secret])
+          volumes = concat([local.scratch.volume], local.peer_volumes["servers"])
         }
       }
       }, { for name, replicas in { replicas = of.replicas } : name => replicas if !try(local.grows[role], false)

@@ -109,7 +109,7 @@ locals {
               local.peer_mounts,
             )
           }]
-          volumes = concat([local.scratch.volume], local.peer_volumes["${local.peer_secret}-store-${id}"])
+          volumes = concat([local.scratch.volume], local.peer_volumes["store-${id}"])
         }, { for name, class in { priorityClassName = var.store.priority_class } : name => class if class != null })
       }
       volumeClaimTemplates = [{

@@ -382,12 +382,13 @@ variable "peer_tls" {
   description = <<-EOT
     TLS with certificates between the platform's own processes (docs/operations/peer-tls.md).
     `mode`: off, accept, prefer or require; in a running installation one after the other.
-    Certificates come from cert-manager, by the `issuer` named, or from Secrets that are there:
-    `secret` with `tls.crt`, `tls.key` and `ca.crt`, for servers, and for store nodes the same
-    with `-store-ID` behind its name.
+    Certificates come from cert-manager, by the `issuer` named, whose CA signs nothing else; or are
+    in a `secret` that is there, with `tls.crt`, `tls.key` and `ca.crt`. Each has the DNS name
+    `name`: unless given, NAME.NAMESPACE.svc.CLUSTER_DOMAIN.
   EOT
   type = object({
     mode   = optional(string, "off")
+    name   = optional(string)
     secret = optional(string)
     issuer = optional(object({
       name = string
