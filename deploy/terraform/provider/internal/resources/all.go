@@ -5,9 +5,14 @@ func All() []Kind {
 	return []Kind{
 		APIKey(),
 		Client(),
+		Export(),
 		Issuer(),
 		Policy(),
 		Quota(),
+		Schedule(),
+		Schema(),
+		Subscription(),
 		Tenant(),
+		Topic(),
 	}
 }

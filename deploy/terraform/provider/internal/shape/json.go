@@ -219,6 +219,9 @@ func jsonText(answer any, prior tftypes.Value) (tftypes.Value, error) {
 	return tftypes.NewValue(tftypes.String, string(text)), nil
 }
 
+// SameText: they are equal, or the same JSON.
+func SameText(one, other string) bool { return one == other || SameJSON(one, other) }
+
 // SameJSON compares what two texts mean; false where one is no JSON.
 func SameJSON(one, other string) bool {
 	first, second := canonical(one), canonical(other)

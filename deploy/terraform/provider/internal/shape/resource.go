@@ -48,7 +48,7 @@ func (s *Shape) serverChooses() bool {
 	if s.Chosen {
 		return true
 	}
-	return s.Sent && s.Answered && !s.HasDefault && !s.WriteOnly &&
+	return s.Sent && s.Answered && !s.HasDefault && !s.WriteOnly && !s.Absent &&
 		!s.Limits.Type.Nullable && s.Limits.Default == nil
 }
 

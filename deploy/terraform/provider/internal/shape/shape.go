@@ -38,6 +38,8 @@ type Option struct {
 	Stable bool
 	// Chosen: left out, the server chooses, and that stays.
 	Chosen bool
+	// Absent: left out it is not there, though the contract does not say that it may be null.
+	Absent bool
 	// Set: an array without order, in which nothing is twice.
 	Set bool
 	// JSON: an array or an object of any shape, written with jsonencode().

@@ -1,0 +1,58 @@
+package resources
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
+)
+
+// Export writes topics into a table of a lake.
+func Export() Kind {
+	read := shape.Option{OnlyRead: true}
+	kind := Kind{
+		Name: "export", Collection: "/exports", Body: "ExportCreate", Answer: "Export",
+		Text: "Topics that are written into a table of a lake. Destroyed, it leaves its table as it is.",
+		Options: shape.Options{
+			"topic": {Replace: true},
+			startAttribute: {Replace: true, Chosen: true, Moment: true, Text: "`earliest`, `latest` or a " +
+				"time (RFC 3339): what was published before is not exported. Left out: `earliest` of a new one."},
+			"lake":         {Replace: true},
+			"table":        {Replace: true},
+			"format":       {Replace: true},
+			"body":         {Replace: true},
+			"partition_by": {Replace: true},
+			"key_buckets":  {Replace: true},
+			"maintenance":  {Text: "What maintaining its table does."},
+			"maintain_cron": {Chosen: true, Nothing: "", Text: "When its table is maintained; \"\": when it " +
+				"is asked to. Left out: daily, of a new one of the format iceberg."},
+			"paused": {Text: "Whether the clock makes no runs of it."},
+			"state":  read, "next_runs": read, "rows": read, "rejected": read, "filtered": read, "bytes": read,
+			"expired": read, "lag_messages": read, "failure": read, "table_state": read, "rejects_state": read,
+			"positions": {Omit: true}, "last_run": {Omit: true},
+		},
+	}
+	shapes := kind.shape()
+	kind.Plan = func(
+		ctx context.Context, call Call, _ resource.ModifyPlanRequest, answer *resource.ModifyPlanResponse,
+	) {
+		warnOfLag(ctx, call, shapes, answer)
+	}
+	return kind
+}
+
+// warnOfLag says what is not in the table yet, and may now never be.
+func warnOfLag(
+	ctx context.Context, call Call, shapes *shape.Shape, answer *resource.ModifyPlanResponse,
+) {
+	if call.Prior == nil || call.Plan != nil && len(shapes.Replacing(call.Plan.Raw, call.Prior.Raw)) == 0 {
+		return
+	}
+	found, err := call.Do(ctx, http.MethodGet, call.Path, nil)
+	if lag := integerIn(found.Body, "lag_messages"); err == nil && lag > 0 {
+		answer.Diagnostics.AddWarning(summary(call, "leaves messages out of its table"),
+			messages(lag)+" are not exported yet, and are no longer kept for it. Another run of it brings them first.")
+	}
+}

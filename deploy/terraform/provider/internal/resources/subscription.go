@@ -1,0 +1,137 @@
+package resources
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
+)
+
+const (
+	pushAttribute = "push"
+	typeAttribute = "type"
+	rateAttribute = "rate_limit"
+	hidden        = "set"
+)
+
+// Subscription waits for pulls, or brings messages to an endpoint.
+func Subscription() Kind {
+	kind := Kind{
+		Name: "subscription", Collection: "/subscriptions",
+		Body: "SubscriptionCreate", Answer: "Subscription",
+		Text: "An independent reader of a topic, whose consumers share its messages. With `push` they " +
+			"are brought to an endpoint, else they wait for pulls.",
+		Forced: true,
+		MadeAt: func(body map[string]any) string {
+			topic, _ := body["topic"].(string)
+			return "/topics/" + url.PathEscape(topic) + "/subscriptions"
+		},
+		Options: subscriptionOptions(),
+		Own: map[string]*shape.Shape{
+			startAttribute:   start(),
+			secretsAttribute: signingSecrets(),
+			forceAttribute: forceDestroy("Destroy it also when it has messages that are not acked. " +
+				"Holds once it is applied."),
+		},
+		Sending:  sendSubscription,
+		Received: receiveStart, Completed: completeSecrets,
+	}
+	shapes := kind.shape()
+	kind.Plan = func(
+		ctx context.Context, call Call, _ resource.ModifyPlanRequest, answer *resource.ModifyPlanResponse,
+	) {
+		if call.Plan != nil {
+			planType(ctx, call, answer)
+			planSecrets(ctx, call, answer)
+		}
+		protect(ctx, call, shapes, backlogOfSubscription, answer)
+	}
+	return kind
+}
+
+func subscriptionOptions() shape.Options {
+	return shape.Options{
+		"topic":        {Replace: true, Required: true, Text: "What it reads, for good."},
+		typeAttribute:  {Chosen: true, Text: "`push` where `push` is given, else `pull`."},
+		"delivery":     {Replace: true, Text: "What it promises of each message, for good."},
+		"ordered":      {Replace: true},
+		startAttribute: {Omit: true},
+		"retry":        {Text: "When a message that failed comes again, and how often."},
+		rateAttribute:  {Text: "How fast messages are handed out: in all, and to each consumer."},
+		"state":        {OnlyRead: true},
+		"state_reason": {OnlyRead: true, Text: "Why it is paused, as whoever paused it said."},
+		"push.format":  {Text: "What a request's body is; `json` is an envelope of messages as a pull shows them."},
+		"push.headers": {
+			Sensitive: true, Masked: hidden,
+			Text: "Sent with each request. What they are is not shown again, so after an import the " +
+				"first apply writes them.",
+		},
+		"push.signing": {
+			Set: true, Chosen: true,
+			Text: "The kinds of signatures, of Standard Webhooks: `v1` is HMAC-SHA256, `v1a` is " +
+				"ed25519. Left out, a new one has `v1`.",
+		},
+		"push.oidc": {Text: "The bearer token that goes with each request, signed by this installation."},
+		"push.disable_after_seconds": {
+			Nothing: json.Number("0"),
+			Text:    "An endpoint that has failed for so long is disabled; 0 is never.",
+		},
+		"push.signing_secrets": {Omit: true},
+	}
+}
+
+// sendSubscription leaves out of a change what never changes.
+func sendSubscription(_ context.Context, _ Call, body map[string]any, update bool) error {
+	sendStart(body, update)
+	if update {
+		for _, name := range []string{"topic", "delivery", "ordered"} {
+			delete(body, name)
+		}
+	}
+	return nil
+}
+
+// planType: the type goes with `push`, and need not be said.
+func planType(ctx context.Context, call Call, answer *resource.ModifyPlanResponse) {
+	var push types.Object
+	var said types.String
+	call.Plan.GetAttribute(ctx, path.Root(pushAttribute), &push)
+	call.Config.GetAttribute(ctx, path.Root(typeAttribute), &said)
+	if push.IsUnknown() || said.IsUnknown() {
+		return
+	}
+	meant := "pull"
+	if !push.IsNull() {
+		meant = "push"
+	}
+	if said.IsNull() {
+		answer.Diagnostics.Append(answer.Plan.SetAttribute(ctx, path.Root(typeAttribute), meant)...)
+	} else if said.ValueString() != meant {
+		answer.Diagnostics.AddAttributeError(path.Root(typeAttribute), "Type and push do not go together",
+			"A subscription with `push` is of the type push, one without it is of the type pull.")
+	}
+	answer.Diagnostics.Append(checkRate(ctx, *call.Config)...)
+}
+
+// checkRate: one without members would be none, and the state would not be what was asked for.
+func checkRate(ctx context.Context, config tfsdk.Config) diag.Diagnostics {
+	var rate types.Object
+	config.GetAttribute(ctx, path.Root(rateAttribute), &rate)
+	if rate.IsNull() || rate.IsUnknown() {
+		return nil
+	}
+	for _, member := range rate.Attributes() {
+		if !member.IsNull() {
+			return nil
+		}
+	}
+	return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(path.Root(rateAttribute), "No limit",
+		"Give one of its members, or leave rate_limit out.")}
+}
