@@ -1,4 +1,4 @@
-"""Fixtures: the built provider, one live installation per module, and workspaces against it."""
+"""Fixtures: the built provider, one live installation, and workspaces against it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def provider_configuration() -> Path:
     return build()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installation(
     tmp_path_factory: pytest.TempPathFactory, provider_configuration: Path
 ) -> Iterator[Installation]:
-    """A live one for the tests of a module."""
+    """A live one for all tests; each gives what it makes names of its own."""
     installation = Installation(tmp_path_factory.mktemp("terraform") / "data")
     try:
         yield installation.start()
@@ -61,7 +61,7 @@ def installation(
             installation.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def operator(installation: Installation) -> dict[str, str]:
     """The environment of a provider that acts as the operator."""
     text = (installation.directory / "operator.env").read_text()
@@ -73,7 +73,7 @@ def operator(installation: Installation) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def open_workspace(provider_configuration: Path, installation: Installation) -> OpenWorkspace:
     """Opens workspaces against the installation."""
     owner = {"PACKETBOAT_URL": installation.url, "PACKETBOAT_TOKEN": installation.token}
