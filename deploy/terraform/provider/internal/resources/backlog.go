@@ -1,9 +1,11 @@
 package resources
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"sync"
 
 	"github.com/packetboat/terraform-provider-packetboat/internal/client"
+	"github.com/packetboat/terraform-provider-packetboat/internal/contract"
+	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
 )
 
 const (
@@ -22,41 +26,30 @@ const (
 
 // stake is what goes with a thing that is destroyed.
 type stake struct {
-	// Messages that are not acked, by subscription; those that have none are left out.
-	Messages map[string]int64
+	// Count is how many messages somebody still has to ack; Of says how many of each subscription,
+	// of a topic.
+	Count int64
+	Of    map[string]int64
 	// Note is said beside, of what is lost and does not keep it from being destroyed.
 	Note string
 }
 
-func (s stake) total() int64 {
-	var total int64
-	for _, messages := range s.Messages {
-		total += messages
-	}
-	return total
-}
-
 // String is `42 messages: 40 of "billing", 2 of "audit"`.
 func (s stake) String() string {
-	names := make([]string, 0, len(s.Messages))
-	for name := range s.Messages {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(one, other string) int {
-		if s.Messages[one] != s.Messages[other] {
-			return int(s.Messages[other] - s.Messages[one])
-		}
-		return strings.Compare(one, other)
+	names := slices.SortedFunc(maps.Keys(s.Of), func(one, other string) int {
+		return cmp.Or(cmp.Compare(s.Of[other], s.Of[one]), cmp.Compare(one, other))
 	})
+	if len(names) == 0 {
+		return messages(s.Count)
+	}
 	var parts []string
 	for _, name := range names[:min(named, len(names))] {
-		parts = append(parts, fmt.Sprintf("%d of %q", s.Messages[name], name))
+		parts = append(parts, fmt.Sprintf("%d of %q", s.Of[name], name))
 	}
-	more := ""
 	if len(names) > named {
-		more = fmt.Sprintf(" and of %d more", len(names)-named)
+		parts = append(parts, fmt.Sprintf("and of %d more", len(names)-named))
 	}
-	return messages(s.total()) + ": " + strings.Join(parts, ", ") + more
+	return messages(s.Count) + ": " + strings.Join(parts, ", ")
 }
 
 func messages(count int64) string {
@@ -66,13 +59,31 @@ func messages(count int64) string {
 	return fmt.Sprintf("%d messages", count)
 }
 
+const backlogAttribute = "backlog_messages"
+
+// backlog is an attribute of data sources.
+func backlog() map[string]*shape.Shape {
+	made := shape.OfData(&contract.Node{
+		Type: contract.Types{Name: "integer"}, Description: "Messages that are not acked.",
+	}, nil)
+	return map[string]*shape.Shape{backlogAttribute: made}
+}
+
+// observe makes it of a count.
+func observe(
+	count func(context.Context, Call) (stake, error),
+) func(context.Context, Call, map[string]any) error {
+	return func(ctx context.Context, call Call, answer map[string]any) error {
+		found, err := count(ctx, call)
+		answer[backlogAttribute] = json.Number(fmt.Sprint(found.Count))
+		return err
+	}
+}
+
 // backlogOfSubscription is what its consumers have not acked.
 func backlogOfSubscription(ctx context.Context, call Call) (stake, error) {
 	count, err := backlogOf(ctx, call, call.Name)
-	if err != nil || count == 0 {
-		return stake{}, err
-	}
-	return stake{Messages: map[string]int64{call.Name: count}}, nil
+	return stake{Count: count}, err
 }
 
 // backlogOfTopic is that of all its subscriptions, and what it keeps for whoever comes later.
@@ -92,13 +103,14 @@ func backlogOfTopic(ctx context.Context, call Call) (stake, error) {
 		})
 	}
 	asking.Wait()
-	found := stake{Messages: map[string]int64{}}
+	found := stake{Of: map[string]int64{}}
 	for at, name := range names {
 		if failures[at] != nil {
 			return stake{}, failures[at]
 		}
 		if counts[at] > 0 {
-			found.Messages[name] = counts[at]
+			found.Of[name] = counts[at]
+			found.Count += counts[at]
 		}
 	}
 	found.Note, err = keptBy(ctx, call)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/packetboat/terraform-provider-packetboat/internal/client"
 	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
@@ -53,30 +54,43 @@ func (d *data) Configure(
 func (d *data) Read(
 	ctx context.Context, request datasource.ReadRequest, answer *datasource.ReadResponse,
 ) {
-	name, tenant := textOf(request.Config.Raw, d.kind.id()), ""
-	var err error
-	if !d.kind.AboveTenants {
-		tenant, err = d.client.TenantOf(ctx, textOf(request.Config.Raw, tenantAttribute))
-	}
-	var found client.Answer
-	if err == nil {
-		found, err = d.client.Do(ctx, client.Request{Method: http.MethodGet, Path: d.kind.at(name), Tenant: tenant})
-	}
+	found, err := d.read(ctx, request.Config.Raw)
 	if err != nil {
 		answer.Diagnostics.Append(diagnosticsOf("The "+d.kind.Name+" cannot be read", err, d.shape)...)
 		return
 	}
-	if d.kind.Received != nil {
-		d.kind.Received(found.Body)
-	}
-	found.Body[d.kind.id()] = name
-	if !d.kind.AboveTenants {
-		found.Body[tenantAttribute] = tenant
-	}
-	raw, err := d.shape.State(found.Body, request.Config.Raw)
+	raw, err := d.shape.State(found, request.Config.Raw)
 	if err != nil {
 		answer.Diagnostics.AddError("The "+d.kind.Name+" cannot be read", err.Error())
 		return
 	}
 	answer.State.Raw = raw
+}
+
+// read is the answer with all that the attributes need beside it.
+func (d *data) read(ctx context.Context, config tftypes.Value) (map[string]any, error) {
+	call := Call{Client: d.client, Name: textOf(config, d.kind.id())}
+	call.Path = d.kind.at(call.Name)
+	if !d.kind.AboveTenants {
+		tenant, err := d.client.TenantOf(ctx, textOf(config, tenantAttribute))
+		if err != nil {
+			return nil, err
+		}
+		call.Tenant = tenant
+	}
+	found, err := call.Do(ctx, http.MethodGet, call.Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if d.kind.Received != nil {
+		d.kind.Received(found.Body)
+	}
+	found.Body[d.kind.id()] = call.Name
+	if !d.kind.AboveTenants {
+		found.Body[tenantAttribute] = call.Tenant
+	}
+	if d.kind.Observe != nil {
+		err = d.kind.Observe(ctx, call, found.Body)
+	}
+	return found.Body, err
 }

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -52,7 +53,8 @@ func warnOfLag(
 	}
 	found, err := call.Do(ctx, http.MethodGet, call.Path, nil)
 	if lag := integerIn(found.Body, "lag_messages"); err == nil && lag > 0 {
-		answer.Diagnostics.AddWarning(summary(call, "leaves messages out of its table"),
-			messages(lag)+" are not exported yet, and are no longer kept for it. Another run of it brings them first.")
+		answer.Diagnostics.AddWarning(
+			fmt.Sprintf("Destroying the export %q leaves %s out of its table", call.Name, messages(lag)),
+			"They are not exported yet, and are no longer kept for it. Another run of it brings them first.")
 	}
 }

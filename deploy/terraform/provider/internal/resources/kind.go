@@ -59,6 +59,9 @@ type Kind struct {
 	// Completed adds to it what other calls say, or what only Terraform has: after each read,
 	// create and update of a resource.
 	Completed func(ctx context.Context, call Call, answer map[string]any) error
+	// Observed are attributes of data sources alone, which Observe adds to the answer.
+	Observed map[string]*shape.Shape
+	Observe  func(ctx context.Context, call Call, answer map[string]any) error
 	// Made is called after a create. lost: an earlier try made it, and its answer did not come. It
 	// may add to the answer what is said only then. Changed is called after an update.
 	Made    func(ctx context.Context, call Call, answer *client.Answer, lost bool) error
@@ -147,6 +150,9 @@ func (k Kind) shapeOfData() *shape.Shape {
 		if own.Answered || name == tenantAttribute {
 			made.Members[name] = own
 		}
+	}
+	for name, one := range k.Observed {
+		made.Members[name] = one
 	}
 	return made
 }

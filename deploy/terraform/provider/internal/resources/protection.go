@@ -18,44 +18,47 @@ import (
 // Only what the state has of force_destroy counts, as it is the state that is destroyed: that the
 // server refuses as well, should messages come after the plan.
 func protect(
-	ctx context.Context, call Call, shapes *shape.Shape,
+	ctx context.Context, call Call, kind Kind, shapes *shape.Shape,
 	count func(context.Context, Call) (stake, error), answer *resource.ModifyPlanResponse,
 ) {
 	if call.Prior == nil {
 		return
 	}
-	why := "It is to be destroyed."
+	why := "It is to be destroyed. "
 	if call.Plan != nil {
 		causes := append(shapes.Replacing(call.Plan.Raw, call.Prior.Raw), answer.RequiresReplace...)
 		if len(causes) == 0 {
 			return
 		}
-		why = "It is to be replaced: " + written(causes) + " cannot be changed in place."
+		why = "It is to be replaced: " + written(causes) + " cannot be changed in place. "
 	}
+	what := fmt.Sprintf("Destroying the %s %q ", kind.Name, call.Name)
 	applied, planned := forceIn(ctx, call)
-	lost, err := count(ctx, call)
 	forced := applied && planned
+	lost, err := count(ctx, call)
 	switch {
-	case err != nil && !forced:
-		answer.Diagnostics.AddError(summary(call, "may lose messages"),
-			why+" How many are not acked cannot be found out now: "+err.Error())
 	case err != nil:
-		answer.Diagnostics.AddWarning(summary(call, "may lose messages"),
-			why+" How many are not acked cannot be found out now: "+err.Error())
-	case lost.total() > 0 && !forced:
-		answer.Diagnostics.AddError(summary(call, "would lose messages"),
-			fmt.Sprintf("%s That loses %s. %s", why, lost, advice(applied, planned)))
-	case lost.total() > 0:
-		answer.Diagnostics.AddWarning(summary(call, "loses messages"),
-			fmt.Sprintf("%s That loses %s; force_destroy is true.", why, lost))
+		say(answer, forced, what+"may lose messages",
+			why+"How many are not acked cannot be found out now: "+err.Error())
+	case lost.Count > 0 && forced:
+		say(answer, true, what+"loses "+messages(lost.Count),
+			fmt.Sprintf("%sThat loses %s. force_destroy is true.", why, lost))
+	case lost.Count > 0:
+		say(answer, false, what+"would lose "+messages(lost.Count),
+			fmt.Sprintf("%sThat loses %s. %s", why, lost, advice(applied, planned)))
 	}
 	if lost.Note != "" {
-		answer.Diagnostics.Append(diag.NewWarningDiagnostic(summary(call, "loses what is kept"), why+" "+lost.Note))
+		say(answer, true, what+"loses what is kept", why+lost.Note)
 	}
 }
 
-func summary(call Call, what string) string {
-	return fmt.Sprintf("Destroying %q %s", call.Name, what)
+// say refuses the plan, or allows it with a warning.
+func say(answer *resource.ModifyPlanResponse, allowed bool, summary, detail string) {
+	if allowed {
+		answer.Diagnostics.AddWarning(summary, detail)
+	} else {
+		answer.Diagnostics.AddError(summary, detail)
+	}
 }
 
 func advice(applied, planned bool) string {

@@ -269,6 +269,9 @@ func (t *thing) remove(ctx context.Context, call Call) error {
 	if err == nil && gone.Status == http.StatusAccepted {
 		return t.client.WaitUntilGone(ctx, call.Tenant, call.Path)
 	}
+	if client.IsRefused(err, "backlog-not-empty") { // came after the plan
+		return fmt.Errorf("%v %s", err, advice(false, false))
+	}
 	return err
 }
 

@@ -42,6 +42,7 @@ func Subscription() Kind {
 		},
 		Sending:  sendSubscription,
 		Received: receiveStart, Completed: completeSecrets,
+		Observed: backlog(), Observe: observe(backlogOfSubscription),
 	}
 	shapes := kind.shape()
 	kind.Plan = func(
@@ -51,7 +52,7 @@ func Subscription() Kind {
 			planType(ctx, call, answer)
 			planSecrets(ctx, call, answer)
 		}
-		protect(ctx, call, shapes, backlogOfSubscription, answer)
+		protect(ctx, call, kind, shapes, backlogOfSubscription, answer)
 	}
 	return kind
 }

@@ -33,7 +33,8 @@ func Topic() Kind {
 			forceAttribute: forceDestroy("Destroy it also when subscriptions have messages in it that " +
 				"are not acked. Holds once it is applied."),
 		},
-		Save: saveTopic,
+		Save:     saveTopic,
+		Observed: backlog(), Observe: observe(backlogOfTopic),
 	}
 	shapes := kind.shape()
 	kind.Plan = func(
@@ -42,7 +43,7 @@ func Topic() Kind {
 		if fewerPartitions(ctx, call) {
 			answer.RequiresReplace.Append(path.Root(partitionsAttribute))
 		}
-		protect(ctx, call, shapes, backlogOfTopic, answer)
+		protect(ctx, call, kind, shapes, backlogOfTopic, answer)
 	}
 	return kind
 }
