@@ -24,7 +24,7 @@ Name = tuple[str, int]
 class Reader:
     """One subscription's consumers."""
 
-    ordered: bool
+    ordered: bool = False
     handled: Counter[Name] = field(default_factory=Counter)
     asked: set[Name] = field(default_factory=set)
     """Their acks were sent."""
@@ -66,8 +66,8 @@ class Books:
         self._slowest_s = max(self._slowest_s, time.monotonic() - began_s)
 
     def missing(self) -> dict[str, set[Name]]:
-        """By subscription: what it has not handled and acked yet."""
-        found = {name: self.published - each.acked for name, each in self.readers.items()}
+        """By subscription: what it has not handled yet."""
+        found = {name: self.published - each.handled.keys() for name, each in self.readers.items()}
         return {name: names for name, names in found.items() if names}
 
     @property
@@ -86,7 +86,7 @@ class Books:
         for reader, each in self.readers.items():
             wrong += [f"{reader}: {text}" for text in each.wrong]
         for reader, names in self.missing().items():
-            wrong.append(f"{reader}: {len(names)} were never acked, such as {sorted(names)[:5]}")
+            wrong.append(f"{reader}: {len(names)} were never handled, such as {sorted(names)[:5]}")
         stored: Counter[Name] = Counter()
         for partition, names in log:
             stored.update(names)

@@ -16,13 +16,14 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from packetboat.aio.client import AsyncClient
 from packetboat.credentials import StaticToken
 from packetboat.errors import PacketboatError
 from packetboat.models import Message, Retention
 from packetboat.options import Options
+from packetboat.worker import Worker
 
 from tests.chaos.rolling.books import Books, Name, Reader
 
@@ -40,7 +41,6 @@ LEASE_S = 60
 RETRY_FOR_S = 60.0
 ALL_IN_S = 120.0
 """What consumers may take to come to the end."""
-Verb = Literal["pull", "ack"]
 T = TypeVar("T")
 
 
@@ -98,7 +98,7 @@ class SdkLoad:
             self._is_publishing = False
             await asyncio.gather(*publishers)
             await self._until_consumed()
-            self.wrong = self.books.verdict(await self._log())
+            self.wrong += self.books.verdict(await self._log())
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -126,9 +126,20 @@ class SdkLoad:
         return task
 
     async def _until_consumed(self) -> None:
+        """Which shows in the books and at the server, or the time is over."""
         deadline_s = time.monotonic() + ALL_IN_S
         while self.books.missing() and time.monotonic() < deadline_s:
             await asyncio.sleep(0.1)
+        for name in self.books.readers:
+            while left := await self._left(name):
+                if time.monotonic() > deadline_s:
+                    self.wrong.append(f"{name}: {left} are not acked at the end")
+                    break
+                await asyncio.sleep(0.1)
+
+    async def _left(self, subscription: str) -> int:
+        backlog = await self._consuming[0].subscriptions.backlog(subscription)
+        return backlog.messages
 
     # Applications.
 
@@ -158,9 +169,12 @@ class SdkLoad:
                 await self._handle(client, subscription, messages)
 
     async def _streamer(self, subscription: str) -> None:
-        client = self._consuming[1]
-        async for message in client.stream(subscription, reconnect_for_s=RETRY_FOR_S):
-            await self._handle(client, subscription, [message])
+        reader = self.books.readers[subscription]
+
+        async def handle(message: Message) -> None:
+            reader.handle(_name(message), message.attempt)
+
+        await Worker(self._consuming[1], subscription, source="stream").arun(handle)
 
     async def _handle(
         self, client: AsyncClient, subscription: str, messages: Sequence[Message]
@@ -179,7 +193,7 @@ class SdkLoad:
         for failure in settled.failures:
             self.books.refused.append(f"{subscription}: {failure}")
 
-    async def _tried(self, verb: Verb, call: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    async def _tried(self, verb: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
         """None where the SDK gave up: what may have been leased or acked is not known."""
         try:
             return await call()

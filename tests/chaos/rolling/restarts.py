@@ -28,12 +28,23 @@ class Restarts:
 
     async def everything(self, release: Release | None = None) -> None:
         """As an upgrade does it."""
-        await self.nodes(release)
+        await self.nodes(NODES, release)
         await self.servers(self.upwards, release)
 
-    async def nodes(self, release: Release | None = None) -> None:
+    async def everything_back(self, release: Release) -> None:
+        """As an upgrade is taken back."""
+        await self.servers(reversed(self.upwards), release)
+        await self.nodes(NODES, release)
+
+    async def some_back(self, release: Release) -> None:
+        """One of each kind that has neighbours: those are of either release then."""
+        fleet = self._fleet
+        await self.servers([fleet.gateway, fleet.publishers[0], fleet.subscribers[0]], release)
+        await self.nodes(NODES[:1], release)
+
+    async def nodes(self, nodes: Iterable[int], release: Release | None = None) -> None:
         """Each after its leaders have moved away."""
-        for node in NODES:
+        for node in nodes:
             await self._operated("drain", str(node))
             await self._fleet.stop_node(node)
             if release is not None:

@@ -22,10 +22,11 @@ class Site:
     def __init__(self, fleet: Fleet, load: SdkLoad) -> None:
         self.fleet = fleet
         self.load = load
-        self.restarts = Restarts(fleet, self._look)
+        self.restarts = Restarts(fleet, self.look)
         self._began_s = time.monotonic()
 
-    async def _look(self, process: str) -> None:
+    async def look(self, process: str) -> None:
+        """After it was restarted: is all well?"""
         await self.load.probe()
         print(f"{time.monotonic() - self._began_s:6.1f} s  {process}: {self.load.books.summary()}")
 
@@ -50,4 +51,21 @@ async def restarted(root: Path, rounds: int = 1) -> list[str]:
     async with site(root) as at:
         for _ in range(rounds):
             await at.restarts.everything()
+    return at.load.wrong
+
+
+async def upgraded(root: Path, previous: Release, rounds: int = 1) -> list[str]:
+    """From the previous release, as docs/operations/upgrade.md says. Then some processes go back;
+    with more rounds all of them, and forward again."""
+    async with site(root, previous) as at:
+        fleet, restarts = at.fleet, at.restarts
+        fleet.release = CURRENT
+        await fleet.migrate()
+        await at.look("migrate")
+        await restarts.everything(CURRENT)
+        for _ in range(rounds - 1):
+            await restarts.everything_back(previous)
+            await restarts.everything(CURRENT)
+        if rounds == 1:
+            await restarts.some_back(previous)
     return at.load.wrong
