@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from outbox import reading
+from scheduler.backup_age import Counters
 from store_nodes.client import (
     Location,
     QueueInfo,
@@ -94,7 +95,7 @@ class TrimStore(Protocol):
     async def delete(self, group: int, queue: QueueId, *, timeout_s: float) -> None: ...
 
 
-class Store(DueStore, TrimStore, reading.Store, Protocol):
+class Store(DueStore, TrimStore, Counters, reading.Store, Protocol):
     """The part of `store_nodes.client.StoreClient` that the scheduler uses."""
 
 

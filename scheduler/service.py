@@ -27,6 +27,7 @@ from metadata.topics import TopicRepository
 from metadata.usage_hours import UsageHours
 from outbox import Outbox
 from scheduler.backlogs import Backlogs
+from scheduler.backup_age import BackupAge
 from scheduler.balancing.balancer import Balancer
 from scheduler.balancing.view import Home
 from scheduler.cron import Cron
@@ -121,6 +122,7 @@ class Scheduler:
             term.spawn(self._keeper(sizes).run())
             term.spawn(meter.run())
             term.spawn(Backlogs(self._topics, self._retention, sizes).run())
+            term.spawn(BackupAge(self._store, self._settings.release_timeout_s).run())
             term.spawn(self._exports(sizes).run())
             term.spawn(self._redriving(lock).run(term))
             term.spawn(self._cron.run(lock))

@@ -158,7 +158,9 @@ def _failed(command: str, text: str, status: int) -> int:
 def _row(name: str, manifest: Manifest) -> dict[str, object]:
     return {
         "name": name,
-        "recovery_point": _time(manifest.recovery_point),
+        "began": manifest.began,
+        "recovery_point": manifest.recovery_point,
+        "finished": manifest.finished,
         "messages": manifest.messages,
         "rows": sum(table.rows for table in manifest.database.tables),
         "stored_bytes": manifest.stored_bytes,

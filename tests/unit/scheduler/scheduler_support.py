@@ -255,6 +255,10 @@ class FakeStore:
         if self.trouble:
             raise self.trouble.popleft()
 
+    async def counter(self, group: int, name: str, *, timeout_s: float = 5.0) -> int:
+        await self._call("counter", group)
+        return self.machines[group].counters.get(name, 0)
+
     def clock(self, group: int) -> FakeClock:
         return FakeClock(self)
 
