@@ -1,7 +1,7 @@
 """Writes the part of the HTTP contract that the provider has built in: `make terraform-contract`.
 
-From it the provider takes names, types, defaults, limits and descriptions of its attributes, so that
-none of them is typed twice. Held in step by tests/tidy/test_terraform.py.
+From it the provider takes names, types, defaults, limits and descriptions of its attributes, so
+that none of them is typed twice. Held in step by tests/tidy/test_terraform.py.
 """
 
 from __future__ import annotations
