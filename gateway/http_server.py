@@ -26,6 +26,7 @@ import time
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, cast
@@ -116,7 +117,11 @@ class HttpServer:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
+        self.leaving = False
+        """Each response is its connection's last."""
         self.closing = False
+        self._nobody = asyncio.Event()
+        """Set when nobody is connected; looked at by `leave` alone."""
         self.tasks: set[asyncio.Task[None]] = set()
         self._context = WorkerContext(None)
         self._wrapped = wrap_app(cast(Any, app), config.wsgi_max_body_size, "asgi")
@@ -135,9 +140,21 @@ class HttpServer:
         )
         self._sweeper = self.loop.create_task(self._sweep())
 
+    async def leave(self, linger_s: float) -> None:
+        """Returns when nobody is connected any more, or after that long. Connections are taken
+        meanwhile: who is in front sends more until it has seen that this process is not ready. A
+        client that is told to close meets no connection that ends just as it asks again."""
+        self.leaving = True
+        deadline_s = self.loop.time() + linger_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                while self._open_count:
+                    self._nobody.clear()
+                    await self._nobody.wait()
+
     async def close(self, grace_s: float) -> None:
         """No new connections; idle ones end now, the others with their response or `grace_s`."""
-        self.closing = True
+        self.leaving = self.closing = True
         if self._releasing is not None:
             self._releasing.cancel()
         if self._listener is not None:
@@ -168,6 +185,8 @@ class HttpServer:
         if not self._open[address]:
             del self._open[address]
         self._open_count -= 1
+        if not self._open_count:
+            self._nobody.set()
         CONNECTIONS.dec()
 
     def hold(self, connection: Connection, most_s: float) -> None:
@@ -403,7 +422,7 @@ class Connection(asyncio.Protocol):
     def _turn_away(self, turned_away: TurnedAway) -> None:
         """The whole response; what follows in the buffer has its turn after others."""
         self.tenant_id, refusal = turned_away.tenant_id, turned_away.refusal
-        close = turned_away.close or self._server.closing
+        close = turned_away.close or self._server.leaving
         last = b"connection: close\r\n\r\n" if close else b"\r\n"
         head = b"%bx-request-id: %b\r\n%b%b" % (
             refusal.head, turned_away.request_id, self._server.date_line(), last,
@@ -562,7 +581,7 @@ class Request:
         self._connection.response_ended(self._close)
 
     def _encode_head(self, status: int, headers: Any) -> bytes:
-        close = self._close or self._server.closing
+        close = self._close or self._server.leaving
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         framed = status in _BODYLESS
         for name, value in headers:

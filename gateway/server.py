@@ -1,7 +1,8 @@
 """A server process: the parts of its role, served on uvloop until told to stop.
 
-Stopping, in this order: readiness off → long-polls answered with what they have → running requests
-finish → listening sockets close → leases are released → exit. `drain_s` bounds all of it.
+Stopping, in this order: readiness off → long-polls answered with what they have → what still comes
+is answered, for `linger_s` at most, each as the last of its connection → running requests finish →
+listening sockets close → leases are released → exit. `drain_s` bounds all of it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
                 await server.start(listener)
                 heap.settle()
                 await stop.wait()
-                await _drain(parts, app, settings.drain_s)
+                await _drain(parts, app, server, settings)
                 await server.close(GRACE_S)
             finally:
                 sweeper.cancel()
@@ -97,13 +98,16 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
         watchdog.cancel()
 
 
-async def _drain(parts: Parts, app: Dispatcher, drain_s: float) -> None:
+async def _drain(
+    parts: Parts, app: Dispatcher, server: HttpServer, settings: ServerSettings
+) -> None:
     """From the signal to the moment that what is left may be cut."""
     _log.info("stopping", in_flight=app.in_flight)
-    parts.readiness.draining = True
+    parts.readiness.draining = server.leaving = True
     parts.drain()
     try:
-        async with asyncio.timeout(drain_s):
+        async with asyncio.timeout(settings.drain_s):
+            await server.leave(settings.linger_s)
             await app.until_idle()
     except TimeoutError:
         _log.warning("drain deadline passed", in_flight=app.in_flight)

@@ -153,6 +153,9 @@ class ServerSettings:
     """The most that one run of an export reads; what is beyond follows with another."""
     drain_s: float = 10.0
     """From SIGTERM to exit at the latest."""
+    linger_s: float = 1.0
+    """From SIGTERM on, requests are answered for so long while anybody is connected: what a
+    balancer needs to see that this process is not ready."""
 
     @classmethod
     def from_environment(

@@ -218,6 +218,8 @@ class Supervisor:
                 filter(None, [inherited.get("PACKETBOAT_EGRESS_ALLOWED"), *LOOPBACK])
             ),
             "PACKETBOAT_LOG_LEVEL": self._settings.log_level,
+            # There is no other server to go to.
+            "PACKETBOAT_LINGER_S": inherited.get("PACKETBOAT_LINGER_S") or "0",
         }
 
     def _store_node(self, node: int, state: State, ports: Ports) -> Child:

@@ -316,6 +316,37 @@ async def test_idle_and_slow_connections_are_swept(
     idle_writer.close()
 
 
+async def test_who_leaves_answers_what_still_comes_and_ends_each_connection(
+    server: tuple[HttpServer, int],
+) -> None:
+    served, port = server
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while not served.connections:
+        await asyncio.sleep(0.01)
+    leaving = asyncio.ensure_future(served.leave(60.0))
+    late, late_writer = await asyncio.open_connection("127.0.0.1", port)
+    for ends, way in ((reader, writer), (late, late_writer)):
+        assert not leaving.done()
+        way.write(b"GET /x HTTP/1.1\r\n" + HOST + b"\r\n")
+        answer = await asyncio.wait_for(ends.read(), 10)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer
+        way.close()
+    await asyncio.wait_for(leaving, 10)
+
+
+async def test_nobody_is_waited_for_who_stays(server: tuple[HttpServer, int]) -> None:
+    served, port = server
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while not served.connections:
+        await asyncio.sleep(0.01)
+    await asyncio.wait_for(served.leave(0.05), 10)
+    assert served.connections
+    await served.close(0.0)
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+
+
 async def test_close_lets_running_requests_end() -> None:
     released = asyncio.Event()
 
