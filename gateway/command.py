@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from gateway import (
     adopt_command,
     backup_command,
+    certificates_command,
     forwarders_command,
     operator_command,
     restore_command,
@@ -48,6 +49,7 @@ app.add_typer(backup_command.app)
 app.add_typer(restore_command.app)
 app.add_typer(operator_command.app)
 app.add_typer(signing_keys_command.app)
+app.add_typer(certificates_command.app)
 app.command()(adopt_command.adopt)
 app.command()(forwarders_command.forwarders)
 Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
@@ -93,6 +95,8 @@ def serve(
     """Run a server process against a running Postgres and store (see docs/settings.md)."""
     from gateway import workers as server_processes
     from gateway.settings import Role, ServerSettings
+    from peering.settings import PeerSettings
+    from peering.tls import open_peer_tls
 
     try:
         chosen = Role(role) if role is not None else None
@@ -101,6 +105,7 @@ def serve(
     settings = _settings(
         ServerSettings.from_environment, role=chosen, host=host, port=port, workers=workers
     )
+    _settings(lambda: open_peer_tls(PeerSettings.from_environment()))  # what is wrong, told now
     raise typer.Exit(server_processes.run(settings))
 
 
@@ -125,6 +130,7 @@ def store_node() -> None:
 @app.command()
 def migrate() -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
+    from metadata.database_schema import UnfitSchema
     from metadata.migrate import upgrade
     from metadata.roles import RolesNeeded
     from metadata.settings import DatabaseSettings
@@ -135,7 +141,7 @@ def migrate() -> None:
         raise _refused(f"PACKETBOAT_DATABASE_URL is needed ({error})") from None
     try:
         upgrade(settings.url)
-    except RolesNeeded as error:
+    except (RolesNeeded, UnfitSchema) as error:
         sys.stderr.write(f"packetboat: {error}\n")
         raise typer.Exit(1) from None
     operator_command.first_of(settings)

@@ -146,7 +146,7 @@ async def _operate(
     installation: Installation, work: Callable[[StoreClient, Database], Awaitable[int]]
 ) -> int:
     store = installation.store
-    client = StoreClient(store.nodes, groups=range(store.groups), secret=store.secret)
+    client = store.client()
     database = Database(installation.database)
     await database.connect()
     await client.start()

@@ -83,7 +83,9 @@ def add_node(
     _check(address)
     _run(
         store,
-        lambda operator: members.add_node(operator, node, address, zone=zone, secret=store.secret),
+        lambda operator: members.add_node(
+            operator, node, address, zone=zone, secret=store.secret, tls=store.tls
+        ),
         timeout,
     )
 
@@ -115,7 +117,7 @@ def replace_node(
     _run(
         store,
         lambda operator: members.replace_node(
-            operator, old, new, address, zone=zone, secret=store.secret
+            operator, old, new, address, zone=zone, secret=store.secret, tls=store.tls
         ),
         timeout,
     )

@@ -16,7 +16,9 @@ from gateway.data_dir import State
 from gateway.settings import Role, ServerSettings, log_level
 from gateway.store_view import Board, tables, terminal
 from gateway.supervisor import GROUPS
+from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls, open_peer_tls
 from store_nodes.admin import AdminError, NotFinished, Operator, Overview, wellness
 from store_nodes.client import StoreClient
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
@@ -39,6 +41,11 @@ class Store(NamedTuple):
     nodes: dict[int, Address]
     groups: int
     secret: SharedSecret
+    tls: PeerTls | None = None
+
+    def client(self) -> StoreClient:
+        """Not started."""
+        return StoreClient(self.nodes, groups=range(self.groups), secret=self.secret, tls=self.tls)
 
 
 def find(data_dir: Path | None) -> Store:
@@ -50,7 +57,8 @@ def find(data_dir: Path | None) -> Store:
         return _of_data_dir(data_dir)
     settings = ServerSettings.from_environment(role=Role.PUBLISH)
     assert settings.store_secret is not None
-    return Store(settings.store_nodes, settings.store_groups, settings.store_secret)
+    tls = open_peer_tls(PeerSettings.from_environment())
+    return Store(settings.store_nodes, settings.store_groups, settings.store_secret, tls)
 
 
 def _of_data_dir(data_dir: Path) -> Store:
@@ -58,7 +66,8 @@ def _of_data_dir(data_dir: Path) -> Store:
     if state.ports is None:
         raise ValueError(f"{data_dir} was never started")
     nodes = {node: ("127.0.0.1", port) for node, port in enumerate(state.ports.store, 1)}
-    return Store(nodes, GROUPS, SharedSecret.from_text(state.store_secret))
+    tls = open_peer_tls(PeerSettings.from_environment())
+    return Store(nodes, GROUPS, SharedSecret.from_text(state.store_secret), tls)
 
 
 def run(store: Store, work: Work[object], timeout_s: float = 600.0) -> int:
@@ -103,7 +112,7 @@ def _finish(
 
 
 async def _operate(store: Store, work: Work[R], timeout_s: float, board: Board | None) -> R:
-    client = StoreClient(store.nodes, groups=range(store.groups), secret=store.secret)
+    client = store.client()
     await client.start()
     try:
         await _until_connected(client)

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 import uvloop
 
+from peering.tls import PeerTls, PeerTlsError, open_peer_tls
 from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.known_peers import REMEDY, KnownPeers
 from store_nodes.metrics_server import MetricsServer
@@ -44,7 +45,12 @@ def main(settings: StoreNodeSettings) -> int:
     if not __debug__:
         print("refused: assertions guard the log, do not run with -O", file=sys.stderr)  # noqa: T201
         return 2
-    status = uvloop.run(_run(settings))
+    try:
+        tls = open_peer_tls(settings.peering)
+    except PeerTlsError as error:
+        print(f"refused: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    status = uvloop.run(_run(settings, tls))
     if status == _EXIT_AGAIN:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return status
@@ -92,7 +98,7 @@ def _open(settings: StoreNodeSettings) -> tuple[Started, BootRecord]:
     return started, boot
 
 
-async def _run(settings: StoreNodeSettings) -> int:
+async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
     try:
         started, boot = _open(settings)
     except DirectoryLocked as error:
@@ -122,12 +128,25 @@ async def _run(settings: StoreNodeSettings) -> int:
 
     known = KnownPeers(settings.data_dir)
     node = Node(
-        settings, started, commit, boot, known, fatal=fatal, refused=refused, restart=stop.set
+        settings,
+        started,
+        commit,
+        boot,
+        known,
+        fatal=fatal,
+        refused=refused,
+        restart=stop.set,
+        tls=tls,
     )
     peers = PeerNetwork(
-        identity, settings.peers, node, meet=node.meet, own_tail=lambda: node.told_tail
+        identity,
+        settings.peers,
+        node,
+        meet=node.meet,
+        own_tail=lambda: node.told_tail,
+        tls=tls,
     )
-    server = StoreServer(node, identity, admit_peer=peers.admit, adopt_peer=peers.adopt)
+    server = StoreServer(node, identity, admit_peer=peers.admit, adopt_peer=peers.adopt, tls=tls)
     node.connect(peers, server)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_unhandled)
@@ -135,6 +154,7 @@ async def _run(settings: StoreNodeSettings) -> int:
         loop.add_signal_handler(number, stop.set)
     flushing = asyncio.create_task(commit.run(), name="group-commit")
     flushing.add_done_callback(_on_flushing_done)
+    watching = asyncio.create_task(tls.watch(), name="certificates") if tls is not None else None
     await server.start(*settings.listen)
     node.start()
     await peers.start()
@@ -148,6 +168,8 @@ async def _run(settings: StoreNodeSettings) -> int:
     await node.stop()
     await server.close()
     await peers.close()
+    if watching is not None:
+        watching.cancel()
     await commit.close()
     await flushing
     started.wal.close()

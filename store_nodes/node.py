@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 
+from peering.tls import PeerTls
 from store_nodes import reads
 from store_nodes.aging import life_of, storage_settings
 from store_nodes.boot import BootRecord
@@ -66,6 +67,7 @@ class Node(ClientService):
         fatal: Callable[[str], None],
         refused: Callable[[str], None],
         restart: Callable[[], None],
+        tls: PeerTls | None = None,
     ) -> None:
         """`refused` and `fatal` end the process at once; `restart` begins an orderly stop, after
         which `restarting` says that the process starts again."""
@@ -98,7 +100,7 @@ class Node(ClientService):
         self._announced: list[NodeView] = []
         self._new_groups: set[int] = set()
         """Added, and not in a checkpoint yet: they wait."""
-        self._recovering = Recovering(self, started, boot.boot)
+        self._recovering = Recovering(self, started, boot.boot, tls)
         self._storage = Storage(
             started.wal,
             started.checkpoints,

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from peering.tls import PeerTls
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.client import SnapshotImage, StoreClient
 from store_nodes.group import Group
@@ -67,13 +68,14 @@ class Whole(Protocol):
 class Recovering:
     """Repair and install of one node."""
 
-    def __init__(self, node: Whole, started: Started, boot: int) -> None:
+    def __init__(self, node: Whole, started: Started, boot: int, tls: PeerTls | None) -> None:
         settings = started.settings
         if started.damage is not None and started.damage.votes:
             note_lost_votes(started.wal, started.damage, boot)
         self._node = node
         self._started = started
         self._settings = settings
+        self._tls = tls
         self.repair = Repair(self, started.wal, started.damage, settings.copy_bytes_per_s, node.own)
         self.installer = Installer(self, settings.copy_bytes_per_s, node.own)
 
@@ -123,6 +125,7 @@ class Recovering:
             self._node.members.addresses(),
             groups=[group.id for group in self._node.groups()],
             secret=self._settings.secret,
+            tls=self._tls,
             cluster_uid=self._settings.cluster_uid,
             own_node=self._settings.node_id,
         )

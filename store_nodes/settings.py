@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
 from store_nodes.membership import Membership
 
@@ -29,6 +30,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """16 bytes, the same at every node; a data directory of another cluster is refused."""
     secret: SharedSecret
     """Of nodes and forwarders; proved at each connection, never sent."""
+    peering: PeerSettings = PeerSettings()
+    """TLS with peers and clients."""
     zones: dict[int, str] = {}
     """Where peers stand; those in none need not be here."""
     join: bool = False
@@ -135,6 +138,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSetti
         join=env.get("PACKETBOAT_STORE_JOIN", "") in ("1", "true", "yes"),
         cluster_uid=bytes.fromhex(need("PACKETBOAT_CLUSTER_UID")),
         secret=_secret(need("PACKETBOAT_STORE_SECRET")),
+        peering=PeerSettings.from_environment(env),
         groups=number("PACKETBOAT_STORE_GROUPS", 8),
         segment_bytes=number("PACKETBOAT_STORE_SEGMENT_BYTES", 64 * MIB),
         disk_reserve_bytes=number("PACKETBOAT_STORE_DISK_RESERVE_BYTES", 256 * MIB),

@@ -25,7 +25,9 @@ async def open_links(shared: Shared) -> OpenLinks:
     settings = shared.settings
     assert settings.ack_secret is not None
     lossy = (exchange.SUBJECT, attending.SUBJECT)
-    network = LinkNetwork(settings.ack_secret, problem_of=problem_of, lossy=lossy)
+    network = LinkNetwork(
+        settings.ack_secret, problem_of=problem_of, lossy=lossy, tls=shared.peer_tls
+    )
     port = await network.start(settings.subscribe_link_host, settings.subscribe_link_port)
     shared.stack.push_async_callback(network.close, GRACE_S)
     return OpenLinks(network, advertised(settings, port))

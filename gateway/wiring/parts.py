@@ -30,6 +30,7 @@ from metadata.schemas import SchemaRepository
 from metadata.snapshots import SnapshotRepository
 from metadata.subscriptions import SubscriptionRepository
 from metadata.topics import TopicRepository
+from peering.tls import PeerTls
 from quotas.limiter import Limiter
 from quotas.limits import TenantLimit
 from quotas.metering import Meter
@@ -94,6 +95,7 @@ class Shared:
     stack: AsyncExitStack
     database: Database
     store: StoreClient
+    peer_tls: PeerTls | None
     feed: ChangeFeed
     catalog: Catalog
     topics: TopicRepository

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls
 from store_nodes.admin.errors import NotFinished, Refused
 from store_nodes.admin.operator import LOOK_AGAIN_S, Operator
 from store_nodes.admin.overview import Overview
@@ -32,16 +33,17 @@ async def add_node(
     *,
     zone: str = "",
     secret: SharedSecret | None = None,
+    tls: PeerTls | None = None,
 ) -> None:
     """Make `node` a voter of every group. It must run, with PACKETBOAT_STORE_JOIN=1.
 
-    `secret`: with it, the node is first asked at its address who it is.
+    `secret`: with it (and `tls`), the node is first asked at its address who it is.
     """
     seen = await operator.settled_overview()
     _check_new(seen, node)
     _check_zones(seen, add={node: zone})
     if secret is not None:
-        await _check_reached(operator, node, address, secret)
+        await _check_reached(operator, node, address, secret, tls)
     groups = [row.group for row in seen.groups]
     await operator.each(groups, lambda group: _enlist(operator, group, node, address, zone))
     await operator.each(groups, lambda group: _promote(operator, group, node))
@@ -66,6 +68,7 @@ async def replace_node(
     *,
     zone: str | None = None,
     secret: SharedSecret | None = None,
+    tls: PeerTls | None = None,
 ) -> None:
     """Put node `new`, in the same zone unless told otherwise, where `old` is: first it becomes a
     voter, then `old` goes, group by group. `old` may be dead; it must not come back."""
@@ -79,7 +82,7 @@ async def replace_node(
         zone = was[0].labels.get(ZONE, "") if was else ""
     _check_zones(seen, add={new: zone}, remove=old)
     if secret is not None:
-        await _check_reached(operator, new, address, secret)
+        await _check_reached(operator, new, address, secret, tls)
     zone_of_new = zone
     groups = [
         row.group
@@ -221,7 +224,9 @@ def _with(held: Membership, node: int, zone: str) -> Membership:
     return held.after(Reconfigure(held.version + 1, node, VOTER, "", {}))
 
 
-async def _check_reached(operator: Operator, node: int, address: str, secret: SharedSecret) -> None:
+async def _check_reached(
+    operator: Operator, node: int, address: str, secret: SharedSecret, tls: PeerTls | None
+) -> None:
     """The node runs at its address, and is who it should be."""
     try:
         place = parse_address(address)
@@ -232,7 +237,7 @@ async def _check_reached(operator: Operator, node: int, address: str, secret: Sh
     deadline_s = loop.time() + REACH_S
     while True:
         try:
-            connection = await dial(place, Identity(secret), Role.CLIENT, node, _Nobody())
+            connection = await dial(place, Identity(secret), Role.CLIENT, node, _Nobody(), tls=tls)
         except (OSError, TimeoutError) as error:
             if loop.time() >= deadline_s:
                 raise Refused(

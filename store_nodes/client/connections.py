@@ -8,13 +8,13 @@ address in the settings wins over a learned one.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 import structlog
 
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls
 from store_nodes.client.appender import Appender
 from store_nodes.client.guard import GroupGuard
 from store_nodes.client.leaders import LeaderTable, LogClock
@@ -42,7 +42,7 @@ class Connections:
         groups: Sequence[int],
         secret: SharedSecret,
         cluster_uid: bytes = b"",
-        tls: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
         own_node: int | None = None,
         guard: GroupGuard | None = None,
     ) -> None:

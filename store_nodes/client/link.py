@@ -8,12 +8,12 @@ was lost first, after which the outcome of the request is unknown.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
 
+from peering.tls import PeerTls
 from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.handshake import Address, Backoff, Identity, Remote, dial
 from store_nodes.wire import (
@@ -73,7 +73,7 @@ class NodeLink:
         identity: Identity,
         owner: LinkOwner,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
         self.node = node
         self.generation = 0

@@ -10,15 +10,14 @@ The transcript is the Hello and the Challenge without its proof, so a proof fits
 nonces, one pair of identities and one direction: it can be neither replayed nor reflected. When
 either side speaks version 1 it covers the fields of version 1 alone (no boot, tail and run). While
 the secret is being changed, the first that a side knows proves, and any verifies. The secret
-authenticates; privacy and protection against a man in the middle come from TLS with client
-certificates, where contexts are given.
+authenticates; privacy and protection against a man in the middle come from TLS with certificates
+of both sides, where it is on (`peering/tls.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +25,7 @@ from typing import Protocol
 import msgspec
 
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls, dialing
 from store_nodes.transport.connection import FrameConnection, FrameHandler
 from store_nodes.wire import (
     NONCE_BYTES,
@@ -298,14 +298,17 @@ async def dial(
     handler: DialedHandler,
     *,
     admit: Admit | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: PeerTls | None = None,
     timeout_s: float = HANDSHAKE_TIMEOUT_S,
 ) -> FrameConnection:
     """A welcomed connection, `handler.opened` called; raises OSError (HandshakeFailed is one) or
     TimeoutError. `admit` may refuse the listener for what it proved to be."""
     loop = asyncio.get_running_loop()
+    context, name = dialing(tls)
     async with asyncio.timeout(timeout_s):
-        _, connection = await loop.create_connection(FrameConnection, *address, ssl=tls)
+        _, connection = await loop.create_connection(
+            FrameConnection, *address, ssl=context, server_hostname=name
+        )
         try:
             handshake = _Dialing(connection, identity, role, expected_node, handler, admit)
             connection.handler = handshake

@@ -9,12 +9,12 @@ A closed connection is reported at once (a killed process is noticed by it); a s
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
 
+from peering.tls import PeerTls
 from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.handshake import (
     Address,
@@ -66,7 +66,7 @@ class PeerNetwork:
         *,
         meet: Admit = lambda remote: None,
         own_tail: Callable[[], int] = lambda: 0,
-        tls: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
         """`meet` decides on a peer that has proved who it is; `own_tail` is what to tell."""
         self._identity = identity

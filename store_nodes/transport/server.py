@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Sequence
 
+from peering.listener import PeerListener
+from peering.tls import PeerTls
 from store_nodes.transport.client_session import ClientSession
 from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.handshake import Admit, Identity, Listening, Refusal, Remote
@@ -25,30 +26,23 @@ class StoreServer:
         *,
         admit_peer: Admit | None = None,
         adopt_peer: AdoptPeer | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
         self._service = service
         self._identity = identity
         self._admit_peer = admit_peer
         self._adopt_peer = adopt_peer
-        self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._listener = PeerListener(self._accept, tls)
         self._connections: set[FrameConnection] = set()
         self._sessions: set[ClientSession] = set()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which is chosen here where 0 is given."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._accept, host, port, ssl=self._tls, reuse_address=True, backlog=512
-        )
-        listening_port: int = self._server.sockets[0].getsockname()[1]
-        return listening_port
+        return await self._listener.start(host, port)
 
     async def close(self) -> None:
         """Stop listening, say goodbye to everyone; peers' connections too."""
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         sessions, connections = list(self._sessions), list(self._connections)
         for connection in connections:
             connection.close("the node is stopping")

@@ -9,20 +9,20 @@
 A proof is an HMAC over the side it is of, the Hello and the bare Challenge: it fits one pair of
 nonces, one pair of incarnations and one direction, so it can be neither replayed nor reflected.
 While the key is being changed, the first that a side knows proves, and any verifies. It
-authenticates; privacy comes from TLS, where contexts are given.
+authenticates; privacy comes from TLS, where it is on (`peering/tls.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls, dialing
 from subscribe_forwarder.links.connection import FrameConnection
 from subscribe_forwarder.links.wire import (
     NONCE_BYTES,
@@ -192,13 +192,16 @@ async def dial(
     expected: bytes,
     opened: Open,
     connect: Callable[[], FrameConnection],
-    tls: ssl.SSLContext | None = None,
+    tls: PeerTls | None = None,
 ) -> None:
     """Returns once `opened` has taken the connection over; raises OSError (HandshakeFailed is
     one) or TimeoutError."""
     loop = asyncio.get_running_loop()
+    context, name = dialing(tls)
     async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-        _, connection = await loop.create_connection(connect, *address, ssl=tls)
+        _, connection = await loop.create_connection(
+            connect, *address, ssl=context, server_hostname=name
+        )
         handshake = _Dialing(connection, identity, expected, opened)
         connection.handler = handshake
         try:

@@ -9,7 +9,6 @@ from it for `SILENCE_S`, and, all of them, when this process itself stood still.
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
@@ -17,7 +16,9 @@ import structlog
 
 from edge.asgi import Handler
 from edge.problem import Problem
+from peering.listener import PeerListener
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls
 from subscribe_forwarder.links import metrics
 from subscribe_forwarder.links.connection import PING_EVERY_S, FrameConnection, Pulse
 from subscribe_forwarder.links.handshake import (
@@ -54,16 +55,15 @@ class LinkNetwork:
         *,
         problem_of: Callable[[Exception], Problem | None] = own_problem,
         lossy: Collection[str] = (),
-        server_tls: ssl.SSLContext | None = None,
-        client_tls: ssl.SSLContext | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
         """`secret`: shared by all forwarders; the key is derived from it. `problem_of`: what to
         tell a peer of what a handler raised, None for a defect. `lossy`: subjects of notes that
         may be dropped when a peer does not keep up; a link is ended rather than lose others."""
         self._key = link_key(secret)
         self._services = Services(problem_of, lossy)
-        self._server_tls = server_tls
-        self._client_tls = client_tls
+        self._tls = tls
+        self._listener = PeerListener(self._accept, tls)
         self._incarnation: bytes | None = None
         self._live: dict[bytes, Address] = {}
         self._links: dict[bytes, Link] = {}
@@ -71,7 +71,6 @@ class LinkNetwork:
         self._changed: list[Callable[[bytes, bool], None]] = []
         self._connections: set[FrameConnection] = set()
         self._pulse = Pulse()
-        self._server: asyncio.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -79,15 +78,11 @@ class LinkNetwork:
 
     async def start(self, host: str, port: int) -> int:
         """Listens; the port, which is chosen here where 0 is given. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._accept, host, port, ssl=self._server_tls, reuse_address=True
-        )
+        chosen = await self._listener.start(host, port)
         self._pulse.beat_s = time.monotonic()
-        self._ticking = loop.create_task(self._tick())
+        self._ticking = asyncio.get_running_loop().create_task(self._tick())
         self.follow(self._live)
-        listening_port: int = self._server.sockets[0].getsockname()[1]
-        return listening_port
+        return chosen
 
     def identify(self, incarnation: bytes | None) -> None:
         """This process is that forwarder from now on; None: none, for the time being.
@@ -123,8 +118,7 @@ class LinkNetwork:
     async def close(self, grace_s: float = 5.0) -> None:
         """No new links; what runs for peers may end within `grace_s`, then all links close."""
         self._closing = True
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         self._stop_dialing(self._dialing)
         serving = [task for link in self._links.values() for task in link.serving]
         if serving:
@@ -262,7 +256,7 @@ class LinkNetwork:
                 peer,
                 lambda opened, one: self._open(opened, one, identity, dialled=True),
                 self._connection,
-                self._client_tls,
+                self._tls,
             )
         except (OSError, TimeoutError) as error:
             _log.debug("peer not reached", peer=peer.hex(), reason=str(error))

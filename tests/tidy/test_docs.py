@@ -13,6 +13,7 @@ import msgspec
 import openapi
 from gateway.settings import ServerSettings, UpSettings
 from metadata import settings as metadata_settings
+from peering.settings import PeerSettings
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
 from scheduler.settings import SchedulerSettings
@@ -40,6 +41,7 @@ def variables() -> set[str]:
         (PublishSettings, "PACKETBOAT_PUBLISH_"),
         (QuotaSettings, "PACKETBOAT_QUOTA_"),
         (SchedulerSettings, "PACKETBOAT_SCHEDULER_"),
+        (PeerSettings, "PACKETBOAT_PEER_"),
     ):
         found |= {prefix + field.name.upper() for field in dataclasses.fields(kind)}
     found |= set(map(runner_settings.variable_of, runner_settings.from_outside(RunnerSettings)))

@@ -42,6 +42,7 @@ def test_the_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         {1: ("a", 1), 4: ("b", 2)},
         3,
         SharedSecret(bytes.fromhex(SECRET)),
+        None,
     )
 
 

@@ -7,13 +7,13 @@ killed, hung, made to lose its replies or to refuse, and leadership is moved by 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
 from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls
 from store_nodes.client import Durability, StoreClient
 from store_nodes.commands import (
     CommandKind,
@@ -138,7 +138,7 @@ class FakeNode:
         self.commands: list[tuple[int, bytes]] = []
         self.fetches = 0
 
-    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, tls: PeerTls | None = None) -> None:
         identity = Identity(self.store.secret, CLUSTER, self.node, b"incarnation")
         self.server = StoreServer(self, identity, tls=tls)
         self.port = await self.server.start("127.0.0.1", self.port)
@@ -146,8 +146,7 @@ class FakeNode:
     async def kill(self) -> None:
         """What the others see of kill -9."""
         assert self.server is not None
-        if self.server._server is not None:
-            self.server._server.close()
+        self.server._listener.close()
         self.cut()
         self.server = None
 

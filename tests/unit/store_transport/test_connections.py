@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import ssl
-import subprocess
 
 import msgspec
 import pytest
@@ -28,6 +25,7 @@ from store_nodes.transport.handshake import (
 )
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
+from tests.unit.peering.peer_certificates import Certificates
 from tests.unit.store_client.store_client_support import (
     CLUSTER,
     GROUP,
@@ -457,34 +455,12 @@ async def test_silent_peer_is_lost(nodes, monkeypatch):
 # TLS.
 
 
-@pytest.fixture
-def contexts(tmp_path):
-    """(server, client, client without a certificate): mutual TLS with one self-signed one."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl command to make a certificate with")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-keyout", key, "-out", cert, "-days", "1", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=cert)
-    server.verify_mode = ssl.CERT_REQUIRED
-    server.load_cert_chain(cert, key)
-    client = ssl.create_default_context(cafile=cert)
-    client.load_cert_chain(cert, key)
-    return server, client, ssl.create_default_context(cafile=cert)
-
-
-async def test_mutual_tls(contexts):
-    server_tls, client_tls, bare_tls = contexts
+async def test_mutual_tls(tmp_path):
+    tls, strange = (Certificates(tmp_path / name).tls() for name in ("ours", "strange"))
     store = FakeStore()
     for node in store.nodes.values():
-        await node.start(tls=server_tls)
-    client = store.client(tls=client_tls)
+        await node.start(tls=tls)
+    client = store.client(tls=tls)
     await client.start()
     await client.wait_ready(5)
     await client.create(GROUP, QUEUE)
@@ -492,8 +468,8 @@ async def test_mutual_tls(contexts):
     await client.appender(GROUP, QUEUE).append(batch, 1)
     fetched = await client.fetch(GROUP, QUEUE, 0, 10_000_000)
     assert [bytes(e.batch) for e in fetched.entries] == [batch]
-    for tls in (bare_tls, None):
-        stranger = store.client(tls=tls)
+    for other in (strange, None):
+        stranger = store.client(tls=other)
         await stranger.start()
         with pytest.raises(Unavailable):
             await stranger.wait_ready(0.3)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import ssl
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from peering.tls import PeerTls
 from subscribe_forwarder.links import connection as connections
 from subscribe_forwarder.links import link as link_module
 from subscribe_forwarder.links import network
@@ -20,6 +18,7 @@ from subscribe_forwarder.links.connection import PING_EVERY_S
 from subscribe_forwarder.links.handshake import Backoff
 from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.links.ports import PeerGone
+from tests.unit.peering.peer_certificates import Certificates
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import (
     SECRET,
@@ -251,32 +250,11 @@ async def test_closing_lets_what_runs_for_peers_end() -> None:
         await until(lambda: one.links.peers() == [])
 
 
-def _contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext, ssl.SSLContext]:
-    """Of a listener, of a dialer with a certificate, and of one without."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl command to make a certificate with")
-    cert, key = directory / "cert.pem", directory / "key.pem"
-    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    subject = "-subj /CN=forwarder -addext subjectAltName=IP:127.0.0.1"
-    subprocess.run(
-        [*f"{command} {subject} -keyout".split(), str(key), "-out", str(cert)],
-        check=True,
-        capture_output=True,
-    )
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=cert)
-    server.verify_mode = ssl.CERT_REQUIRED
-    client = ssl.create_default_context(cafile=cert)
-    for context in (server, client):
-        context.load_cert_chain(cert, key)
-    return server, client, ssl.create_default_context(cafile=cert)
-
-
 async def test_links_over_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
-    server, client, bare = _contexts(tmp_path)
+    ours, strange = (Certificates(tmp_path / name).tls() for name in ("ours", "strange"))
 
-    def make(client_tls: ssl.SSLContext | None = client) -> LinkNetwork:
-        return LinkNetwork(SECRET, server_tls=server, client_tls=client_tls)
+    def make(tls: PeerTls | None = ours) -> LinkNetwork:
+        return LinkNetwork(SECRET, tls=tls)
 
     async def echo(who: bytes, body: bytes) -> bytes:
         return body
@@ -286,7 +264,7 @@ async def test_links_over_tls_with_certificates_of_both_sides(tmp_path: Path) ->
         for asker, other in (ends, ends[::-1]):
             other.links.answers("echo", echo)
             assert await asker.link(other).ask("echo", large, 5.0) == large
-        for stranger_tls in (bare, None):
+        for stranger_tls in (strange, None):
             stranger = await open_end(9, make(stranger_tls))
             stranger.links.follow(live(*ends))
             await asyncio.sleep(0.3)

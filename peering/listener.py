@@ -1,0 +1,205 @@
+"""Listens for peers: in plain text, with TLS, or for both on one port.
+
+Which of the two a connection speaks is in its first three bytes, which are looked at and left where
+they are. TLS begins with 0x16 0x03 and its version's second half, 1 or more. Our protocols begin
+with a length of four bytes, the lowest first, and no first frame is so long that its third were
+anything but 0: no connection can be taken for the other kind.
+
+A connection that has not said which by `FIRST_BYTES_S` is closed. While `MAX_UNDECIDED` have not,
+no other is accepted; the kernel's line of `BACKLOG` holds those that come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from peering import metrics
+from peering.tls import PeerTls
+
+FIRST_BYTES_S = 2.0
+TLS_HANDSHAKE_S = 2.0
+BACKLOG = 512
+MAX_UNDECIDED = 1024
+PAUSE_S = 0.5
+"""Without a descriptor for another connection, none is accepted for so long."""
+TOLD_EVERY_S = 10.0
+"""Refusals are logged no more often; all are counted."""
+_LOOK_AGAIN_S = 0.01
+_TLS_BEGINS = 0x16
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_log = structlog.get_logger("packetboat.peering")
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class PeerListener:
+    """From `start` to `close`, on one event loop. Without TLS it is a plain server."""
+
+    def __init__(self, factory: Factory, tls: PeerTls | None) -> None:
+        self._factory = factory
+        self._tls = tls
+        self._plain: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._accepting = False
+        self._undecided: set[asyncio.Task[None]] = set()
+        self._told_s = -TOLD_EVERY_S
+
+    async def start(self, host: str, port: int) -> int:
+        """The port, which is chosen here where 0 is given; raises OSError."""
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            self._plain = await loop.create_server(
+                self._factory, host, port, reuse_address=True, backlog=BACKLOG
+            )
+            return _port(self._plain.sockets)
+        self._sockets = await _bound(host, port)
+        self._accept_on()
+        return _port(self._sockets)
+
+    def close(self) -> None:
+        """Accepts nobody any more; connections that were accepted are not ours."""
+        if self._plain is not None:
+            self._plain.close()
+        self._accept_off()
+        for listening in self._sockets:
+            listening.close()
+        self._sockets = []
+        for task in self._undecided:
+            task.cancel()
+
+    def _accept_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._accepting:
+            self._accepting = True
+            for listening in self._sockets:
+                loop.add_reader(listening, self._accept, listening)
+
+    def _accept_off(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            for listening in self._sockets:
+                asyncio.get_running_loop().remove_reader(listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while self._accepting:
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                _log.error("no connection can be accepted", reason=str(error))
+                self._accept_off()
+                loop.call_later(PAUSE_S, self._accept_on)
+                return
+            accepted.setblocking(False)
+            task = loop.create_task(self._admit(accepted, address[0]))
+            self._undecided.add(task)
+            task.add_done_callback(self._decided)
+            if len(self._undecided) >= MAX_UNDECIDED:
+                self._accept_off()
+
+    def _decided(self, task: asyncio.Task[None]) -> None:
+        self._undecided.discard(task)
+        if len(self._undecided) < MAX_UNDECIDED:
+            self._accept_on()
+
+    async def _admit(self, accepted: socket.socket, address: str) -> None:
+        assert self._tls is not None
+        context = None
+        try:
+            async with asyncio.timeout(FIRST_BYTES_S):
+                if await _speaks_tls(accepted):
+                    context = self._tls.listening()
+        except (OSError, TimeoutError):
+            accepted.close()  # it went away, or never said a word
+            return
+        except BaseException:
+            accepted.close()
+            raise
+        if context is None and not self._tls.mode.listens_plain:
+            accepted.close()
+            self._refused(address, "plain", "it speaks plain text, and TLS is required")
+            return
+        # From here on the socket is the transport's, also where this fails.
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._factory,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_S if context is not None else None,
+            )
+        except ssl.SSLError as error:
+            self._refused(address, "certificate", str(error))
+        except OSError as error:
+            _log.debug("a peer went away", address=address, reason=str(error))
+
+    def _refused(self, address: str, why: str, reason: str) -> None:
+        metrics.refused.labels(why).inc()
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= TOLD_EVERY_S:
+            self._told_s = now_s
+            _log.warning("a peer is refused", address=address, reason=reason)
+
+
+def _port(listening: Sequence[socket.socket]) -> int:
+    port: int = listening[0].getsockname()[1]
+    return port
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Listening at every address of the host; raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listening: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            listening.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+            one.listen(BACKLOG)
+            one.setblocking(False)
+    except BaseException:
+        for one in listening:
+            one.close()
+        raise
+    return listening
+
+
+async def _speaks_tls(accepted: socket.socket) -> bool:
+    """Raises OSError where it is closed before it says."""
+    while True:
+        await _readable(accepted)
+        first = accepted.recv(3, socket.MSG_PEEK)
+        if not first:
+            raise ConnectionResetError("closed without a word")
+        if first[0] != _TLS_BEGINS:
+            return False
+        if len(first) == 3:
+            return first[2] != 0
+        await asyncio.sleep(_LOOK_AGAIN_S)  # what was seen stays readable: no waiting for more
+
+
+async def _readable(accepted: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def on_ready() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(accepted, on_ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(accepted)
