@@ -130,7 +130,6 @@ def store_node() -> None:
 @app.command()
 def migrate() -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
-    from metadata.database_schema import UnfitSchema
     from metadata.migrate import upgrade
     from metadata.roles import RolesNeeded
     from metadata.settings import DatabaseSettings
@@ -141,7 +140,7 @@ def migrate() -> None:
         raise _refused(f"PACKETBOAT_DATABASE_URL is needed ({error})") from None
     try:
         upgrade(settings.url)
-    except (RolesNeeded, UnfitSchema) as error:
+    except RolesNeeded as error:
         sys.stderr.write(f"packetboat: {error}\n")
         raise typer.Exit(1) from None
     operator_command.first_of(settings)
