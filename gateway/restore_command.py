@@ -31,13 +31,24 @@ def postgres(directory: Directory, name: Name = None) -> None:
 
 
 @app.command()
-def node(directory: Directory, name: Name = None) -> None:
+def node(
+    directory: Directory,
+    name: Name = None,
+    skip_offsets: Annotated[
+        int | None,
+        typer.Option(
+            help="More than any partition took since the backup: those are not given again."
+            " The same for every node.  [default: 16777216]",
+            min=0,
+        ),
+    ] = None,
+) -> None:
     """Fill the empty directory of one store node, with the settings that it will be started with:
     PACKETBOAT_STORE_*, and a new PACKETBOAT_CLUSTER_UID."""
     from gateway.backup import operation
     from gateway.backup.vault import Vault
 
-    raise typer.Exit(operation.restore_node(Vault(directory), name))
+    raise typer.Exit(operation.restore_node(Vault(directory), name, skip_offsets))
 
 
 @app.command()

@@ -43,9 +43,15 @@ class Store(NamedTuple):
     secret: SharedSecret
     tls: PeerTls | None = None
 
-    def client(self) -> StoreClient:
-        """Not started."""
-        return StoreClient(self.nodes, groups=range(self.groups), secret=self.secret, tls=self.tls)
+    def client(self, cluster_uid: bytes = b"") -> StoreClient:
+        """Not started. `cluster_uid`: nodes of another cluster are refused."""
+        return StoreClient(
+            self.nodes,
+            groups=range(self.groups),
+            secret=self.secret,
+            cluster_uid=cluster_uid,
+            tls=self.tls,
+        )
 
 
 def find(data_dir: Path | None) -> Store:

@@ -24,7 +24,7 @@ from metadata.embedded import EmbeddedPostgresFailed
 from metadata.errors import MetadataError
 from metadata.settings import DatabaseSettings
 from store_nodes.backup.packs import PackDamaged
-from store_nodes.backup.restoring import NotRestorable
+from store_nodes.backup.restoring import SKIP_OFFSETS, NotRestorable
 from store_nodes.errors import StoreError
 from store_nodes.settings import from_environment
 
@@ -109,13 +109,19 @@ def restore_postgres(vault: Vault, name: str | None) -> int:
     return _run("restore postgres", work)
 
 
-def restore_node(vault: Vault, name: str | None) -> int:
+def restore_node(vault: Vault, name: str | None, skip_offsets: int | None) -> int:
     """The exit status."""
 
     def work() -> None:
         settings = from_environment()
         chosen, manifest = vault.manifest(name)
-        restoring.restore_store_node(settings, vault, manifest, _say)
+        restoring.restore_store_node(
+            settings,
+            vault,
+            manifest,
+            _say,
+            skip_offsets=SKIP_OFFSETS if skip_offsets is None else skip_offsets,
+        )
         _say(f"{settings.data_dir} is as in {chosen}: start the node once all are restored")
 
     return _run("restore node", work)

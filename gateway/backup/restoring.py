@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from gateway.backup.vault import Manifest, StoredFile, Vault, VaultError
 from gateway.recovery.keeper import ERA, WITNESS
 from metadata.dump import load
-from store_nodes.backup.restoring import Copy, restore_node
+from store_nodes.backup.restoring import SKIP_OFFSETS, Copy, restore_node
 from store_nodes.settings import StoreNodeSettings
 
 ERAS_SKIPPED = 16
@@ -39,7 +39,12 @@ async def restore_postgres(url: str, vault: Vault, manifest: Manifest) -> int:
 
 
 def restore_store_node(
-    settings: StoreNodeSettings, vault: Vault, manifest: Manifest, tell: Callable[[str], None]
+    settings: StoreNodeSettings,
+    vault: Vault,
+    manifest: Manifest,
+    tell: Callable[[str], None],
+    *,
+    skip_offsets: int = SKIP_OFFSETS,
 ) -> None:
     """Raises VaultError, NotRestorable, PackDamaged, OSError."""
     copy = open_copy(vault, manifest)
@@ -48,7 +53,7 @@ def restore_store_node(
         kept = {name: value for name, value in found.items() if not name.startswith(WITNESS)}
         return kept | {ERA: restored_era(manifest)}
 
-    restore_node(settings, copy, counters, tell)
+    restore_node(settings, copy, counters, tell, skip_offsets=skip_offsets)
 
 
 def open_copy(vault: Vault, manifest: Manifest) -> Copy:

@@ -41,12 +41,7 @@ class Source(NamedTuple):
 async def take(source: Source, vault: Vault, *, bytes_per_s: int, tell: Tell) -> str:
     """The name of the backup. Only while `vault.writing()`. Raises StoreError, VaultError,
     MetadataError, asyncpg's errors, OSError."""
-    client = StoreClient(
-        source.store.nodes,
-        groups=range(source.store.groups),
-        secret=source.store.secret,
-        cluster_uid=source.cluster_uid,
-    )
+    client = source.store.client(source.cluster_uid)
     await client.start()
     try:
         await client.wait_ready(READY_S)

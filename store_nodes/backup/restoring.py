@@ -5,6 +5,10 @@ log. What it must not know is anything of the old cluster's votes, and there is 
 copy: so all nodes of the new cluster begin with the same machines, with nothing promised and
 nothing accepted, under a cluster uid that no node ever had. Old nodes cannot talk to them.
 
+Offsets that the old cluster gave after the copy are not given again: they may be in ids and ack ids
+that clients hold, in tables, and in what receivers know already. So each queue ends where its copy
+does, and is followed by one that begins further on, as if what lies between had been truncated.
+
     marked as refused → log with the batches, synced → checkpoint with the machines → not marked
 
 A start before the last step is refused, and the next attempt begins with an empty directory: a log
@@ -13,9 +17,11 @@ without its checkpoint would be a node that knows of nothing, and votes.
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from store_nodes.backup.coverage import first_gap
 from store_nodes.backup.held import Held
@@ -24,7 +30,11 @@ from store_nodes.boot import REFUSED_NAME, BootRecord
 from store_nodes.checkpoint.files import OsFiles
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.machine import snapshot
+from store_nodes.machine.digest import DIGEST_BYTES
 from store_nodes.machine.machine import Machine
+from store_nodes.machine.queues import Queue
+from store_nodes.queue_id import QueueId
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import GROUPS_COUNTER
 from store_nodes.storage.checkpoint_tail import pack_tail
@@ -35,6 +45,7 @@ from store_nodes.wal.log import WriteAheadLog
 
 NOT_FINISHED = "a restore into this directory was begun and not finished; run it again"
 WRITE_BYTES = 4 * 1024 * 1024
+SKIP_OFFSETS = 1 << 24
 
 Counters = Mapping[str, int]
 
@@ -100,9 +111,12 @@ def restore_node(
     copy: Copy,
     counters: Callable[[Counters], Counters],
     tell: Callable[[str], None],
+    *,
+    skip_offsets: int = SKIP_OFFSETS,
 ) -> None:
     """Fills `settings.data_dir`, which must be empty or not be there. `counters` says what becomes
-    of those of group 0. `copy` is open. The same one has to be given to every first node.
+    of those of group 0; `skip_offsets` is more than any partition took since the copy. `copy` is
+    open. All first nodes have to be given the same; where they were not, their digests differ.
 
     Raises NotRestorable, PackDamaged, OSError.
     """
@@ -115,7 +129,9 @@ def restore_node(
     BootRecord(settings.data_dir).refuse(NOT_FINISHED)
     tail, log_end = _write_log(settings, copy, tell)
     groups = tuple(
-        GroupCheckpoint(group, 0, machine.applied, _made_new(machine, settings, counters))
+        GroupCheckpoint(
+            group, 0, machine.applied, _made_new(machine, settings, counters, skip_offsets)
+        )
         for group, machine in sorted(copy.restored.items())
     )
     checkpoint_dir = settings.data_dir / "checkpoints"
@@ -197,11 +213,29 @@ def _in_writes(batches: Iterable[_Batch]) -> Iterator[list[_Batch]]:
 
 
 def _made_new(
-    machine: Machine, settings: StoreNodeSettings, counters: Callable[[Counters], Counters]
+    machine: Machine,
+    settings: StoreNodeSettings,
+    counters: Callable[[Counters], Counters],
+    skip_offsets: int,
 ) -> bytes:
     """The machine as the new cluster has it: its own members, and nobody asked to lead."""
-    machine.membership = settings.first_membership()
-    machine.preferred_leader = 0
-    if machine.group == 0:
-        machine.counters = dict(counters(machine.counters))
-    return machine.state_snapshot()
+    state = snapshot.decode(machine.state_snapshot())
+    for queue in [queue for queue in state.queues if not queue.sealed]:
+        state.queues.append(_followed(state.group, queue, skip_offsets))
+    raised = dict(counters(state.counters)) if state.group == 0 else state.counters
+    new = dataclasses.replace(
+        state, membership=settings.first_membership(), counters=raised, preferred_leader=0
+    )
+    # A history of its own from here on: who began with anything else has another digest.
+    own = blake2b(snapshot.encode(new), digest_size=DIGEST_BYTES).digest()
+    return snapshot.encode(dataclasses.replace(new, digest=own))
+
+
+def _followed(group: int, queue: Queue, skip_offsets: int) -> Queue:
+    """What follows an open queue in the same group; that one is sealed."""
+    name = QueueId.unpack(queue.queue)
+    after = name._replace(generation=name.generation + 1).pack()
+    queue.sealed, queue.successors = True, ((group, after),)
+    follower = Queue(after, queue.end, queue.meta)
+    follower.first = follower.end = queue.end + skip_offsets
+    return follower

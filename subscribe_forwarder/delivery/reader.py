@@ -359,6 +359,9 @@ class Reader:
                 room.more = True
                 break
             batch = self.tail.find(offset)
+            if batch is None and (empty_to := min(self.tail.empty_to(offset), gap_end)) > offset:
+                self._pass(offset, empty_to)
+                continue
             if batch is None:
                 self.tail.want(offset)
                 break
@@ -424,6 +427,12 @@ class Reader:
             return True
         judgement = self.judge(batch, offset - batch.base, room)
         return judgement is None or judgement.plain
+
+    def _pass(self, low: int, high: int) -> None:
+        """[low, high) has no messages: in the books they count as expired, nowhere else."""
+        self.ledger.settle_range(low, high, Settled.EXPIRED)
+        self.scan = high
+        self.ledger.classify(high)
 
     def expire(self, offset: int) -> None:
         """Its time to live is over, or it is no longer stored."""

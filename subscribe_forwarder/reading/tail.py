@@ -135,6 +135,13 @@ class Tail:
         index = bisect_right(self._bases, offset) - 1
         return index >= 0 and offset < self._batches[index].end
 
+    def empty_to(self, offset: int) -> int:
+        """The end of a stretch from `offset` on in which there never was a message, or `offset`:
+        a restored store goes on further up, with a queue whose first offsets are left out."""
+        if self.first <= offset < (link := self._link_of(offset)).first:
+            return link.first
+        return offset
+
     def gone(self, offset: int) -> bool:
         """Whether a fetch of it said that it is no longer stored."""
         return offset in self._gone

@@ -67,7 +67,7 @@ def test_a_start_finds_all_of_the_copy_and_no_votes(copied: Copy, tmp_path: Path
         assert started.ever_ran
         assert started.damage is None
         machine = started.found[0].machine
-        assert (machine.offsets(A.pack()).first, machine.offsets(A.pack()).end) == (10, MANY)
+        assert machine.offsets(A.pack())[:2] == (10, MANY)
         assert machine.kept(A.pack()) == (3,)
         assert machine.membership.voters == (1, 2, 3)
         assert machine.counters["era"] == 16
@@ -86,12 +86,35 @@ def test_a_start_finds_all_of_the_copy_and_no_votes(copied: Copy, tmp_path: Path
 def test_every_node_begins_with_the_same(copied: Copy, tmp_path: Path) -> None:
     digests = set()
     for node in (1, 2, 3):
-        copied.open()
         found = settings(tmp_path / f"node-{node}", node_id=node)
         restore_node(found, copied, raised, nothing)
         started = opened(found)
         digests.add(tuple(one.machine.state_digest() for one in started.found.values()))
     assert len(digests) == 1
+
+
+def test_no_offset_is_given_twice(copied: Copy, tmp_path: Path) -> None:
+    """What the old cluster gave after the copy is passed over, by a queue that follows."""
+    found = settings(tmp_path / "node")
+    restore_node(found, copied, raised, nothing, skip_offsets=1000)
+    machine = opened(found).found[0].machine
+    after = A._replace(generation=1).pack()
+    old, new = machine.offsets(A.pack()), machine.offsets(after)
+    assert (old.end, old.sealed, old.successors) == (MANY, True, ((0, after),))
+    assert (new.first, new.end, new.sealed) == (MANY + 1000, MANY + 1000, False)
+    (info,) = (one for one in machine.queues() if one.queue == after)
+    assert info.base == MANY, "without a gap for who follows the chain"
+
+
+def test_nodes_that_were_given_something_else_have_another_digest(
+    copied: Copy, tmp_path: Path
+) -> None:
+    digests = []
+    for node, skip_offsets in ((1, 1000), (2, 1000), (3, 2000)):
+        found = settings(tmp_path / f"node-{node}", node_id=node)
+        restore_node(found, copied, raised, nothing, skip_offsets=skip_offsets)
+        digests.append(opened(found).found[0].machine.digest)
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_restore_that_was_cut_is_refused_and_begun_anew(
