@@ -38,7 +38,8 @@ class Addresses:
 
 
 class Pod:
-    """One pod. `replace` goes over values of its environment, the longest first."""
+    """One pod. `replace` goes over values of its environment, the longest first; `secrets` has the
+    files of Secrets that are mounted."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Pod:
         address: str,
         directory: Path,
         replace: Mapping[str, str],
+        secrets: Mapping[str, Mapping[str, bytes]],
     ) -> None:
         self.name = name
         self.address = address
@@ -55,12 +57,15 @@ class Pod:
         self._container = container_of(template)
         self._log = directory / f"{name}.log"
         fields = {"status.podIP": address, "metadata.name": name}
-        mounts = {
-            mount["mountPath"]: str(directory / name / mount["name"])
-            for mount in self._container["volumeMounts"]
-        }
-        for place in mounts.values():
-            Path(place).mkdir(parents=True, exist_ok=True)
+        volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+        mounts = {}
+        for mount in self._container["volumeMounts"]:
+            place = directory / name / mount["name"]
+            place.mkdir(parents=True)
+            mounts[mount["mountPath"]] = str(place)
+            secret = volumes.get(mount["name"], {}).get("secret", {}).get("secretName")
+            for file, content in secrets[secret].items() if secret else ():
+                (place / file).write_bytes(content)
         exchanged = {"0.0.0.0": address, **mounts, **replace}
         self.environment = {
             variable: _replaced(value, exchanged)
@@ -131,6 +136,5 @@ class Pod:
 
 
 def _replaced(value: str, exchanged: Mapping[str, str]) -> str:
-    for old in sorted(exchanged, key=len, reverse=True):
-        value = re.sub(re.escape(old), lambda _, new=exchanged[old]: new, value)
-    return value
+    olds = sorted(exchanged, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, olds)), lambda found: exchanged[found[0]], value)

@@ -11,9 +11,11 @@ locals {
 
   server_settings = { for role, _ in local.roles : role => merge(
     {
-      PACKETBOAT_DRAIN_S      = tostring(var.drain_s)
-      PACKETBOAT_HOST         = "0.0.0.0"
-      PACKETBOAT_ISSUER       = var.issuer
+      PACKETBOAT_DRAIN_S = tostring(var.drain_s)
+      PACKETBOAT_HOST    = "0.0.0.0"
+      PACKETBOAT_ISSUER  = var.issuer
+      # Longer than a balancer takes to see two bad answers of /readyz.
+      PACKETBOAT_LINGER_S     = "3"
       PACKETBOAT_LOG_LEVEL    = var.log_level
       PACKETBOAT_PORT         = tostring(local.ports.http)
       PACKETBOAT_ROLE         = role
