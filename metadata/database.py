@@ -28,6 +28,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     assignments: claim, claimable, release, split, merge; hot, units of many tenants at once
     clients: touch; many tenants' clients at once
     cursors: flush, _flush_and_publish, load, _books; hot, cursors of many tenants at once
+    database_schema: check; what the schema says of itself
     dead_letters: undelivered, prune; over all tenants
     due: progress, due_until, write, forget, forget_orphans; the scheduler's, over all tenants
     export_leases: claim; runners', over all tenants

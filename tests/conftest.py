@@ -16,7 +16,7 @@ import pytest
 from metadata.database import Database
 from metadata.embedded import EmbeddedPostgres
 from metadata.migrate import upgrade
-from metadata.models import Base, ChangeCounterRow
+from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.settings import DatabaseSettings
 
 SPARK = (
@@ -27,6 +27,9 @@ SPARK = (
     "tests/integration/spark/",
 )
 """A session of Spark takes both cores for a while: CI runs these apart, one at a time."""
+
+
+KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -96,7 +99,7 @@ async def _empty(url: str) -> None:
         )
         async with connection.transaction():
             for table in reversed(Base.metadata.sorted_tables):
-                if table.name != ChangeCounterRow.__tablename__:
+                if table.name not in KEPT:
                     await connection.execute(f'DELETE FROM "{table.name}"')
             await connection.execute("UPDATE change_counter SET version = 0, pruned_to = 0")
     finally:

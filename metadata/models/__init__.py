@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metadata.models.access import ApiKeyRow, ClientRow, IssuerRow, PolicyRow
 from metadata.models.base import Base
-from metadata.models.changes import ChangeCounterRow, ChangeRow
+from metadata.models.changes import ChangeCounterRow, ChangeRow, DatabaseSchemaRow
 from metadata.models.contracts import (
     AckPublicationRow,
     ScheduleRow,
@@ -67,6 +67,7 @@ __all__ = [
     "ChangeRow",
     "ClientRow",
     "CursorRow",
+    "DatabaseSchemaRow",
     "DeadLetterRow",
     "DeliveryLeaseRow",
     "DeliveryRow",

@@ -1,4 +1,4 @@
-"""The change feed's two tables."""
+"""The change feed's two tables, and what the schema says of itself."""
 
 from __future__ import annotations
 
@@ -32,3 +32,12 @@ class ChangeRow(Base):
     name: Mapped[str] = mapped_column(Text)
     topic_uid: Mapped[Id | None]
     committed_at: Mapped[Time]
+
+
+class DatabaseSchemaRow(Base):
+    """database_schema: one row: what schema this is (see metadata/database_schema.py)."""
+
+    __tablename__ = "database_schema"
+
+    revision: Mapped[str] = mapped_column(Text, primary_key=True)
+    oldest: Mapped[str] = mapped_column(Text)

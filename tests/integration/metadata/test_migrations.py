@@ -18,6 +18,7 @@ PLATFORM = {
     "alembic_version",
     "change_counter",
     "changes",
+    "database_schema",
     "eras",
     "forwarders",
     "signing_keys",

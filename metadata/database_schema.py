@@ -1,0 +1,64 @@
+"""Which schema a database has, and which releases may use it.
+
+Migrations only add, for one release: what a release has no use for any more goes with the next one.
+So the processes of two neighbouring releases work on one schema, that of the later; it says itself
+(table `database_schema`) which is the oldest schema whose processes may. A process whose schema is
+newer than the database's, or older than that, does not start.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import asyncpg
+
+from metadata.database import Connection, Database
+from metadata.errors import MetadataError
+
+REVISION = "0012"
+"""The newest of `migrations`, what this release is made for."""
+OLDEST = "0009"
+"""Of release 0.1.0: processes made for it, and for what came after it, may use this schema."""
+_FOUND = "SELECT revision, oldest FROM database_schema"
+
+
+class UnfitSchema(MetadataError):
+    """This release can't use the database as it is; the text says what to do."""
+
+    code = "unfit_schema"
+
+
+class DatabaseSchema(NamedTuple):
+    """What a database says of itself. Revisions sort as text."""
+
+    revision: str
+    oldest: str
+
+
+async def check(database: Database, deadline_s: float | None = None) -> None:
+    """Raises UnfitSchema; MetadataUnavailable where nobody can say."""
+    judge(await database.statement(read, writes=False, deadline_s=deadline_s))
+
+
+async def read(connection: Connection) -> DatabaseSchema | None:
+    """None: it is older than the table that says it, or has no tables at all."""
+    try:
+        row = await connection.fetchrow(_FOUND)
+    except asyncpg.UndefinedTableError:
+        return None
+    return None if row is None else DatabaseSchema(*row)
+
+
+def judge(found: DatabaseSchema | None) -> None:
+    """Raises UnfitSchema unless this release may use it."""
+    if found is None or found.revision < REVISION:
+        has = "an older schema, or none" if found is None else f"schema {found.revision}"
+        raise UnfitSchema(
+            f"the database has {has}, and this release needs {REVISION}:"
+            " run `packetboat migrate` of this release"
+        )
+    if found.oldest > REVISION:
+        raise UnfitSchema(
+            f"the database has schema {found.revision}, which releases from schema"
+            f" {found.oldest} on can use, and this one has {REVISION}: run a later release"
+        )
