@@ -130,6 +130,7 @@ def store_node() -> None:
 @app.command()
 def migrate() -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
+    from metadata.database_schema import UnfitSchema
     from metadata.migrate import upgrade
     from metadata.roles import RolesNeeded
     from metadata.settings import DatabaseSettings
@@ -140,7 +141,7 @@ def migrate() -> None:
         raise _refused(f"PACKETBOAT_DATABASE_URL is needed ({error})") from None
     try:
         upgrade(settings.url)
-    except RolesNeeded as error:
+    except (RolesNeeded, UnfitSchema) as error:
         sys.stderr.write(f"packetboat: {error}\n")
         raise typer.Exit(1) from None
     operator_command.first_of(settings)

@@ -25,9 +25,11 @@ from gateway.wiring.publishing import open_publishing
 from gateway.wiring.quotas import open_quotas
 from gateway.wiring.scheduling import open_scheduling
 from gateway.wiring.subscribing import open_subscribing
+from metadata import database_schema
 from metadata.audit import AuditLog
 from metadata.catalog import Catalog
 from metadata.database import Database
+from metadata.database_schema import UnfitSchema
 from metadata.eras import Sentinel
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
@@ -50,7 +52,8 @@ _log = structlog.get_logger("packetboat.server")
 
 @asynccontextmanager
 async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
-    """Never fails because Postgres or the store is down: readiness says so until they are up."""
+    """Never fails because Postgres or the store is down: readiness says so until they are up.
+    Raises UnfitSchema where Postgres answers that this release can't use the database."""
     parts = Parts(load=MachineLoad(target_lag_s=settings.max_loop_lag_s))
     async with AsyncExitStack() as stack:
         sentinel, database_settings = Sentinel(), DatabaseSettings.from_environment()
@@ -81,6 +84,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             "era", eras.never_compared_reason if only_publishes else eras.not_ready_reason
         )
         await eras.until_compared(FIRST_COMPARISON_S)
+        await _check_schema(database)
 
         feed = ChangeFeed(database, sentinel=sentinel)
         rules = EgressRules(
@@ -129,6 +133,15 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         yield parts
 
 
+async def _check_schema(database: Database) -> None:
+    try:
+        await database_schema.check(database, FIRST_COMPARISON_S)
+    except UnfitSchema:
+        raise
+    except MetadataError:
+        _log.info("the schema is looked at later")
+
+
 async def _greet_metadata(database: Database, readiness: Readiness) -> None:
     """Until Postgres has answered once, this process is not ready; after that, P6 holds."""
     reason: list[str | None] = ["not asked yet"]
@@ -136,6 +149,7 @@ async def _greet_metadata(database: Database, readiness: Readiness) -> None:
     while True:
         try:
             await database.check()
+            await database_schema.check(database)
             await TenantRepository(database).ensure(DEV_TENANT_ID, DEV_TENANT_NAME)
         except MetadataError as error:
             reason[0] = f"{error.code}: {error}"
