@@ -86,12 +86,11 @@ func (s *Shape) textAttribute() schema.Attribute {
 	if s.Kind == JSON || s.Time || s.Plain {
 		made.PlanModifiers = append(made.PlanModifiers, equivalent{s})
 	}
-	if s.stays() {
+	if s.Stable {
 		made.PlanModifiers = append(made.PlanModifiers, stringplanmodifier.UseStateForUnknown())
 	}
-	if s.Replace {
-		made.PlanModifiers = append(made.PlanModifiers, stringplanmodifier.RequiresReplace())
-	}
+	made.PlanModifiers = append(made.PlanModifiers, modifiers(
+		s, stringplanmodifier.UseNonNullStateForUnknown, stringplanmodifier.RequiresReplace)...)
 	if s.HasDefault && !s.Required {
 		made.Default = stringdefault.StaticString(s.defaultValue().(types.String).ValueString())
 	}
@@ -101,7 +100,7 @@ func (s *Shape) textAttribute() schema.Attribute {
 func (s *Shape) boolAttribute() schema.Attribute {
 	made := schema.BoolAttribute{Description: s.Text, Sensitive: s.Sensitive, WriteOnly: s.WriteOnly}
 	made.Required, made.Optional, made.Computed = s.flags()
-	made.PlanModifiers = modifiers(s, boolplanmodifier.UseStateForUnknown, boolplanmodifier.RequiresReplace)
+	made.PlanModifiers = modifiers(s, boolplanmodifier.UseNonNullStateForUnknown, boolplanmodifier.RequiresReplace)
 	if s.HasDefault && !s.Required {
 		made.Default = booldefault.StaticBool(s.defaultValue().(types.Bool).ValueBool())
 	}
@@ -114,7 +113,7 @@ func (s *Shape) integerAttribute() schema.Attribute {
 	if s.Limits != nil {
 		made.Validators = []validator.Int64{limits{s}}
 	}
-	made.PlanModifiers = modifiers(s, int64planmodifier.UseStateForUnknown, int64planmodifier.RequiresReplace)
+	made.PlanModifiers = modifiers(s, int64planmodifier.UseNonNullStateForUnknown, int64planmodifier.RequiresReplace)
 	if s.HasDefault && !s.Required {
 		made.Default = int64default.StaticInt64(s.defaultValue().(types.Int64).ValueInt64())
 	}
@@ -127,7 +126,7 @@ func (s *Shape) numberAttribute() schema.Attribute {
 	if s.Limits != nil {
 		made.Validators = []validator.Number{limits{s}}
 	}
-	made.PlanModifiers = modifiers(s, numberplanmodifier.UseStateForUnknown, numberplanmodifier.RequiresReplace)
+	made.PlanModifiers = modifiers(s, numberplanmodifier.UseNonNullStateForUnknown, numberplanmodifier.RequiresReplace)
 	if s.HasDefault && !s.Required {
 		made.Default = numberdefault.StaticBigFloat(s.defaultValue().(types.Number).ValueBigFloat())
 	}
@@ -136,7 +135,7 @@ func (s *Shape) numberAttribute() schema.Attribute {
 
 func (s *Shape) listAttribute() schema.Attribute {
 	required, optional, computed := s.flags()
-	list := modifiers(s, listplanmodifier.UseStateForUnknown, listplanmodifier.RequiresReplace)
+	list := modifiers(s, listplanmodifier.UseNonNullStateForUnknown, listplanmodifier.RequiresReplace)
 	var rules []validator.List
 	if s.Limits != nil {
 		rules = append(rules, limits{s})
@@ -168,7 +167,7 @@ func (s *Shape) setAttribute() schema.Attribute {
 	made := schema.SetAttribute{
 		Description: s.Text, Sensitive: s.Sensitive,
 		ElementType:   s.Element.AttrType(),
-		PlanModifiers: modifiers(s, setplanmodifier.UseStateForUnknown, setplanmodifier.RequiresReplace),
+		PlanModifiers: modifiers(s, setplanmodifier.UseNonNullStateForUnknown, setplanmodifier.RequiresReplace),
 	}
 	made.Required, made.Optional, made.Computed = s.flags()
 	if s.Limits != nil {
@@ -182,7 +181,7 @@ func (s *Shape) setAttribute() schema.Attribute {
 
 func (s *Shape) mapAttribute() schema.Attribute {
 	required, optional, computed := s.flags()
-	table := modifiers(s, mapplanmodifier.UseStateForUnknown, mapplanmodifier.RequiresReplace)
+	table := modifiers(s, mapplanmodifier.UseNonNullStateForUnknown, mapplanmodifier.RequiresReplace)
 	var rules []validator.Map
 	if s.Limits != nil {
 		rules = append(rules, limits{s})
@@ -202,7 +201,7 @@ func (s *Shape) objectAttribute() schema.Attribute {
 	made := schema.SingleNestedAttribute{
 		Description: s.Text, Sensitive: s.Sensitive, WriteOnly: s.WriteOnly,
 		Attributes:    s.Attributes(),
-		PlanModifiers: modifiers(s, objectplanmodifier.UseStateForUnknown, objectplanmodifier.RequiresReplace),
+		PlanModifiers: modifiers(s, objectplanmodifier.UseNonNullStateForUnknown, objectplanmodifier.RequiresReplace),
 	}
 	made.Required, made.Optional, made.Computed = s.flags()
 	if s.Limits != nil {
@@ -214,7 +213,8 @@ func (s *Shape) objectAttribute() schema.Attribute {
 	return made
 }
 
-// modifiers are the same two for every kind.
+// modifiers are the same two for every kind. What was null may become something as soon as there is
+// something to choose for, so null does not stay.
 func modifiers[M any](s *Shape, stays, replaces func() M) []M {
 	var made []M
 	if s.stays() {
