@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROVIDER = ROOT / "deploy/terraform/provider"
 BUILT = ROOT / "build/terraform"
-CONFIGURATION = BUILT / "terraform.rc"
-"""Says where Terraform finds the provider that was built."""
+_MIRROR, _CONFIGURATION = "registry.terraform.io", "terraform.rc"
+"""What the build makes there: the provider, and what says where Terraform finds it."""
 BUILD_S = 1200.0
 """A first build fetches and compiles everything, maybe beside other work."""
 
@@ -27,8 +27,12 @@ def terraform_path() -> str:
     return path
 
 
-def build() -> Path:
-    """Terraform's configuration that finds the built provider; skips where it cannot be built."""
+def build_into(directory: Path) -> Path:
+    """Terraform's configuration that finds a copy of the built provider in that directory.
+
+    A copy, so that a build beside the tests changes nothing under them. Skips where it cannot be
+    built.
+    """
     if shutil.which("go") is None:
         pytest.skip("go is missing: put Go 1.25 or later on the PATH to build the provider")
     BUILT.mkdir(parents=True, exist_ok=True)
@@ -38,7 +42,11 @@ def build() -> Path:
         _fetch_modules()
         made = _run(["make", "--no-print-directory", "terraform-provider"], ROOT)
         assert made.returncode == 0, f"the provider was not built:\n{made.stdout}{made.stderr}"
-    return CONFIGURATION
+        shutil.copytree(BUILT / _MIRROR, directory / _MIRROR)
+    configuration = directory / _CONFIGURATION
+    text = (BUILT / _CONFIGURATION).read_text()
+    configuration.write_text(text.replace(str(BUILT), str(directory)))
+    return configuration
 
 
 def _fetch_modules() -> None:

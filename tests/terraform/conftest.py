@@ -10,7 +10,7 @@ import pytest
 
 from gateway.operators import Credential
 from tests.e2e.installation import Installation
-from tests.terraform.built_provider import build, terraform_path
+from tests.terraform.built_provider import build_into, terraform_path
 from tests.terraform.workspace import Workspace
 
 PROVIDER_BLOCK = """
@@ -42,10 +42,10 @@ class MakeWorkspace(Protocol):
 
 
 @pytest.fixture(scope="session")
-def provider_configuration() -> Path:
+def provider_configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Terraform's own configuration, which finds the provider that was built from the tree."""
     terraform_path()
-    return build()
+    return build_into(tmp_path_factory.mktemp("provider"))
 
 
 @pytest.fixture(scope="session")

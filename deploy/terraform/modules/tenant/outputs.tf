@@ -1,6 +1,6 @@
 output "tenant" {
-  description = "The tenant that was made; null where it was there already."
-  value       = one(packetboat_tenant.this[*].name)
+  description = "The tenant that all of it is in; null: that of the provider."
+  value       = local.tenant
 }
 
 output "clients" {
@@ -34,5 +34,14 @@ output "subscriptions" {
       dead_letter_topic = subscription.dead_letter_topic
       endpoint          = one(var.subscriptions[name].push[*].url)
     }
+  }
+}
+
+output "signing_secrets" {
+  description = "By subscription with an endpoint: what requests are signed with, the newest first, with `kind`, `secret` (of v1) and `public_key` (of v1a)."
+  sensitive   = true
+  value = {
+    for name, subscription in packetboat_subscription.this : name => subscription.signing_secrets
+    if var.subscriptions[name].push != null
   }
 }

@@ -51,7 +51,7 @@ run "dead_letters_have_a_topic_and_an_end_of_attempts" {
   }
 
   assert {
-    condition     = keys(packetboat_topic.dead_letters) == tolist(["billing-dead-letters", "fraud-dead-letters"])
+    condition     = join(",", keys(packetboat_topic.dead_letters)) == "billing-dead-letters,fraud-dead-letters"
     error_message = "Not each subscription with dead letters has a topic for them."
   }
   assert {
@@ -87,7 +87,7 @@ run "subscriptions_may_share_a_topic_for_dead_letters" {
   }
 
   assert {
-    condition     = keys(packetboat_topic.dead_letters) == tolist(["unpaid"])
+    condition     = join(",", keys(packetboat_topic.dead_letters)) == "unpaid"
     error_message = "A topic is made that is there, or is not made."
   }
   assert {

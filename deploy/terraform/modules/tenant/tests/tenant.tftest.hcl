@@ -6,7 +6,7 @@ run "nothing_is_made_of_nothing" {
   command = plan
 
   assert {
-    condition     = output.topics == tolist([]) && output.tenant == null
+    condition     = length(output.topics) == 0 && output.tenant == null
     error_message = "A call without variables makes something."
   }
 }
@@ -101,7 +101,7 @@ run "a_client_has_a_policy_for_each_role" {
   }
 
   assert {
-    condition     = keys(packetboat_policy.of_client) == tolist(["radar-publisher", "radar-viewer"])
+    condition     = join(",", keys(packetboat_policy.of_client)) == "radar-publisher,radar-viewer"
     error_message = "There is not a policy for each grant."
   }
   assert {
