@@ -18,7 +18,11 @@ import (
 	"time"
 )
 
-const maxAnswerBytes = 64 << 20
+const (
+	maxAnswerBytes = 64 << 20
+	// idleConnections stay open to a server: Terraform works on many resources at once.
+	idleConnections = 64
+)
 
 // Options are what the provider's configuration comes to.
 type Options struct {
@@ -47,6 +51,7 @@ type Client struct {
 // New fails when the CA file cannot be read.
 func New(options Options) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = idleConnections
 	if options.CAFile != "" {
 		pem, err := os.ReadFile(options.CAFile)
 		if err != nil {

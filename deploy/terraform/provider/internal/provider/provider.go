@@ -3,6 +3,8 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -137,8 +139,10 @@ func checked(options client.Options) diag.Diagnostics {
 			"Give the provider client_id and client_secret, or a token, or set PACKETBOAT_CLIENT_ID and "+
 				"PACKETBOAT_CLIENT_SECRET, or PACKETBOAT_TOKEN.")
 	}
-	if len(options.URLs) == 0 {
-		found.AddAttributeError(path.Root("url"), "No server", "The URL is empty.")
+	for _, one := range options.URLs {
+		if parsed, err := url.Parse(one); err != nil || parsed.Host == "" || !strings.HasPrefix(parsed.Scheme, "http") {
+			found.AddAttributeError(path.Root("url"), "No server", fmt.Sprintf("%q is no URL of a server.", one))
+		}
 	}
 	if options.MaxRetries < 0 || options.Timeout <= 0 {
 		found.AddError("Out of range", "max_retries is at least 0, timeout_seconds at least 1.")
@@ -164,11 +168,9 @@ func number(given types.Int64, fallback int64) int64 {
 }
 
 func urls(text string) []string {
-	var found []string
-	for _, one := range strings.Split(text, ",") {
-		if one = strings.TrimSpace(one); one != "" {
-			found = append(found, one)
-		}
+	found := strings.Split(text, ",")
+	for i, one := range found {
+		found[i] = strings.TrimSpace(one)
 	}
 	return found
 }

@@ -10,15 +10,14 @@ func APIKey() Kind {
 		Text: "A token that is shown with every request, for what cannot ask for access tokens. " +
 			"What it may do, its scopes say.",
 		ForceOwner: true,
-		Options: shape.Options{
+		Options: shownSecrets(shape.Options{
 			"scopes":       {Set: true},
 			"state":        {Text: "disabled: it is refused."},
 			"expires_at":   {Text: "When it ends (RFC 3339); null: never."},
 			"key_id":       {Stable: true, Text: "What is the same in all secrets of this key."},
 			"prefix":       {Stable: true},
-			"secrets":      {OnlyRead: true, Text: "Its secrets, by how they begin."},
 			"last_used_at": {OnlyRead: true, Text: "When it was last shown."},
-		},
+		}),
 		Own:  secret.attributes("The key itself."),
 		Plan: secret.plan, Made: secret.made, Changed: secret.changed,
 	}

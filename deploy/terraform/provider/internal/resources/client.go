@@ -10,13 +10,12 @@ func Client() Kind {
 		Text: "A program that gets access tokens with its id and its secret (OAuth2). What it may do, " +
 			"policies say.",
 		ForceOwner: true,
-		Options: shape.Options{
+		Options: shownSecrets(shape.Options{
 			"display_name":      {Text: "Its name as people read it."},
 			"client_id":         {Stable: true, Text: "What it says who it is with at /oauth/token."},
-			"secrets":           {OnlyRead: true, Text: "Its secrets, by how they begin."},
 			"tokens_valid_from": {OnlyRead: true},
 			"last_used_at":      {OnlyRead: true, Text: "When it last got a token."},
-		},
+		}),
 		Own:  secret.attributes("What it shows at /oauth/token."),
 		Plan: secret.plan, Made: secret.made, Changed: secret.changed,
 	}

@@ -9,7 +9,8 @@ func Issuer() Kind {
 		Text:       "An OpenID Connect issuer whose tokens the tenant trusts.",
 		ForceOwner: true,
 		Options: shape.Options{
-			"algorithms": {Set: true, Text: "What its tokens may be signed with."},
+			"required_claims": {Text: "Claims that must have these values."},
+			"algorithms":      {Set: true, Text: "What its tokens may be signed with."},
 		},
 	}
 }

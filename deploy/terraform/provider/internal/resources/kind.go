@@ -154,5 +154,5 @@ func (k Kind) shapeOfData() *shape.Shape {
 	for name, one := range k.Observed {
 		made.Members[name] = one
 	}
-	return made
+	return made.Described(k.shape())
 }

@@ -12,7 +12,8 @@ import (
 func Quota() Kind {
 	tenant := shape.OfOwn(shape.Text, "Whose, by name.", nil)
 	tenant.Required, tenant.Replace = true, true
-	inForce := shape.OfData(contract.Schema("Quotas").Properties["limits"], nil)
+	own := shape.OfData(contract.Schema("QuotaBody").Properties["limits"], nil)
+	inForce := shape.OfData(contract.Schema("Quotas").Properties["limits"], nil).Described(own)
 	inForce.Text = "All limits as they hold: the tenant's own, and the platform's defaults."
 	return Kind{
 		Name: "quota", Body: "QuotaBody", Answer: "Quotas", ID: tenantAttribute,

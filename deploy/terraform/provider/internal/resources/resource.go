@@ -157,6 +157,9 @@ func (t *thing) create(
 func (t *thing) Read(
 	ctx context.Context, request resource.ReadRequest, answer *resource.ReadResponse,
 ) {
+	if t.client == nil { // the provider's configuration is not known yet: so the state stays
+		return
+	}
 	call := t.call(request.State.Raw)
 	call.Prior = &request.State
 	found, err := t.get(ctx, call)

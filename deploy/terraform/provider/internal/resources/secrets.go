@@ -28,6 +28,14 @@ type secret struct {
 	renewAt string
 }
 
+// shownSecrets adds what data sources have of secrets.
+func shownSecrets(options shape.Options) shape.Options {
+	options["secrets"] = shape.Option{OnlyRead: true, Text: "Its secrets, by how they begin."}
+	options["secrets.created_at"] = shape.Option{Text: "When it was made."}
+	options["secrets.expires_at"] = shape.Option{Text: "When it ends; null: never."}
+	return options
+}
+
 // attributes are those of a kind that has such a secret.
 func (s secret) attributes(text string) map[string]*shape.Shape {
 	overlap := contract.Schema("Rotation").Properties[overlapMember]

@@ -27,7 +27,9 @@ func start() *shape.Shape {
 		form = form.Resolved()
 		if len(form.Properties) == 0 {
 			node.Properties[positionAttribute] = form
-			options[positionAttribute] = once
+			word := once
+			word.Text = "`latest`: with what is published from then on; `earliest`: at the first message kept."
+			options[positionAttribute] = word
 		}
 		for name, member := range form.Properties {
 			node.Properties[name] = member

@@ -4,6 +4,24 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 )
 
+// Described takes over the texts that another shape of the same has and this lacks: the contract
+// mostly says at bodies what something is.
+func (s *Shape) Described(other *Shape) *Shape {
+	if other == nil {
+		return s
+	}
+	if s.Text == "" {
+		s.Text = other.Text
+	}
+	for name, member := range s.Members {
+		member.Described(other.Members[name])
+	}
+	if s.Element != nil {
+		s.Element.Described(other.Element)
+	}
+	return s
+}
+
 // DataAttributes are those of a data source: all is read.
 func (s *Shape) DataAttributes() map[string]schema.Attribute {
 	attributes := map[string]schema.Attribute{}
