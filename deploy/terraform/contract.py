@@ -18,6 +18,7 @@ ROOTS = (
     *("KeyBody", "Key", "KeyMade", "PolicyBody", "Policy", "IssuerBody", "Issuer"),
     *("QuotaBody", "Quotas", "Rotation", "PoolPut", "Pool"),
     *("TopicCreate", "TopicPut", "Topic", "SubscriptionCreate", "SubscriptionPut", "Subscription"),
+    "SigningSecretCreate",
     *("ScheduleCreate", "SchedulePut", "Schedule", "ExportCreate", "ExportPut", "Export"),
     *("SchemaCreate", "SchemaPatch", "SchemaDefinition", "Schema"),
 )

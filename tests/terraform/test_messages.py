@@ -1,5 +1,4 @@
-"""What carries messages, by the real terraform against a live server: topics, schemas, subscriptions,
-schedules and exports."""
+"""What carries messages, by the real terraform against a live server."""
 
 from __future__ import annotations
 
@@ -294,6 +293,7 @@ def without_times(thing: dict[str, Any]) -> dict[str, Any]:
 
 CHANGING = """
 variable "later" { default = false }
+variable "secret" { default = "1" }
 resource "packetboat_schema" "it" {
   name = "PREFIX-schema"
   type = "avro"
@@ -310,6 +310,8 @@ resource "packetboat_subscription" "it" {
   name  = "PREFIX-sub"
   topic = packetboat_topic.it.name
   push  = var.later ? { url = "http://127.0.0.1:9/in" } : null
+
+  secret_version = var.secret
 }
 resource "packetboat_schedule" "it" {
   name    = "PREFIX-schedule"
@@ -336,7 +338,13 @@ def test_what_can_is_changed_in_place(workspace: MakeWorkspace, api: Api) -> Non
     assert api("GET", "/schedules/three-schedule")["message"]["data_base64"] == "/w=="
     push = made.resources()["packetboat_subscription.it"]
     assert push["type"] == "push"
-    assert push["signing_secrets"][0]["secret"].startswith("whsec_")
+    [first] = push["signing_secrets"]
+    made.apply("-var=later=true", "-var=secret=2")
+    second, old = made.resources()["packetboat_subscription.it"]["signing_secrets"]
+    assert second["secret"].startswith("whsec_")
+    assert second["expires_at"] is None
+    assert (old["id"], old["secret"]) == (first["id"], first["secret"])
+    assert old["expires_at"] is not None
     # A reader of the new version cannot do without `id`, which has no default.
     broken = CHANGING.replace('"id", type = "long"', '"id", type = "string"')
     made.write(PROVIDER_BLOCK + of(broken, "three"))
@@ -363,7 +371,10 @@ resource "packetboat_subscription" "it" {
 data "packetboat_topic" "it" { name = packetboat_topic.it.name }
 data "packetboat_subscription" "it" { name = packetboat_subscription.it.name }
 output "backlogs" {
-  value = [data.packetboat_topic.it.backlog_messages, data.packetboat_subscription.it.backlog_messages]
+  value = [
+    data.packetboat_topic.it.backlog_messages,
+    data.packetboat_subscription.it.backlog_messages,
+  ]
 }
 """
 

@@ -2,17 +2,23 @@ package resources
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/packetboat/terraform-provider-packetboat/internal/client"
 	"github.com/packetboat/terraform-provider-packetboat/internal/contract"
 	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
 )
 
-const secretsAttribute = "signing_secrets"
+const (
+	secretsAttribute     = "signing_secrets"
+	secretsPath          = "/signing_secrets"
+	signingOverlapMember = "expires_previous_after_seconds"
+)
 
 // signingSecrets are what requests are signed with. The secrets themselves are told once, in the
 // answer that makes them, and are kept in the state.
@@ -32,9 +38,68 @@ func signingSecrets() *shape.Shape {
 	return made
 }
 
-// planSecrets: they stay, unless the kinds of signatures change.
+// signingAttributes are the secrets, and what makes others.
+func signingAttributes() map[string]*shape.Shape {
+	overlap := contract.Schema("SigningSecretCreate").Properties[signingOverlapMember]
+	fallback, _ := overlap.DefaultValue()
+	seconds := shape.OfOwn(shape.Number, overlap.Description, fallback)
+	seconds.Limits = overlap
+	return map[string]*shape.Shape{
+		secretsAttribute: signingSecrets(),
+		versionAttribute: shape.OfOwn(shape.Text, "Any text of yours: another one makes another signing "+
+			"secret of each kind. After an import it makes some that Terraform knows.", nil),
+		overlapAttribute: seconds,
+	}
+}
+
+// renewSigning makes others where another version is planned.
+func renewSigning(ctx context.Context, call Call, answer *client.Answer) error {
+	if !(secret{}).renewed(ctx, call) {
+		return nil
+	}
+	var seconds types.Number
+	call.Plan.GetAttribute(ctx, path.Root(overlapAttribute), &seconds)
+	return makeSecrets(ctx, call, answer, json.Number(seconds.ValueBigFloat().String()))
+}
+
+// renewLostSigning: secrets that were in an answer that did not come are nobody's.
+func renewLostSigning(ctx context.Context, call Call, answer *client.Answer, lost bool) error {
+	if !lost {
+		return nil
+	}
+	return makeSecrets(ctx, call, answer, "0")
+}
+
+// makeSecrets makes one of each kind that there is, and adds them to the answer.
+func makeSecrets(ctx context.Context, call Call, answer *client.Answer, overlap json.Number) error {
+	push, _ := answer.Body[pushAttribute].(map[string]any)
+	kinds, _ := push["signing"].([]any)
+	if len(kinds) == 0 {
+		return nil
+	}
+	var all []any
+	for _, kind := range kinds {
+		made, err := call.Client.Do(ctx, client.Request{
+			Method: http.MethodPost, Path: call.Path + secretsPath, Tenant: call.Tenant, Once: true,
+			Body: map[string]any{"kind": kind, signingOverlapMember: overlap},
+		})
+		if err != nil {
+			return err
+		}
+		all = append(all, made.Body)
+	}
+	now, err := call.Do(ctx, http.MethodGet, call.Path, nil)
+	if err != nil {
+		return err
+	}
+	*answer = now
+	now.Body[pushAttribute].(map[string]any)[secretsAttribute] = all
+	return nil
+}
+
+// planSecrets: they stay, unless the kinds of signatures change, or another version is planned.
 func planSecrets(ctx context.Context, call Call, answer *resource.ModifyPlanResponse) {
-	if call.Prior == nil || !signsAsBefore(ctx, call) {
+	if call.Prior == nil || !signsAsBefore(ctx, call) || (secret{}).renewed(ctx, call) {
 		return
 	}
 	var before types.List
@@ -67,11 +132,11 @@ func completeSecrets(ctx context.Context, call Call, answer map[string]any) erro
 		answer[secretsAttribute] = []any{}
 		return nil
 	}
-	if call.Prior == nil && push[secretsAttribute] != nil { // all of them were made just now
-		answer[secretsAttribute] = push[secretsAttribute]
+	if made := push[secretsAttribute]; call.Prior == nil && made != nil { // there are no others
+		answer[secretsAttribute] = made
 		return nil
 	}
-	listed, err := call.Do(ctx, http.MethodGet, call.Path+"/signing_secrets", nil)
+	listed, err := call.Do(ctx, http.MethodGet, call.Path+secretsPath, nil)
 	if err != nil {
 		return err
 	}

@@ -33,17 +33,16 @@ func Subscription() Kind {
 			topic, _ := body["topic"].(string)
 			return "/topics/" + url.PathEscape(topic) + "/subscriptions"
 		},
-		Options: subscriptionOptions(),
-		Own: map[string]*shape.Shape{
-			startAttribute:   start(),
-			secretsAttribute: signingSecrets(),
-			forceAttribute: forceDestroy("Destroy it also when it has messages that are not acked. " +
-				"Holds once it is applied."),
-		},
+		Options:  subscriptionOptions(),
+		Own:      signingAttributes(),
 		Sending:  sendSubscription,
 		Received: receiveStart, Completed: completeSecrets,
+		Made: renewLostSigning, Changed: renewSigning,
 		Observed: backlog(), Observe: observe(backlogOfSubscription),
 	}
+	kind.Own[startAttribute] = start()
+	kind.Own[forceAttribute] = forceDestroy("Destroy it also when it has messages that are not " +
+		"acked. Holds once it is applied.")
 	shapes := kind.shape()
 	kind.Plan = func(
 		ctx context.Context, call Call, _ resource.ModifyPlanRequest, answer *resource.ModifyPlanResponse,
