@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from packetboat.aio.client import AsyncClient
-from packetboat.credentials import StaticToken
+from packetboat.credentials import Credentials, StaticToken
 from packetboat.errors import PacketboatError
 from packetboat.models import Message, Retention
 from packetboat.options import Options
@@ -57,10 +57,11 @@ class Addresses:
 class SdkLoad:
     """Use `at_work`; then `wrong` has what must not be."""
 
-    def __init__(self, at: Addresses, token: str) -> None:
+    def __init__(self, at: Addresses, token: str, credentials: Sequence[Credentials] = ()) -> None:
+        """`credentials`: of the clients by turns, where they have not all the token."""
         self.books = Books()
         self.wrong: list[str] = []
-        self._token = token
+        self._credentials = itertools.cycle(credentials or (StaticToken(token),))
         self._clients: list[AsyncClient] = []
         direct = self._client(*at.publish)
         self._publishing = [direct, self._client(at.balancer) if at.balancer else direct]
@@ -74,7 +75,7 @@ class SdkLoad:
         client = AsyncClient.from_options(
             Options(
                 urls=urls,
-                credentials=StaticToken(self._token),
+                credentials=next(self._credentials),
                 retry_for_s=RETRY_FOR_S,
                 trust_env=False,
             )
