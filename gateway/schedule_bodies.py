@@ -37,7 +37,7 @@ Ttl = Annotated[float, msgspec.Meta(ge=0.001, le=MAX_TTL_S)]
 Cron = Annotated[str, msgspec.Meta(max_length=MAX_CRON_CHARS)]
 TimeZone = Annotated[str, msgspec.Meta(max_length=100)]
 _message = msgspec.msgpack.Decoder(Message)
-_text = msgspec.json.Decoder(str)
+_raw_json = msgspec.json.Decoder(msgspec.Raw)
 
 
 class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -241,22 +241,24 @@ def _coming(schedule: Schedule, now: datetime) -> Sequence[datetime]:
 
 
 def _message_view(message: Message) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
-    kind = message.content_type
-    if kind is not None and is_json(kind):
-        shown["data"] = msgspec.Raw(message.data)
-    else:
-        try:
-            shown["data"] = message.data.decode("utf-8")
-        except UnicodeDecodeError:
-            shown["data_base64"] = b64encode(message.data).decode()
-    return shown | {
-        "content_type": kind,
+    return _data_view(message) | {
+        "content_type": message.content_type,
         "key": message.key,
         "attributes": message.attributes or {},
         "ttl_seconds": message.ttl_ms / 1000 if message.ttl_ms else None,
         "priority": message.priority,
     }
+
+
+def _data_view(message: Message) -> dict[str, Any]:
+    """Base64 for what is not what its content type says: an answer has to be JSON as a whole."""
+    try:
+        text = message.data.decode("utf-8")
+        if message.content_type is None or not is_json(message.content_type):
+            return {"data": text}
+        return {"data": _raw_json.decode(message.data)}
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return {"data_base64": b64encode(message.data).decode()}
 
 
 def _errors_of_clock(cron: str, time_zone: str) -> list[FieldError]:
