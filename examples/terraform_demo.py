@@ -67,8 +67,12 @@ class Demo:
     def step(self, what: str, *arguments: str, codes: tuple[int, ...] = (0,)) -> int:
         """The exit code of terraform, one of `codes`; raises Stop for any other."""
         console.print(f"\n== {what}\n$ terraform {' '.join(arguments)}")
+        plain = [] if console.is_terminal else ["-no-color"]
         done = subprocess.run(
-            ["terraform", *arguments], cwd=self._directory, env=self._environment, check=False
+            ["terraform", *arguments, *plain],
+            cwd=self._directory,
+            env=self._environment,
+            check=False,
         )
         if done.returncode not in codes:
             raise Stop(f"terraform {arguments[0]} ended with {done.returncode}")

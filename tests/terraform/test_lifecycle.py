@@ -100,6 +100,7 @@ def test_what_is_destroyed_is_gone(
 ) -> None:
     workspace = open_workspace(copy_to(tmp_path) / "examples/exports").init()
     workspace.apply()
+    assert workspace.plan().empty
     with installation.session() as session:
         session.get(f"{installation.url}/exports/lake-orders").raise_for_status()
 
@@ -108,3 +109,28 @@ def test_what_is_destroyed_is_gone(
         for thing in ("exports/lake-orders", "topics/lake-orders", "topics/lake-clicks"):
             assert session.get(f"{installation.url}/{thing}").status_code == 404
     assert set(workspace.plan().changes.values()) == {("create",)}
+
+
+def test_secrets_of_a_webhook_are_shown_in_no_plan(
+    open_workspace: OpenWorkspace, tmp_path: Path
+) -> None:
+    workspace = open_workspace(copy_to(tmp_path) / "examples/webhooks").init()
+    first = workspace.plan("-var=api_key=the-first")
+    workspace.apply_planned()
+    assert workspace.plan("-var=api_key=the-first").empty
+    # Told that its endpoint has not answered yet, `hooks-on-call` has a message.
+    arguments = ("-var=api_key=the-second", "-var=force_destroy=true")
+    second = workspace.plan(*arguments)
+    assert second.changes['module.hooks.packetboat_subscription.this["hooks-erp"]'] == ("update",)
+    workspace.apply_planned()
+    signing = workspace.outputs()["signing_secrets"]["hooks-erp"]
+    (secret,) = (each["secret"] for each in signing if each["kind"] == "v1")
+    assert secret.startswith("whsec_")
+
+    destroyed = workspace.destroy(*arguments)
+
+    for text in (first.text, destroyed):
+        assert "https://hooks.example.com/orders" in text  # all else of it is shown
+    for text in (first.text, second.text, destroyed):
+        for hidden in ("the-first", "the-second", secret):
+            assert hidden not in text

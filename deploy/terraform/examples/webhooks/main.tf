@@ -20,17 +20,24 @@ variable "endpoint" {
   default     = "https://hooks.example.com/orders"
 }
 
-variable "authorization" {
-  description = "The header `Authorization` of each request."
+variable "api_key" {
+  description = "What the endpoint wants in the header `X-Api-Key`."
   type        = string
-  default     = "Bearer change-me"
+  default     = "change-me"
   sensitive   = true
+}
+
+variable "force_destroy" {
+  description = "Whether messages that are not acked may go with what is destroyed; apply it first."
+  type        = bool
+  default     = false
 }
 
 module "hooks" {
   source = "../../modules/tenant"
 
-  labels = { team = "hooks" }
+  labels        = { team = "hooks" }
+  force_destroy = var.force_destroy
 
   topics = {
     hooks-orders = { partitions = 2 }
@@ -56,10 +63,15 @@ module "hooks" {
   }
 
   push_headers = {
-    hooks-erp = { Authorization = var.authorization }
+    hooks-erp = { X-Api-Key = var.api_key }
   }
 }
 
 output "subscriptions" {
   value = module.hooks.subscriptions
+}
+
+output "signing_secrets" {
+  value     = module.hooks.signing_secrets
+  sensitive = true
 }

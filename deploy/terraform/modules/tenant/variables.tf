@@ -196,7 +196,7 @@ variable "subscriptions" {
 }
 
 variable "push_headers" {
-  description = "Headers that requests to endpoints carry, by subscription: `{ billing = { Authorization = \"…\" } }`. Apart from `subscriptions`, because they are secret."
+  description = "Headers that requests to endpoints carry, by subscription: `{ billing = { X-Api-Key = \"…\" } }`. Apart from `subscriptions`, because they are secret."
   type        = map(map(string))
   default     = {}
   nullable    = false
