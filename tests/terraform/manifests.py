@@ -52,6 +52,7 @@ LARGE: Mapping[str, Any] = dict(SMALL) | {
         "egress": [{"cidr": "0.0.0.0/0", "ports": [443]}],
         "spark_pods": {"spark-app": "lake"},
     },
+    "backup": {"claim": "vault"},
     "peer_tls": {"mode": "require", "issuer": {"name": "packetboat-ca"}},
     "network": {"issuers": True, "dns_cidrs": ["169.254.20.10/32"]},
     "monitoring": {"operator": True, "dashboards": True},
@@ -87,8 +88,8 @@ class Manifests:
 
     def workloads(self) -> Iterator[tuple[str, Object]]:
         """Each pod template with the component that it is."""
-        for each in self.of_kind("Deployment", "StatefulSet", "Job"):
-            template = each["spec"]["template"]
+        for each in self.of_kind("Deployment", "StatefulSet", "Job", "CronJob"):
+            template = each["spec"].get("jobTemplate", each)["spec"]["template"]
             yield template["metadata"]["labels"][COMPONENT], template
 
     def components(self) -> dict[str, Object]:

@@ -38,8 +38,8 @@ class Addresses:
 
 
 class Pod:
-    """One pod. `replace` goes over values of its environment, the longest first; `secrets` has the
-    files of Secrets that are mounted."""
+    """One pod, started again by whoever asks. `replace` goes over values of its environment, the
+    longest first; `secrets` has the files of Secrets that are mounted."""
 
     def __init__(
         self,
@@ -67,6 +67,15 @@ class Pod:
             for file, content in secrets[secret].items() if secret else ():
                 (place / file).write_bytes(content)
         exchanged = {"0.0.0.0": address, **mounts, **replace}
+        self.starts = 0
+        self._command = [
+            _replaced(part, mounts)
+            # Without a command it is the image's: `packetboat`.
+            for part in (
+                *self._container.get("command", ["packetboat"]),
+                *self._container.get("args", []),
+            )
+        ]
         self.environment = {
             variable: _replaced(value, exchanged)
             for variable, value in manifests.environment(self._container, fields).items()
@@ -75,9 +84,10 @@ class Pod:
 
     def start(self, processes: Processes) -> None:
         """Returns at once."""
+        self.starts += 1
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
         self._process = processes.start(
-            self._container["command"],
+            self._command,
             log=self._log,
             env=environment | self.environment | {"PATH": PATH},
         )

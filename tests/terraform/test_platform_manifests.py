@@ -99,7 +99,8 @@ def test_every_process_that_stays_can_be_watched(large: Manifests) -> None:
         for monitor in large.of_kind("PodMonitor")
         for template in selected(large, monitor["spec"]["selector"])
     ]
-    stay = [id(template) for component, template in large.workloads() if component != "migrate"]
+    ends = ("migrate", "backup")
+    stay = [id(template) for component, template in large.workloads() if component not in ends]
     assert sorted(watched) == sorted(stay)
 
 
@@ -217,7 +218,7 @@ def test_the_export_runner_reads_its_settings_and_its_lakes(
     fields = {"status.podIP": "10.0.0.7", "metadata.name": "runner-a"}
     without = {**container, "env": [e for e in container["env"] if not of_credential(e)]}
     settings = RunnerSettings.from_environment(large.environment(without, fields))
-    assert (settings.name, settings.metrics_port) == ("runner-a", 9100)
+    assert (settings.name, settings.metrics_port) == ("runner-a", 9102)
     file = tmp_path / "lakes.json"
     file.write_text(large.secret("packetboat-lakes", "lakes.json"), encoding="utf-8")
     (lake,) = lakes_in(file).values()

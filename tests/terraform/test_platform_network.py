@@ -11,13 +11,14 @@ from edge.egress.addresses import DENIED_V4, DENIED_V6
 from tests.terraform.manifests import LARGE, SMALL, rendered
 from tests.terraform.reach import Reach
 
-HTTP, STORE, STORE_METRICS, LINK, RUNNER, FRONT_METRICS = 8080, 8091, 8092, 8093, 9100, 8405
+HTTP, STORE, STORE_METRICS, LINK, RUNNER, FRONT_METRICS = 8080, 9001, 9101, 9002, 9102, 8405
 POSTGRES = "10.9.0.4"
 PUBLIC = "93.184.215.14"
 SERVERS = ("publish", "subscribe", "gateway", "scheduler")
 EXPECTED = {
     *((server, "store", STORE) for server in SERVERS),
     ("store", "store", STORE),
+    ("backup", "store", STORE),
     ("subscribe", "subscribe", LINK),
     *(("front", server, HTTP) for server in ("publish", "subscribe", "gateway")),
     ("export-runner", "front", HTTP),
@@ -37,13 +38,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Reach:
 
 
 def test_pods_reach_each_other_only_where_they_must(reach: Reach) -> None:
-    pods = {"store", "migrate", "front", "export-runner", *SERVERS}
+    pods = {"store", "migrate", "front", "export-runner", "backup", *SERVERS}
     ports = (HTTP, STORE, STORE_METRICS, LINK, RUNNER, FRONT_METRICS, 8443, 22)
     found = {each for each in product(pods, pods, ports) if reach.between(*each)}
     assert found == EXPECTED
 
 
-def test_postgres_is_for_servers_and_migrations(plain: Reach) -> None:
+def test_postgres_is_for_servers_migrations_and_backups(reach: Reach, plain: Reach) -> None:
+    assert reach.out("backup", POSTGRES, 5432)
     found = {
         pod for pod in ("store", "migrate", "front", *SERVERS) if plain.out(pod, POSTGRES, 5432)
     }

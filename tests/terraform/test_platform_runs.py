@@ -26,6 +26,7 @@ from tests.terraform.manifests import COMPONENT, SMALL, Manifests, rendered
 from tests.terraform.pods import Addresses, Pod
 
 PATIENCE_S = 180.0
+MAX_STARTS = 20
 TOKEN = "pb_dev_platform"
 POSTGRES = "postgresql://u:p@postgres:5432/db"
 CONFIGURATION: dict[str, Any] = {
@@ -34,6 +35,7 @@ CONFIGURATION: dict[str, Any] = {
     "gateway": {"replicas": 1},
     "scheduler": {"replicas": 1},
     "settings": {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(TOKEN)},
+    "backup": {"claim": "vault"},
     "peer_tls": {"mode": "require", "secret": "peers"},
 }
 ROLES = ("publish", "subscribe", "gateway", "scheduler")
@@ -46,16 +48,21 @@ class Cluster:
 
     pods: dict[str, Pod]
     migration: Pod
+    backup: Pod
     processes: Processes
     front: str
     """The URL of the balancer; of a gateway, where HAProxy is not installed."""
     balanced: bool
 
     def until(self, done: Callable[[], bool], what: str) -> None:
+        """What ends by itself is started again, as the kubelet does: servers may come before the
+        schema that they need."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not done():
-            dead = [pod.name for pod in self.pods.values() if pod.has_ended]
-            assert not dead, "\n".join(self.pods[name].tail() for name in dead)
+            for pod in self.pods.values():
+                if pod.has_ended:
+                    assert pod.starts < MAX_STARTS, pod.tail()
+                    pod.start(self.processes)
             assert time.monotonic() < deadline_s, "\n".join(
                 [what, *(pod.tail() for pod in self.pods.values() if not pod.is_ready)]
             )
@@ -105,17 +112,18 @@ def start(manifests: Manifests, root: Path, database_url: str, processes: Proces
     secrets = {"peers": certificates()}
 
     def pod(name: str, template: dict[str, Any]) -> Pod:
-        made = Pod(name, template, manifests, addresses.of(name), root, replace, secrets)
-        made.start(processes)
-        return made
+        return Pod(name, template, manifests, addresses.of(name), root, replace, secrets)
 
     pods = {name: pod(name, template) for name, template in names.items()}
     migration = pod("migration", manifests.components()["migrate"])
+    backup = pod("backup", manifests.components()["backup"])
+    for each in (*pods.values(), migration):
+        each.start(processes)
     url = pods["packetboat-gateway-0"].url("http")
     balanced = HAProxy.missing() is None
     if balanced:
         url = start_front(manifests, root, addresses.of("front"), pods, processes)
-    return Cluster(pods, migration, processes, url, balanced)
+    return Cluster(pods, migration, backup, processes, url, balanced)
 
 
 def certificates() -> dict[str, bytes]:
@@ -198,6 +206,11 @@ def send_and_take(cluster: Cluster, http: requests.Session, name: str) -> None:
     assert message["message_id"] == sent["message_id"]
     ack = {"ack_ids": [message["ack_id"]]}
     assert call(http, "POST", f"{url}/subscriptions/{name}/ack", json=ack).json()["acked"] == 1
+
+
+def test_a_backup_is_taken(cluster: Cluster, http: requests.Session) -> None:
+    cluster.backup.start(cluster.processes)
+    assert cluster.backup.wait(PATIENCE_S) == 0, cluster.backup.tail()
 
 
 def test_a_store_node_hands_over_before_it_stops_and_comes_back(

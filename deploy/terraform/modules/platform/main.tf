@@ -33,6 +33,7 @@ module "manifests" {
   autoscaling        = var.autoscaling
   front              = var.front
   exports            = var.exports
+  backup             = var.backup
   peer_tls           = var.peer_tls
   network            = var.network
   monitoring         = var.monitoring

@@ -4,6 +4,7 @@ locals {
   accounts = concat(
     ["store", "publish", "subscribe", "gateway", "scheduler", "migrate", "front"],
     var.exports == null ? [] : ["export-runner"],
+    var.backup == null ? [] : ["backup"],
   )
 
   namespace_objects = [for name in var.create_namespace ? [var.namespace] : [] : {

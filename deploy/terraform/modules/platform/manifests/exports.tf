@@ -66,7 +66,7 @@ locals {
             name            = "export-runner"
             image           = exports.image
             imagePullPolicy = "IfNotPresent"
-            command         = ["packetboat", "export-runner"]
+            args            = ["export-runner"]
             env = concat(
               [
                 local.own_address,

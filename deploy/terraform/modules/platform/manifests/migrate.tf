@@ -1,5 +1,5 @@
 # The schema of Postgres, brought up to this version by a Job of its own. Servers that come before it
-# has ended are not ready until it has.
+# has ended say so and exit, and Kubernetes starts them again.
 
 locals {
   migrate_key = var.secrets.existing == null && var.postgres.migrate_url != null ? "database-url-migrate" : var.secrets.migrate_key
@@ -27,7 +27,7 @@ locals {
             name            = "migrate"
             image           = var.image
             imagePullPolicy = "IfNotPresent"
-            command         = ["packetboat", "migrate"]
+            args            = ["migrate"]
             env = [{
               name      = "PACKETBOAT_DATABASE_URL"
               valueFrom = { secretKeyRef = { name = local.secret, key = local.migrate_key } }

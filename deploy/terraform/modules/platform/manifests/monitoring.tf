@@ -15,8 +15,10 @@ locals {
       kind       = "PodMonitor"
       metadata   = { name = "${var.name}-${name}", namespace = var.namespace, labels = local.monitor_labels }
       spec = {
-        selector            = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = monitor.components }] }
-        podTargetLabels     = [local.component]
+        selector        = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = monitor.components }] }
+        podTargetLabels = [local.component]
+        # "packetboat": what the alerts know our jobs by.
+        jobLabel            = "app.kubernetes.io/name"
         podMetricsEndpoints = [{ port = monitor.port, path = "/metrics", interval = var.monitoring.interval }]
       }
     } if var.monitoring.operator],

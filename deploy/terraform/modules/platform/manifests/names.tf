@@ -14,10 +14,10 @@ locals {
 
   ports = {
     http          = 8080
-    store         = 8091
-    store_metrics = 8092
-    link          = 8093
-    runner        = 9100
+    store         = 9001
+    store_metrics = 9101
+    link          = 9002
+    runner        = 9102
     front_metrics = 8405
     https         = 8443
     driver        = 7078
@@ -26,7 +26,7 @@ locals {
 
   domain     = "${var.namespace}.svc.${var.cluster_domain}"
   secret     = coalesce(var.secrets.existing, "${var.name}-secrets")
-  components = { for c in ["store", "publish", "subscribe", "gateway", "scheduler", "migrate", "front", "export-runner"] : c => "${var.name}-${c}" }
+  components = { for c in ["store", "publish", "subscribe", "gateway", "scheduler", "migrate", "front", "export-runner", "backup"] : c => "${var.name}-${c}" }
 
   pull_secrets = [for name in var.image_pull_secrets : { name = name }]
 

@@ -70,7 +70,7 @@ locals {
       "store" = {
         pods = local.of.store.podSelector
         ingress = [
-          { from = [for component in concat(["store"], local.servers) : local.of[component]], ports = [{ protocol = "TCP", port = local.ports.store }] },
+          { from = [for component in concat(["store", "backup"], local.servers) : local.of[component]], ports = [{ protocol = "TCP", port = local.ports.store }] },
           { from = local.prometheus, ports = [{ protocol = "TCP", port = local.ports.store_metrics }] },
         ]
         egress = [local.to_store]
@@ -107,6 +107,7 @@ locals {
         egress = [{ to = [for role in local.balanced : local.of[role]], ports = [{ protocol = "TCP", port = local.ports.http }] }]
       }
     },
+    { for backup in local.backups : "backup" => { pods = local.of.backup.podSelector, egress = [local.to_store, local.to_postgres] } },
     { for name, rule in { "issuers" = {
       pods   = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = ["gateway", "publish"] }] }
       egress = [local.outside]

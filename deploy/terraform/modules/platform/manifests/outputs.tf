@@ -12,6 +12,7 @@ locals {
     local.deployments,
     local.front_objects,
     local.runner_objects,
+    local.backup_objects,
     local.autoscalers,
     local.scaled_objects,
     local.monitoring_objects,

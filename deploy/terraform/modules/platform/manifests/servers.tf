@@ -87,7 +87,7 @@ locals {
             name            = role
             image           = var.image
             imagePullPolicy = "IfNotPresent"
-            command         = ["packetboat", "serve"]
+            args            = ["serve"]
             env             = local.server_env[role]
             ports = concat(
               [{ name = "http", containerPort = local.ports.http }],

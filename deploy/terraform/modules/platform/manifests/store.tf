@@ -88,7 +88,7 @@ locals {
             name            = "store-node"
             image           = var.image
             imagePullPolicy = "IfNotPresent"
-            command         = ["packetboat", "store-node"]
+            args            = ["store-node"]
             env             = local.store_env[id]
             ports = [
               { name = "store", containerPort = local.ports.store },

@@ -376,6 +376,22 @@ variable "exports" {
   }
 }
 
+# Backups ---------------------------------------------------------------------------------------
+
+variable "backup" {
+  description = <<-EOT
+    Backups of Postgres and the store together (docs/operations/backup.md), by cron; null: none.
+    `claim`: a PersistentVolumeClaim in the namespace, of storage that is not lost with the cluster.
+  EOT
+  type = object({
+    claim    = string
+    schedule = optional(string, "7 * * * *")
+    keep     = optional(number, 48)
+    memory   = optional(string, "1Gi")
+  })
+  default = null
+}
+
 # TLS between processes ------------------------------------------------------------------------
 
 variable "peer_tls" {

@@ -14,7 +14,7 @@ run "three_nodes_from_the_beginning" {
       for each in output.workloads["StatefulSet/packetboat-store-2"].spec.template.spec.containers[0].env :
       each.value if each.name == "PACKETBOAT_STORE_NODES"
       ]) == join(",", [for id, zone in { 1 = "a", 2 = "b", 3 = "c" } :
-      "${id}=packetboat-store-${id}-0.packetboat-store.packetboat.svc.cluster.local:8091@${zone}"
+      "${id}=packetboat-store-${id}-0.packetboat-store.packetboat.svc.cluster.local:9001@${zone}"
     ])
     error_message = "Each node has to know the first ones, and where they stand."
   }

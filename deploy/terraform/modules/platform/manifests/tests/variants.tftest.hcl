@@ -105,7 +105,7 @@ run "a_certificate_from_nowhere" {
 run "a_setting_that_the_module_makes" {
   command = plan
   variables {
-    settings = { PACKETBOAT_STORE_NODES = "1=elsewhere:8091" }
+    settings = { PACKETBOAT_STORE_NODES = "1=elsewhere:9001" }
   }
   expect_failures = [output.first]
 }
