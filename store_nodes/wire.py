@@ -15,12 +15,14 @@ both, before anything else is read. After that, frames of a connection are indep
 carries the id of its request, ids are the dialer's own.
 
 Type numbers and field orders are frozen with `PROTOCOL_VERSION`; new fields go at the end with a
-default (an older reader ignores them), new types get new numbers. Times are µs, durations ms.
+default (an older reader ignores them), new types get new numbers: an older node refuses a request
+of such a type, as NotSupported, and passes over what is none. Times are µs, durations ms.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +33,8 @@ MAX_FRAME_BYTES = 32 * 1024 * 1024
 MAX_HANDSHAKE_FRAME_BYTES = 4096
 """Before the other side has proved the secret it can make us hold no more than this."""
 NONCE_BYTES = 32
+REQUESTS = range(16, 64)
+"""Type numbers of what a client asks; the first field of each is its id."""
 REFUSED = 1
 """`Goodbye.code`: the node must not come back under this id with this data directory."""
 
@@ -59,6 +63,14 @@ class Durability(enum.IntEnum):
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
     pass
+
+
+class Unknown(NamedTuple):
+    """Read where a later version sent a frame whose type has no class here. `id` is its first
+    field, by which a request is refused; 0 where that is no number."""
+
+    number: int
+    id: int
 
 
 # Records inside frames.

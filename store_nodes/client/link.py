@@ -30,6 +30,7 @@ from store_nodes.wire import (
     Pong,
     Reply,
     Role,
+    Unknown,
     Watched,
     Welcome,
 )
@@ -175,7 +176,7 @@ class NodeLink:
         self._owner.leaders_claimed(self, welcome.leaders)
         self._owner.link_up(self)
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
         if self._pinged_at_s is not None:
             self._pinged_at_s = None
             self._be_responsive(True)
@@ -189,7 +190,7 @@ class NodeLink:
             self._owner.leaders_claimed(self, head.leaders)
         elif isinstance(head, Goodbye):
             self._abort(f"goodbye: {head.text}")
-        else:
+        elif kind is not Unknown:
             self._abort(f"unexpected {kind.__name__}")
 
     def closed(self, reason: str) -> None:

@@ -24,6 +24,7 @@ from store_nodes.transport.service import (
     WatchHandle,
 )
 from store_nodes.wire import (
+    REQUESTS,
     Accepted,
     Appended,
     Buffer,
@@ -57,6 +58,7 @@ from store_nodes.wire import (
     StagedHead,
     Status,
     StatusIs,
+    Unknown,
     Watch,
     Watched,
     WatchEdit,
@@ -184,7 +186,10 @@ class ClientSession:
 
     # FrameHandler.
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
+        if isinstance(head, Unknown):
+            self._on_unknown(head)
+            return
         handler = self._handlers.get(type(head))
         if handler is None:
             self.connection.close(f"unexpected {type(head).__name__}")
@@ -390,6 +395,11 @@ class ClientSession:
                 self.send(SnapshotPart(head.id, number, size, held.applied, held.oldest), [part])
 
         self._run(head.id, snapshot())
+
+    def _on_unknown(self, head: Unknown) -> None:
+        if head.number in REQUESTS:
+            error = NotSupported(f"requests of type {head.number}")
+            self.send(failures.encode(head.id, error, decided=False))
 
     def _on_goodbye(self, head: Goodbye, body: bytes) -> None:
         self.connection.abort(f"goodbye: {head.text}")

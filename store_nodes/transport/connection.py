@@ -18,6 +18,7 @@ from store_nodes.wire import (
     Buffer,
     Goodbye,
     Head,
+    Unknown,
 )
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
@@ -30,7 +31,7 @@ _USER_TIMEOUT_MS = 10_000
 class FrameHandler(Protocol):
     """Who reads a connection; replaced once, when the handshake is over."""
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
         """One whole frame, its checks passed."""
 
     def closed(self, reason: str) -> None:

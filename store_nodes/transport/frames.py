@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+import typing
 from collections.abc import Sequence
 
 import msgspec
 from crc32c import crc32c
 
-from store_nodes.wire import MAX_FRAME_BYTES, Buffer, Head
+from store_nodes.wire import MAX_FRAME_BYTES, Buffer, Head, Unknown
 
 _FRAME = struct.Struct("<II")
 _HEAD_LENGTH = struct.Struct("<I")
@@ -20,6 +21,8 @@ class BadFrame(ValueError):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
+_any_decoder: msgspec.msgpack.Decoder[list[typing.Any]] = msgspec.msgpack.Decoder(list)
+_NUMBERS = frozenset(kind.__struct_config__.tag for kind in typing.get_args(Head))
 
 
 def encode_frame(head: Head, body: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -56,11 +59,11 @@ class FrameReader:
         """Where to read to; never empty."""
         return self._view[self._end :]
 
-    def received(self, count: int) -> list[tuple[Head, bytes]]:
+    def received(self, count: int) -> list[tuple[Head | Unknown, bytes]]:
         """The frames completed by `count` more bytes; raises BadFrame, after which the reader
         must not be used again."""
         self._end += count
-        frames: list[tuple[Head, bytes]] = []
+        frames: list[tuple[Head | Unknown, bytes]] = []
         needed = _FRAME.size
         while (held := self._end - self._start) >= _FRAME.size:
             length, crc = _FRAME.unpack_from(self._buffer, self._start)
@@ -96,15 +99,32 @@ class FrameReader:
         self._view = memoryview(self._buffer)
 
 
-def _open(payload: memoryview, crc: int) -> tuple[Head, bytes]:
+def _open(payload: memoryview, crc: int) -> tuple[Head | Unknown, bytes]:
     if crc32c(payload) != crc:
         raise BadFrame("CRC32C mismatch")
     (head_bytes,) = _HEAD_LENGTH.unpack_from(payload)
     body_at = _HEAD_LENGTH.size + head_bytes
     if body_at > len(payload):
         raise BadFrame("the head is longer than its frame")
+    raw = payload[_HEAD_LENGTH.size : body_at]
+    head: Head | Unknown
     try:
-        head = _decoder.decode(payload[_HEAD_LENGTH.size : body_at])
+        head = _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadFrame(f"head: {error}") from error
+        unknown = _unknown(raw)
+        if unknown is None:
+            raise BadFrame(f"head: {error}") from error
+        head = unknown
     return head, bytes(payload[body_at:]) if body_at < len(payload) else b""
+
+
+def _unknown(raw: memoryview) -> Unknown | None:
+    """What is whole, and of a type that is none of ours; None for nonsense."""
+    try:
+        fields = _any_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not fields or not isinstance(fields[0], int) or fields[0] in _NUMBERS:
+        return None
+    first = fields[1] if len(fields) > 1 else None
+    return Unknown(fields[0], first if isinstance(first, int) else 0)

@@ -38,6 +38,7 @@ from store_nodes.wire import (
     Hello,
     Proof,
     Role,
+    Unknown,
     Welcome,
 )
 
@@ -146,7 +147,7 @@ class Listening:
             HANDSHAKE_TIMEOUT_S, connection.abort, "no handshake in time"
         )
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
         if isinstance(head, Hello) and self._hello is None:
             self._on_hello(head)
         elif isinstance(head, Proof) and self._hello is not None and self._challenge is not None:
@@ -238,7 +239,7 @@ class _Dialing:
         )
         connection.send(self._hello)
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
         if isinstance(head, Challenge) and self._challenge is None:
             self._on_challenge(head)
         elif isinstance(head, Welcome) and self._challenge is not None:

@@ -26,7 +26,18 @@ from store_nodes.transport.handshake import (
     Remote,
     dial,
 )
-from store_nodes.wire import REFUSED, Buffer, Goodbye, Head, Peer, Ping, Pong, Role, Welcome
+from store_nodes.wire import (
+    REFUSED,
+    Buffer,
+    Goodbye,
+    Head,
+    Peer,
+    Ping,
+    Pong,
+    Role,
+    Unknown,
+    Welcome,
+)
 
 PING_EVERY_S = 1.0
 KNOCK_EVERY_S = 3.0
@@ -251,7 +262,7 @@ class _PeerLink:
         self.remote = remote
         self._network = network
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
         if type(head) is Peer:
             self._network.message(self.remote.node, head.group, body)
         elif isinstance(head, Ping):
@@ -262,7 +273,7 @@ class _PeerLink:
             if head.code == REFUSED:
                 self._network.refused(self.remote.node, head.text)
             self.connection.abort(f"goodbye: {head.text}")
-        elif not isinstance(head, Pong):
+        elif not isinstance(head, Pong | Unknown):
             self.connection.close(f"unexpected {type(head).__name__}")
 
     def closed(self, reason: str) -> None:
@@ -282,7 +293,7 @@ class _Dialed:
     def opened(self, connection: FrameConnection, remote: Remote, welcome: Welcome) -> None:
         self._network.adopt(connection, remote)
 
-    def frame(self, head: Head, body: bytes) -> None:
+    def frame(self, head: Head | Unknown, body: bytes) -> None:
         raise AssertionError("a connection changes its handler when it opens")
 
     def closed(self, reason: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from peering.shared_secret import SharedSecret
 from store_nodes import wire
 from store_nodes.client import StoreClient
-from store_nodes.errors import Unavailable
+from store_nodes.errors import NotSupported, Unavailable
 from store_nodes.transport import connection as connections
-from store_nodes.transport import handshake
+from store_nodes.transport import failures, handshake
 from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.frames import encode_frame
 from store_nodes.transport.handshake import (
@@ -476,3 +476,40 @@ async def test_mutual_tls(tmp_path):
         await stranger.close()
     await client.close()
     await store.close()
+
+
+class LaterRequest(msgspec.Struct, array_like=True, tag=63):
+    """A request that a later version may have."""
+
+    id: int
+    text: str
+
+
+class LaterNews(msgspec.Struct, array_like=True, tag=15):
+    """What a later version may say without being asked."""
+
+    text: str
+
+
+async def test_a_request_of_a_later_version_is_refused_and_the_others_go_on(store):
+    collector = Collector()
+    connection = await dial(address(store), Identity(SECRET), wire.Role.CLIENT, 1, collector)
+    connection.send(LaterNews("heard by nobody"))
+    connection.send(LaterRequest(9, "for nobody"))
+    connection.send(wire.Ping(10))
+    await until(lambda: len(collector.frames) == 2)
+    (failed, _), (pong, _) = collector.frames
+    with pytest.raises(NotSupported, match="requests of type 63"):
+        raise failures.decode(failed)
+    assert (failed.id, failed.decided) == (9, False)
+    assert pong == wire.Pong(10, pong.leaders)
+    assert connection.open
+    connection.abort("done")
+
+
+async def test_a_client_passes_over_what_a_later_node_tells():
+    async with store_and_client() as (store, client):
+        (session,) = store.nodes[1].server._sessions
+        session.connection.send(LaterNews("new"))
+        await client.offsets(GROUP, QUEUE)  # Answered on the same connection, or a new one.
+        assert store.nodes[1].server._sessions == {session}
