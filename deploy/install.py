@@ -11,6 +11,7 @@ library is used. Run it again to bring the folder up to another checkout.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OURS = "packetboat"
 SERVER, SDK = ROOT, ROOT / "sdk/python"
+BUILD_ELSEWHERE = """
+[build]
+build_base = {0}
+
+[egg_info]
+egg_base = {0}
+"""
+"""For setuptools, which reads it where DIST_EXTRA_CONFIG says."""
 NAME = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[(?P<extras>[^]]*)\])?")
 
 
@@ -54,14 +63,20 @@ def install_libraries(python: Path, extras: Iterable[str]) -> None:
 
 
 def install_packetboat(python: Path) -> None:
-    """Server and SDK, of this checkout."""
+    """Server and SDK, of this checkout, which stays as it is: what an earlier build had left there
+    would be installed again, deleted modules too."""
     for folder in (SDK, SERVER):
-        _pip(python, "--no-deps", "--no-build-isolation", "--force-reinstall", str(folder))
+        with tempfile.TemporaryDirectory() as elsewhere:
+            config = Path(elsewhere) / "build.cfg"
+            config.write_text(BUILD_ELSEWHERE.format(elsewhere), encoding="utf-8")
+            options = ("--no-deps", "--no-build-isolation", "--force-reinstall")
+            _pip(python, *options, str(folder), DIST_EXTRA_CONFIG=str(config))
 
 
-def _pip(python: Path, *arguments: str) -> None:
+def _pip(python: Path, *arguments: str, **environment: str) -> None:
     options = ("--quiet", "--disable-pip-version-check", "--no-cache-dir")
-    subprocess.run([str(python), "-m", "pip", "install", *options, *arguments], check=True)
+    command = [str(python), "-m", "pip", "install", *options, *arguments]
+    subprocess.run(command, env=os.environ | environment, check=True)
 
 
 def main() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-STEPS = 75
+STEPS = 40
 """Minutes."""
+DAY_S = 86_400
 NODES = ("1", "2", "3")
 GROUPS = ("0", "1")
 
@@ -97,6 +98,12 @@ WELL: dict[str, str] = {
     "packetboat_store_orphaned_topics_count": still(0),
     'packetboat_audit_failures_total{step="begin"}': still(0),
     "packetboat_usage_report_failures_total": still(0),
+    'packetboat_backup_last_success_timestamp_seconds{instance="a"}': still(0),
+    'packetboat_backup_last_success_timestamp_seconds{instance="b"}': still(0),
+    'packetboat_peer_certificate_expires_timestamp_seconds{of="own"}': still(30 * DAY_S),
+    'packetboat_peer_certificate_expires_timestamp_seconds{of="ca"}': still(900 * DAY_S),
+    "packetboat_peer_certificate_unreadable_count": still(0),
+    'packetboat_peer_connections_refused_total{why="plain"}': still(0),
     'up{job="packetboat-publish",instance="a"}': still(1),
     'process_start_time_seconds{job="packetboat-publish"}': still(1),
     'process_open_fds{job="packetboat-publish"}': still(100),
@@ -210,6 +217,19 @@ CASES: dict[str, Case] = {
     "PacketboatTopicsOrphaned": _one("packetboat_store_orphaned_topics_count", still(2)),
     "PacketboatAuditFails": _one('packetboat_audit_failures_total{step="begin"}', grows(1)),
     "PacketboatUsageUnwritten": _one("packetboat_usage_report_failures_total", grows(1)),
+    # The clock of promtool begins at 0, so a backup that is too old is of a time before.
+    "PacketboatBackupOld": _one(
+        'packetboat_backup_last_success_timestamp_seconds{instance="a"}', still(-2 * DAY_S)
+    ),
+    "PacketboatCertificateEnds": _one(
+        'packetboat_peer_certificate_expires_timestamp_seconds{of="own"}', still(5 * DAY_S)
+    ),
+    "PacketboatCertificateUnreadable": _one(
+        "packetboat_peer_certificate_unreadable_count", still(1)
+    ),
+    "PacketboatPeersRefused": _one(
+        'packetboat_peer_connections_refused_total{why="plain"}', grows(1)
+    ),
     "PacketboatProcessDown": _one('up{job="packetboat-publish",instance="a"}', still(0)),
     "PacketboatProcessRestarts": _one(
         'process_start_time_seconds{job="packetboat-publish"}', grows(15)

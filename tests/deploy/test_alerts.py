@@ -17,7 +17,7 @@ from tests.deploy.alert_cases import CASES, WELL, Case
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/rules.yaml"
 FIRING = 'group by (alertname) (ALERTS{alertstate="firing"})'
-TIMES = ("10m", "50m", "75m")
+TIMES = ("5m", "20m", "40m")
 
 
 @pytest.fixture(scope="module")
