@@ -56,6 +56,10 @@ sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real co
 torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)
 	$(BIN)/python -m tests.chaos.torture $(TORTURE_ARGS)
 
+.PHONY: rolling
+rolling: $(INSTALLED) ## Nine processes under load: rolling restarts, upgrades from the previous release, and back
+	$(BIN)/python -m tests.chaos.rolling $(ROLLING_ARGS)
+
 .PHONY: power-cuts
 power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
 	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)
@@ -83,6 +87,31 @@ bench-log: $(INSTALLED) ## Measure the replicated log alone: append, fetch, catc
 .PHONY: bench-exports
 bench-exports: $(INSTALLED) ## Exports beside the same job from Parquet files, and publishing beside both
 	$(BIN)/python -m benchmarks.exports $(BENCH_EXPORTS_ARGS)
+
+# Any of these builds it; `make image IMAGE_BUILDER=podman` chooses.
+IMAGE_BUILDER ?= $(firstword $(foreach builder,docker podman buildah,$(shell command -v $(builder))))
+IMAGE_BASE ?= docker.io/library/debian:12-slim
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+.PHONY: image
+image: IMAGE_TARGET = server
+image: IMAGE_NAME = packetboat
+image: build-image ## Build the container image of store nodes and servers (docker, podman or buildah)
+
+.PHONY: image-exports
+image-exports: IMAGE_TARGET = exports
+image-exports: IMAGE_NAME = packetboat-exports
+image-exports: build-image ## The same with Spark, for runners of exports
+
+.PHONY: build-image
+build-image:
+	@test -n "$(IMAGE_BUILDER)" || { echo "no docker, podman or buildah is here: install one" >&2; exit 1; }
+	$(IMAGE_BUILDER) build --build-arg BASE=$(IMAGE_BASE) --file deploy/container/Dockerfile \
+	  --target $(IMAGE_TARGET) --tag $(IMAGE_NAME):$(VERSION) .
+
+.PHONY: image-test
+image-test: $(INSTALLED) ## Build the image on a Debian made here, and run it confined (root, buildah, minutes)
+	$(BIN)/python -m pytest -q tests/deploy/image_check.py
 
 .PHONY: docs
 docs: $(INSTALLED) ## Render the API's description to build/api.html
@@ -120,6 +149,10 @@ terraform-demo: $(INSTALLED) terraform-provider ## All that a team has, made by 
 .PHONY: terraform-demo-destroy
 terraform-demo-destroy: $(INSTALLED) terraform-provider ## Take away what terraform-demo made
 	@exec $(BIN)/python examples/terraform_demo.py --destroy
+
+.PHONY: terraform-docs
+terraform-docs: $(INSTALLED) terraform-provider ## Write docs/terraform-resources.md of what the provider says of itself
+	@$(BIN)/python deploy/terraform/reference.py
 
 .PHONY: terraform-contract
 terraform-contract: $(INSTALLED) ## Write what the Terraform provider has of the HTTP contract

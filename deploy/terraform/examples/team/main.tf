@@ -65,7 +65,7 @@ module "shop" {
       topic     = "shop-nightly"
       cron      = "0 2 * * *"
       time_zone = "Europe/Berlin"
-      message   = { data = jsonencode({ report = "sales" }) }
+      message   = { data = jsonencode({ report = "sales" }), content_type = "application/json" }
     }
   }
 

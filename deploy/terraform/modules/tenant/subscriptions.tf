@@ -42,4 +42,6 @@ resource "packetboat_subscription" "this" {
   push                 = local.pushes[each.key]
   labels               = merge(var.labels, each.value.labels)
   force_destroy        = coalesce(each.value.force_destroy, var.force_destroy)
+  secret_version       = each.value.secret_version
+  old_secret_seconds   = each.value.old_secret_seconds
 }

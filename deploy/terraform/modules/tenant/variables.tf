@@ -182,6 +182,9 @@ variable "subscriptions" {
     }))
     labels        = optional(map(string), {})
     force_destroy = optional(bool)
+    # Of what requests are signed with, as for clients.
+    secret_version     = optional(string)
+    old_secret_seconds = optional(number)
   }))
   default  = {}
   nullable = false

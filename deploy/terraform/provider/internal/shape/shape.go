@@ -150,6 +150,9 @@ func of(path string, body, answer *contract.Node, options Options) *Shape {
 		made.Members = membersOf(path, body, answer, options)
 	}
 	made.HasDefault, made.Default = made.fallback(body)
+	if body != nil {
+		made.Text = made.told()
+	}
 	return made
 }
 
