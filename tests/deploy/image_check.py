@@ -1,0 +1,246 @@
+"""The container image, really built and run: minutes, root, and Debian's buildah and debootstrap.
+
+    make image-test
+
+It is built on a Debian made here, and run by `chroot` in namespaces of its own: as nobody, without
+capabilities, as process 1, with a root that is read-only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import requests
+
+from benchmarks.processes import free_ports
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("buildah", "debootstrap", "unshare", "setpriv")
+MIRROR = os.environ.get("PACKETBOAT_TEST_DEBIAN", "http://deb.debian.org/debian")
+BUILD_S = 3600.0
+START_S = 120.0
+STOP_S = 60.0
+ACCOUNT = 10001
+
+
+class Builder:
+    """buildah, with a storage of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def run(self, *arguments: str | Path) -> str:
+        """What it printed, but for its progress."""
+        storage = ("--root", self._root / "storage", "--runroot", self._root / "run")
+        done = subprocess.run(
+            ["buildah", *storage, "--storage-driver", "vfs", *arguments],
+            env=os.environ | {"BUILDAH_ISOLATION": "chroot"},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=BUILD_S,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    def base(self) -> str:
+        """An image of a Debian 12 and nothing more."""
+        tree = self._root / "debian"
+        command = ["debootstrap", "--variant=minbase", "bookworm", str(tree), MIRROR]
+        subprocess.run(command, stdout=subprocess.DEVNULL, timeout=BUILD_S, check=True)
+        container = self.run("from", "scratch")
+        self.run("copy", container, tree, "/")
+        self.run("commit", container, "localhost/packetboat-test-base")
+        return "localhost/packetboat-test-base"
+
+    def build(self, base: str, *volumes: str) -> str:
+        more = [part for volume in volumes for part in ("--volume", volume)]
+        file = ("--format", "docker", "--file", "deploy/container/Dockerfile", "--target", "server")
+        name = "localhost/packetboat-test"
+        self.run("bud", "--quiet", *more, *file, "--build-arg", f"BASE={base}", "--tag", name, ".")
+        return name
+
+
+class Image:
+    """What was built: its configuration, and its files in a folder."""
+
+    def __init__(self, builder: Builder, name: str) -> None:
+        self.config = json.loads(builder.run("inspect", "--type", "image", name))["Docker"][
+            "config"
+        ]
+        self.files = Path(builder.run("mount", builder.run("from", name)))
+        self.environment = dict(each.split("=", 1) for each in self.config["Env"])
+
+
+class Container:
+    """One process of the image, that is process 1 in a read-only root of its own. `volume`: what is
+    writable beside /tmp."""
+
+    def __init__(
+        self, image: Image, volume: Path, command: list[str], environment: dict[str, str], log: Path
+    ) -> None:
+        files = image.files
+        prepare = "; ".join(
+            (
+                "set -e",
+                f"mount --bind {files} {files}",
+                f"mount -o remount,bind,ro {files}",
+                f"mount --bind {volume} {files}/var/lib/packetboat",
+                f"mount -t tmpfs tmpfs {files}/tmp",
+                f"mount -t proc proc {files}/proc",
+                f"mount --bind /dev {files}/dev",
+                f"exec chroot {files} setpriv --reuid={ACCOUNT} --regid={ACCOUNT} --clear-groups "
+                '--no-new-privs --bounding-set=-all --inh-caps=-all "$@"',
+            )
+        )
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [
+                    *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
+                    *("sh", "-c", prepare, "sh"),
+                    *image.config["Entrypoint"],
+                    *command,
+                ],
+                env=image.environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self.log = log
+
+    @property
+    def first(self) -> int:
+        """Process 1 of it, as seen from outside; 0 as long as there is none."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return int((children.read_text().split() or ["0"])[0])
+
+    def stop(self) -> int:
+        """SIGTERM to process 1; its exit status."""
+        os.kill(self.first, signal.SIGTERM)
+        return self._process.wait(STOP_S)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing or os.geteuid():
+        names = ", ".join(missing) or "root"
+        pytest.skip(f"image: {names} missing (Debian: apt-get install buildah debootstrap; root)")
+    root = tmp_path_factory.mktemp("image")
+    builder = Builder(root)
+    return Image(builder, builder.build(builder.base(), *_pip_settings(root)))
+
+
+def _pip_settings(root: Path) -> Iterator[str]:
+    """Where this machine's pip asks for certificates of its own, that in the build does, too."""
+    certificates = os.environ.get("PIP_CERT")
+    if certificates is not None:
+        settings = root / "pip.conf"
+        settings.write_text("[global]\ncert=/run/certificates.pem\n")
+        yield f"{certificates}:/run/certificates.pem:ro"
+        yield f"{settings}:/etc/pip.conf:ro"
+
+
+class Node:
+    """A store of one node: the smallest thing that serves."""
+
+    def __init__(self, image: Image, root: Path) -> None:
+        self.volume = root / "volume"
+        self.volume.mkdir()
+        os.chown(self.volume, ACCOUNT, ACCOUNT)
+        port, metrics = free_ports(2)
+        self.metrics = metrics
+        self.environment = {
+            "PACKETBOAT_STORE_NODE_ID": "1",
+            "PACKETBOAT_STORE_NODES": f"1=127.0.0.1:{port}",
+            "PACKETBOAT_CLUSTER_UID": secrets.token_hex(16),
+            "PACKETBOAT_STORE_SECRET": secrets.token_hex(32),
+            "PACKETBOAT_STORE_METRICS_PORT": str(metrics),
+        }
+        log = root / "log"
+        self.container = Container(image, self.volume, ["store-node"], self.environment, log)
+
+    def until_ready(self) -> None:
+        deadline_s = time.monotonic() + START_S
+        while time.monotonic() < deadline_s:
+            with suppress(requests.RequestException):
+                if requests.get(f"http://127.0.0.1:{self.metrics}/readyz", timeout=10).ok:
+                    return
+            time.sleep(0.1)
+        raise AssertionError(self.container.log.read_text())
+
+
+@pytest.fixture
+def node(image: Image, tmp_path: Path) -> Iterator[Node]:
+    node = Node(image, tmp_path)
+    try:
+        node.until_ready()
+        yield node
+    finally:
+        node.container.kill()
+
+
+def test_it_is_nobody(image: Image) -> None:
+    assert image.config["User"] == f"{ACCOUNT}:{ACCOUNT}"
+    assert image.config["Healthcheck"]["Test"][0] == "CMD"
+
+
+def test_nothing_of_the_checkout_is_in_it_but_the_product(image: Image) -> None:
+    found = {path.name for path in (image.files / "opt").iterdir()}
+    assert found == {"container", "packetboat"}
+    libraries = next((image.files / "opt/packetboat/lib").glob("python3*/site-packages"))
+    names = {path.name for path in libraries.iterdir()}
+    assert {"gateway", "store_nodes", "packetboat"} <= names
+    assert names.isdisjoint({"tests", "benchmarks", "pytest", "moto", "pyspark"})
+
+
+def test_a_store_node_runs_in_it_and_leaves_a_checkpoint(node: Node) -> None:
+    told = Path(f"/proc/{node.container.first}/status").read_text()
+    status = dict(line.split(":\t", 1) for line in told.splitlines() if ":\t" in line)
+    assert status["Uid"].split() == [str(ACCOUNT)] * 4
+    assert status["CapEff"].strip("0\n") == ""
+    assert status["NSpid"].split()[-1] == "1"
+    assert node.container.stop() == 0, node.container.log.read_text()
+    assert list((node.volume / "store/checkpoints").iterdir())
+
+
+def test_its_health_is_that_of_its_process(image: Image, node: Node) -> None:
+    program = [*image.config["Healthcheck"]["Test"][1:]]
+    command = ["chroot", str(image.files), *program]
+    environment = image.environment | node.environment
+    assert subprocess.run(command, env=environment, timeout=60, check=False).returncode == 0
+    node.container.stop()
+    assert subprocess.run(command, env=environment, timeout=60, check=False).returncode == 1
+
+
+def test_it_can_be_stopped_before_it_serves(image: Image, tmp_path: Path) -> None:
+    """A command without handlers of its own, which waits for a Postgres that takes connections and
+    says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        volume = tmp_path / "volume"
+        volume.mkdir()
+        environment = {"PACKETBOAT_DATABASE_URL": url}
+        container = Container(image, volume, ["migrate"], environment, tmp_path / "log")
+        try:
+            silent.settimeout(START_S)
+            connection, _ = silent.accept()
+            with connection:
+                assert container.stop() == 128 + signal.SIGTERM
+        finally:
+            container.kill()

@@ -1,0 +1,43 @@
+"""The image gets every package of the product, and of the rest only what it is made of."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def let_in() -> set[str]:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in lines, "nothing is left out"
+    return {line.removeprefix("!") for line in lines if line.startswith("!")}
+
+
+def packages() -> set[str]:
+    """Folders of the product, as the build finds them."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    wanted = tools["setuptools"]["packages"]["find"]["include"]
+    return {name.removesuffix("*") for name in wanted} | {"sdk/python/packetboat"}
+
+
+def copied() -> set[str]:
+    """Files that the image is made of beside them."""
+    text = (ROOT / "deploy/container/Dockerfile").read_text(encoding="utf-8")
+    lines = re.findall(r"^COPY (?!--from)(.+)$", text, re.M)
+    return {name for line in lines for name in line.split()[:-1]} - {"."}
+
+
+def test_the_context_is_what_the_image_is_made_of() -> None:
+    assert let_in() == packages() | copied()
+    assert all((ROOT / name).exists() for name in let_in())
+
+
+def test_the_image_has_every_port_and_no_root() -> None:
+    text = (ROOT / "deploy/container/Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"^USER 10001:10001$", text, re.M)
+    ports = set(re.findall(r"PORT=(\d+)", text))
+    exposed = re.search(r"^EXPOSE (.+)$", text, re.M)
+    assert exposed is not None
+    assert ports <= set(exposed[1].split())
