@@ -4,7 +4,7 @@ import "github.com/packetboat/terraform-provider-packetboat/internal/shape"
 
 // Client is who gets access tokens with an id and a secret.
 func Client() Kind {
-	secret := secret{attribute: "client_secret", renewAt: "/secrets"}
+	secret := secret{attribute: "client_secret", renewAt: "/secrets", removable: true}
 	return Kind{
 		Name: "client", Collection: "/clients", Body: "ClientBody", Answer: "Client",
 		Text: "A program that gets access tokens with its id and its secret (OAuth2). What it may do, " +

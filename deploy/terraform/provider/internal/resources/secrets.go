@@ -3,7 +3,9 @@ package resources
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -26,6 +28,8 @@ type secret struct {
 	attribute string
 	// renewAt is the path to make another at, after the thing's own.
 	renewAt string
+	// removable: a single one can be removed, by how it begins.
+	removable bool
 }
 
 // shownSecrets adds what data sources have of secrets.
@@ -86,13 +90,45 @@ func (s secret) changed(ctx context.Context, call Call, answer *client.Answer) e
 	return s.renew(ctx, call, answer, seconds.ValueInt64())
 }
 
+// renew makes another secret. Where the answer did not come that had it, nobody knows the one that
+// was made then, if it was: it makes way for another.
 func (s secret) renew(ctx context.Context, call Call, answer *client.Answer, overlap any) error {
-	renewed, err := call.Client.Do(ctx, client.Request{
-		Method: http.MethodPost, Path: call.Path + s.renewAt, Tenant: call.Tenant,
-		Body: map[string]any{overlapMember: overlap}, Once: true,
-	})
+	renewed, err := s.ask(ctx, call, overlap)
+	var unknown *client.Unknown
+	if errors.As(err, &unknown) {
+		renewed, err = s.ask(ctx, call, overlap)
+		if s.removable && client.IsRefused(err, "too-many-secrets") {
+			if err = s.removeLost(ctx, call); err == nil {
+				renewed, err = s.ask(ctx, call, overlap)
+			}
+		}
+	}
 	if err == nil {
 		*answer = renewed
 	}
 	return err
+}
+
+func (s secret) ask(ctx context.Context, call Call, overlap any) (client.Answer, error) {
+	return call.Client.Do(ctx, client.Request{
+		Method: http.MethodPost, Path: call.Path + s.renewAt, Tenant: call.Tenant,
+		Body: map[string]any{overlapMember: overlap}, Once: true,
+	})
+}
+
+// removeLost: the newest is the one without an end, as it gave one to that before it.
+func (s secret) removeLost(ctx context.Context, call Call) error {
+	found, err := call.Do(ctx, http.MethodGet, call.Path, nil)
+	if err != nil {
+		return err
+	}
+	secrets, _ := found.Body["secrets"].([]any)
+	for _, one := range secrets {
+		shown, _ := one.(map[string]any)
+		if prefix, ok := shown["prefix"].(string); ok && shown["expires_at"] == nil {
+			_, err := call.Do(ctx, http.MethodDelete, call.Path+s.renewAt+"/"+url.PathEscape(prefix), nil)
+			return err
+		}
+	}
+	return nil
 }
