@@ -12,6 +12,7 @@ import pytest
 
 from metadata.types import ChangeKind, Counters, Partition, SealedPartition, Topic
 from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.growth import Barrier, barriers
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TENANT,
@@ -143,6 +144,34 @@ async def test_queues_that_are_gone_are_watched_no_more() -> None:
         await tell(w, replace(now, sealed=(), version=now.version + 1))
         watched = {queue for watch in w.store.watches for queue in watch.queues}
         assert watched == {QueueId(TOPIC_UID, 0, 0, 1)}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_offsets_that_a_restore_left_out_are_passed_at_once(ordered: bool) -> None:
+    """The queue that follows begins further on, while what is before it is stored still."""
+    left_out = 1 << 24
+    reader = replace(subscription(), ordered=ordered)
+    async with world(FakeStore(), FakeMetadata(topic(), reader)) as w:
+        await w.ready()
+        w.store.publish(Message(b"a", "text/plain", "k"), Message(b"b", "text/plain", "l"))
+        end = w.store.seal()
+        following = w.store.queues[QueueId(TOPIC_UID, 0, 0, 1)]
+        following.first = following.end = end + left_out
+        await tell(w, moved(w.metadata.topics[TOPIC_UID], 0, end))
+        w.store.publish(Message(b"c", "text/plain", "m"), generation=1)
+        got = await drained(w)
+        assert [(m["offset"], m["data"]) for m in got] == [
+            (0, "a"),
+            (1, "b"),
+            (end + left_out, "c"),
+        ]
+        assert len(w.store.fetches) < 10
+        assert (await w.ack(*got)).json()["acked"] == 3
+        row = w.metadata.row()
+        assert (row.floor, row.counters) == (
+            end + left_out + 1,
+            Counters(acked=3, expired=left_out),
+        )
 
 
 async def test_truncation_goes_through_the_generations_and_the_books_balance() -> None:
