@@ -53,6 +53,7 @@ LARGE: Mapping[str, Any] = dict(SMALL) | {
         "spark_pods": {"spark-app": "lake"},
     },
     "backup": {"claim": "vault"},
+    "restore": {"claim": "vault", "name": "newest"},
     "peer_tls": {"mode": "require", "issuer": {"name": "packetboat-ca"}},
     "network": {"issuers": True, "dns_cidrs": ["169.254.20.10/32"]},
     "monitoring": {"operator": True, "dashboards": True},

@@ -22,7 +22,7 @@ from benchmarks.processes import Processes
 from tests.terraform.manifests import Manifests, Object, container_of
 
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-HOOK_S = 240.0
+COMMAND_S = 240.0
 PROBE_S = 10.0
 
 
@@ -57,19 +57,22 @@ class Pod:
         self._container = container_of(template)
         self._log = directory / f"{name}.log"
         fields = {"status.podIP": address, "metadata.name": name}
+        self._before: list[Object] = template["spec"].get("initContainers", [])
         volumes = {each["name"]: each for each in template["spec"]["volumes"]}
         mounts = {}
-        for mount in self._container["volumeMounts"]:
-            place = directory / name / mount["name"]
-            place.mkdir(parents=True)
+        for mount in (each for one in self._containers for each in one["volumeMounts"]):
+            volume = volumes.get(mount["name"], {})
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            place = directory / "claims" / claim if claim else directory / name / mount["name"]
+            place.mkdir(parents=True, exist_ok=True)
             mounts[mount["mountPath"]] = str(place)
-            secret = volumes.get(mount["name"], {}).get("secret", {}).get("secretName")
+            secret = volume.get("secret", {}).get("secretName")
             for file, content in secrets[secret].items() if secret else ():
                 (place / file).write_bytes(content)
-        exchanged = {"0.0.0.0": address, **mounts, **replace}
+        self._exchanged = {"0.0.0.0": address, **mounts, **replace}
         self.starts = 0
         self._command = [
-            _replaced(part, mounts)
+            _replaced(part, self._exchanged)
             # Without a command it is the image's: `packetboat`.
             for part in (
                 *self._container.get("command", ["packetboat"]),
@@ -77,7 +80,7 @@ class Pod:
             )
         ]
         self.environment = {
-            variable: _replaced(value, exchanged)
+            variable: _replaced(value, self._exchanged)
             for variable, value in manifests.environment(self._container, fields).items()
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -91,6 +94,12 @@ class Pod:
             log=self._log,
             env=environment | self.environment | {"PATH": PATH},
         )
+
+    def initialise(self) -> None:
+        """Runs what has to end before it starts."""
+        for container in self._before:
+            command = [_replaced(part, self._exchanged) for part in container["command"]]
+            self._run(command)
 
     @property
     def is_ready(self) -> bool:
@@ -116,15 +125,7 @@ class Pod:
         assert self._process is not None
         hook = self._container.get("lifecycle", {}).get("preStop")
         if hook is not None:
-            done = subprocess.run(
-                hook["exec"]["command"],
-                env=os.environ | self.environment | {"PATH": PATH},
-                capture_output=True,
-                text=True,
-                timeout=HOOK_S,
-                check=False,
-            )
-            assert done.returncode == 0, f"{self.name}: {done.stdout}{done.stderr}"
+            self._run(hook["exec"]["command"])
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(self.grace_s)
 
@@ -135,6 +136,22 @@ class Pod:
 
     def tail(self) -> str:
         return f"--- {self.name}\n{self._log.read_text(errors='replace')[-2000:]}"
+
+    @property
+    def _containers(self) -> list[Object]:
+        return [*self._before, self._container]
+
+    def _run(self, command: list[str]) -> None:
+        """To its end, which is a good one."""
+        done = subprocess.run(
+            command,
+            env=os.environ | self.environment | {"PATH": PATH},
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{self.name}: {done.stdout}{done.stderr}"
 
     def _answers(self, probe: str) -> bool:
         get = self._container[probe]["httpGet"]

@@ -3,6 +3,7 @@ their environment, commands, hooks and probes, and the configuration of the bala
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import requests
 
@@ -50,6 +52,8 @@ class Cluster:
     migration: Pod
     backup: Pod
     processes: Processes
+    root: Path
+    database_url: str
     front: str
     """The URL of the balancer; of a gateway, where HAProxy is not installed."""
     balanced: bool
@@ -123,7 +127,7 @@ def start(manifests: Manifests, root: Path, database_url: str, processes: Proces
     balanced = HAProxy.missing() is None
     if balanced:
         url = start_front(manifests, root, addresses.of("front"), pods, processes)
-    return Cluster(pods, migration, backup, processes, url, balanced)
+    return Cluster(pods, migration, backup, processes, root, database_url, url, balanced)
 
 
 def certificates() -> dict[str, bytes]:
@@ -211,6 +215,49 @@ def send_and_take(cluster: Cluster, http: requests.Session, name: str) -> None:
 def test_a_backup_is_taken(cluster: Cluster, http: requests.Session) -> None:
     cluster.backup.start(cluster.processes)
     assert cluster.backup.wait(PATIENCE_S) == 0, cluster.backup.tail()
+
+
+def test_a_new_installation_is_made_of_it(cluster: Cluster, tmp_path: Path) -> None:
+    (name,) = (path.parent.name for path in cluster.root.glob("claims/vault/**/manifest.json"))
+    configuration = CONFIGURATION | {
+        "restore": {"claim": "vault", "name": name},
+        "secrets": {"cluster_uid": "b"},
+    }
+    manifests = rendered(tmp_path / "rendered", configuration)
+    url = asyncio.run(new_database(cluster.database_url))
+    addresses, secrets = Addresses(), {"peers": certificates()}
+    replace = {POSTGRES: url}
+
+    def pod(component: str) -> Pod:
+        template = manifests.components()[component]
+        name = f"restored-{component}"
+        return Pod(name, template, manifests, addresses.of(name), cluster.root, replace, secrets)
+
+    node, job = pod("store"), pod("migrate")
+    node.initialise()
+    node.initialise()  # As after a restart of the pod: it has what it needs.
+    job.start(cluster.processes)
+    assert job.wait(PATIENCE_S) == 0, job.tail()
+    assert asyncio.run(topics(url)) == asyncio.run(topics(cluster.database_url)) > 0
+
+
+async def new_database(url: str) -> str:
+    """An empty one beside the one of that URL; its own URL."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("CREATE DATABASE restored")
+    finally:
+        await connection.close()
+    return f"{url.rpartition('/')[0]}/restored"
+
+
+async def topics(url: str) -> int:
+    """How many there are."""
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval("SELECT count(*) FROM topics"))
+    finally:
+        await connection.close()
 
 
 def test_a_store_node_hands_over_before_it_stops_and_comes_back(

@@ -34,6 +34,7 @@ module "manifests" {
   front              = var.front
   exports            = var.exports
   backup             = var.backup
+  restore            = var.restore
   peer_tls           = var.peer_tls
   network            = var.network
   monitoring         = var.monitoring

@@ -2,7 +2,11 @@
 
 locals {
   backups       = var.backup == null ? [] : [var.backup]
+  restores      = var.restore == null ? [] : [var.restore]
   backup_labels = merge(local.labels, { (local.component) = "backup" })
+
+  restore_mounts  = [for restore in local.restores : { name = "vault", mountPath = "/var/lib/vault", readOnly = true }]
+  restore_volumes = [for restore in local.restores : { name = "vault", persistentVolumeClaim = { claimName = restore.claim, readOnly = true } }]
 
   backup_objects = [for backup in local.backups : {
     apiVersion = "batch/v1"
@@ -30,7 +34,7 @@ locals {
                 name            = "backup"
                 image           = var.image
                 imagePullPolicy = "IfNotPresent"
-                args            = ["backup", "take", "/var/lib/packetboat/vault", "--keep", tostring(backup.keep)]
+                args            = ["backup", "take", "/var/lib/vault", "--keep", tostring(backup.keep)]
                 env = concat(
                   [for name, value in {
                     PACKETBOAT_LOG_LEVEL    = var.log_level
@@ -42,7 +46,7 @@ locals {
                 )
                 resources       = { requests = { cpu = "250m", memory = "256Mi" }, limits = { memory = backup.memory } }
                 securityContext = local.container_security
-                volumeMounts    = concat([{ name = "vault", mountPath = "/var/lib/packetboat/vault" }, local.scratch.mount], local.peer_mounts)
+                volumeMounts    = concat([{ name = "vault", mountPath = "/var/lib/vault" }, local.scratch.mount], local.peer_mounts)
               }]
               volumes = concat(
                 [{ name = "vault", persistentVolumeClaim = { claimName = backup.claim } }, local.scratch.volume],

@@ -4,8 +4,15 @@
 locals {
   migrate_key = var.secrets.existing == null && var.postgres.migrate_url != null ? "database-url-migrate" : var.secrets.migrate_key
   # A Job is never changed: another image is another Job.
-  migrate_name   = "${local.components.migrate}-${substr(sha256(var.image), 0, 8)}"
+  migrate_name   = "${local.components.migrate}-${substr(sha256(join(" ", concat([var.image], local.restores[*].name))), 0, 8)}"
   migrate_labels = merge(local.labels, { (local.component) = "migrate" })
+
+  migrate_command = merge(
+    { for name, words in { args = ["migrate"] } : name => words if length(local.restores) == 0 },
+    { for restore in local.restores : "command" => [
+      "sh", "-c", "packetboat restore postgres /var/lib/vault --name ${restore.name} && packetboat migrate",
+    ] },
+  )
 
   migrate_objects = [{
     apiVersion = "batch/v1"
@@ -23,20 +30,19 @@ locals {
           imagePullSecrets             = local.pull_secrets
           securityContext              = local.pod_security
           restartPolicy                = "OnFailure"
-          containers = [{
+          containers = [merge({
             name            = "migrate"
             image           = var.image
             imagePullPolicy = "IfNotPresent"
-            args            = ["migrate"]
             env = [{
               name      = "PACKETBOAT_DATABASE_URL"
               valueFrom = { secretKeyRef = { name = local.secret, key = local.migrate_key } }
             }]
             resources       = { requests = { cpu = "100m", memory = "256Mi" }, limits = { memory = "512Mi" } }
             securityContext = local.container_security
-            volumeMounts    = [local.scratch.mount]
-          }]
-          volumes = [local.scratch.volume]
+            volumeMounts    = concat([local.scratch.mount], local.restore_mounts)
+          }, local.migrate_command)]
+          volumes = concat([local.scratch.volume], local.restore_volumes)
         }
       }
     }

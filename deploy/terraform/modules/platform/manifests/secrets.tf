@@ -2,8 +2,8 @@
 # it gave at first is kept in the state.
 
 resource "terraform_data" "cluster_uid" {
-  count = var.secrets.existing == null ? 1 : 0
-  input = sensitive(md5("${uuid()}${uuid()}"))
+  for_each = var.secrets.existing == null ? toset([var.secrets.cluster_uid]) : []
+  input    = sensitive(md5("${uuid()}${uuid()}"))
 
   lifecycle {
     ignore_changes = [input]
@@ -34,7 +34,7 @@ locals {
 
   secret_values = {
     for key, value in {
-      "cluster-uid"          = try(terraform_data.cluster_uid[0].output, null)
+      "cluster-uid"          = try(terraform_data.cluster_uid[var.secrets.cluster_uid].output, null)
       "store-secret"         = local.generated.store_secret
       "ack-secret"           = local.generated.ack_secret
       "seal-keys"            = local.generated.seal_keys

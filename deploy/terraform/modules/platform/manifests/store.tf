@@ -84,6 +84,23 @@ locals {
               labelSelector     = { matchLabels = local.store_select }
             }
           ]
+          initContainers = [for restore in local.restores : {
+            name            = "restore"
+            image           = var.image
+            imagePullPolicy = "IfNotPresent"
+            command = ["sh", "-c", join(" ", [
+              "test -e /var/lib/packetboat/restored ||",
+              "{ packetboat restore node /var/lib/vault --name ${restore.name} && touch /var/lib/packetboat/restored; }",
+            ])]
+            env             = local.store_env[id]
+            resources       = { requests = { cpu = var.store.cpu, memory = var.store.memory }, limits = { memory = var.store.memory } }
+            securityContext = local.container_security
+            volumeMounts = concat(
+              [{ name = "data", mountPath = "/var/lib/packetboat" }, local.scratch.mount],
+              local.restore_mounts,
+              local.peer_mounts,
+            )
+          }]
           containers = [{
             name            = "store-node"
             image           = var.image
@@ -109,7 +126,7 @@ locals {
               local.peer_mounts,
             )
           }]
-          volumes = concat([local.scratch.volume], local.peer_volumes["store-${id}"])
+          volumes = concat([local.scratch.volume], local.restore_volumes, local.peer_volumes["store-${id}"])
         }, { for name, class in { priorityClassName = var.store.priority_class } : name => class if class != null })
       }
       volumeClaimTemplates = [{

@@ -101,11 +101,13 @@ variable "secrets" {
       any text: change it when the Secret has changed, and servers are restarted.
     - else one is made, with secrets that are generated once and kept in Terraform's state. Each
       name in a list is a secret of its own: the first signs, all verify. To change one without a
-      refusal, apply ["a"], ["a", "b"], ["b", "a"] and ["b"], one after the other.
+      refusal, apply ["a"], ["a", "b"], ["b", "a"] and ["b"], one after the other. `cluster_uid`
+      names one that is never changed, but for a new installation made of a backup.
   EOT
   type = object({
     existing     = optional(string)
     migrate_key  = optional(string, "database-url")
+    cluster_uid  = optional(string, "a")
     revision     = optional(string, "")
     store_secret = optional(list(string), ["a"])
     ack_secret   = optional(list(string), ["a"])
@@ -390,6 +392,24 @@ variable "backup" {
     memory   = optional(string, "1Gi")
   })
   default = null
+}
+
+variable "restore" {
+  description = <<-EOT
+    Only for a new installation that is made of a backup: every store node and Postgres are filled
+    with the one called `name` in the volume of `claim`, which several pods have to be able to read
+    at once. Nothing of it is done again once it is done; leave it out afterwards.
+  EOT
+  type = object({
+    claim = string
+    name  = string
+  })
+  default = null
+
+  validation {
+    condition     = var.restore == null || can(regex("^[A-Za-z0-9._:-]+$", var.restore.name))
+    error_message = "The name of a backup, as `packetboat backup list` shows it."
+  }
 }
 
 # TLS between processes ------------------------------------------------------------------------
