@@ -309,9 +309,11 @@ resource "packetboat_topic" "it" {
 resource "packetboat_subscription" "it" {
   name  = "PREFIX-sub"
   topic = packetboat_topic.it.name
-  push  = var.later ? { url = "http://127.0.0.1:9/in" } : null
+  push  = var.later ? { url = "http://127.0.0.1:9/in", headers = { Open = "o" } } : null
 
-  secret_version = var.secret
+  secret_version         = var.secret
+  secret_headers         = var.later ? { Authorization = "Bearer of-nobody" } : null
+  secret_headers_version = var.later ? "1" : null
 }
 resource "packetboat_schedule" "it" {
   name    = "PREFIX-schedule"
@@ -338,6 +340,10 @@ def test_what_can_is_changed_in_place(workspace: MakeWorkspace, api: Api) -> Non
     assert api("GET", "/schedules/three-schedule")["message"]["data_base64"] == "/w=="
     push = made.resources()["packetboat_subscription.it"]
     assert push["type"] == "push"
+    headers = api("GET", "/subscriptions/three-sub")["push"]["headers"]
+    assert headers == {"Open": "set", "Authorization": "set"}
+    assert push["push"]["headers"] == {"Open": "o"}
+    assert "of-nobody" not in made.command("show", "-json")
     [first] = push["signing_secrets"]
     made.apply("-var=later=true", "-var=secret=2")
     second, old = made.resources()["packetboat_subscription.it"]["signing_secrets"]

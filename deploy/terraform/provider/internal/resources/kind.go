@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/url"
 
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
@@ -84,6 +85,16 @@ type Call struct {
 // Do makes a call in the tenant of the one.
 func (c Call) Do(ctx context.Context, method, where string, body any) (client.Answer, error) {
 	return c.Client.Do(ctx, client.Request{Method: method, Path: where, Tenant: c.Tenant, Body: body})
+}
+
+// Get reads an attribute: as planned, or else as it is.
+func (c Call) Get(ctx context.Context, at path.Path, into any) {
+	switch {
+	case c.Plan != nil:
+		c.Plan.GetAttribute(ctx, at, into)
+	case c.Prior != nil:
+		c.Prior.GetAttribute(ctx, at, into)
+	}
 }
 
 func (k Kind) id() string {

@@ -156,3 +156,11 @@ func TestABodyIsATextHereAndJSONInTheAPI(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretHeadersAreSentBesideTheOthers(t *testing.T) {
+	body := object(t, `{"push": {"headers": {"a": "1"}}, "secret_headers": {"b": "2"}}`)
+	sendHeaders(body)
+	if !reflect.DeepEqual(body, object(t, `{"push": {"headers": {"a": "1", "b": "2"}}}`)) {
+		t.Fatal(body)
+	}
+}

@@ -69,12 +69,7 @@ func receiveMessage(answer map[string]any) {
 // completeMessage: what was given as base64 is shown as text where it can be, and stays base64.
 func completeMessage(ctx context.Context, call Call, answer map[string]any) error {
 	var given types.String
-	at := path.Root(messageAttribute).AtName(base64Attribute)
-	if call.Plan != nil {
-		call.Plan.GetAttribute(ctx, at, &given)
-	} else if call.Prior != nil {
-		call.Prior.GetAttribute(ctx, at, &given)
-	}
+	call.Get(ctx, path.Root(messageAttribute).AtName(base64Attribute), &given)
 	message, _ := answer[messageAttribute].(map[string]any)
 	text, ok := message[dataAttribute].(string)
 	before, err := base64.StdEncoding.DecodeString(given.ValueString())

@@ -3,6 +3,7 @@ package resources
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -33,16 +34,19 @@ func Subscription() Kind {
 			topic, _ := body["topic"].(string)
 			return "/topics/" + url.PathEscape(topic) + "/subscriptions"
 		},
-		Options:  subscriptionOptions(),
-		Own:      signingAttributes(),
+		Options: subscriptionOptions(),
+		Own: map[string]*shape.Shape{
+			startAttribute: start(),
+			forceAttribute: forceDestroy("Destroy it also when it has messages that are not acked. " +
+				"Holds once it is applied."),
+		},
 		Sending:  sendSubscription,
-		Received: receiveStart, Completed: completeSecrets,
+		Received: receiveStart, Completed: completeSubscription,
 		Made: renewLostSigning, Changed: renewSigning,
 		Observed: backlog(), Observe: observe(backlogOfSubscription),
 	}
-	kind.Own[startAttribute] = start()
-	kind.Own[forceAttribute] = forceDestroy("Destroy it also when it has messages that are not " +
-		"acked. Holds once it is applied.")
+	maps.Copy(kind.Own, signingAttributes())
+	maps.Copy(kind.Own, secretHeaders())
 	shapes := kind.shape()
 	kind.Plan = func(
 		ctx context.Context, call Call, _ resource.ModifyPlanRequest, answer *resource.ModifyPlanResponse,
@@ -90,12 +94,18 @@ func subscriptionOptions() shape.Options {
 // sendSubscription leaves out of a change what never changes.
 func sendSubscription(_ context.Context, _ Call, body map[string]any, update bool) error {
 	sendStart(body, update)
+	sendHeaders(body)
 	if update {
 		for _, name := range []string{"topic", "delivery", "ordered"} {
 			delete(body, name)
 		}
 	}
 	return nil
+}
+
+func completeSubscription(ctx context.Context, call Call, answer map[string]any) error {
+	completeHeaders(ctx, call, answer)
+	return completeSecrets(ctx, call, answer)
 }
 
 // planType: the type goes with `push`, and need not be said.
