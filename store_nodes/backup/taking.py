@@ -86,8 +86,15 @@ class Taking:
         return self._result(), [pack for pack in kept if any(map(self._is_live, pack.entries()))]
 
     async def _look(self, group: int) -> None:
-        await self._client.counter(group, BARRIER)
-        image = await self._client.snapshot(group)
+        for _ in range(ROUNDS):
+            leader = self._client.leader(group)
+            await self._client.counter(group, BARRIER)
+            # Who answered had applied it; another may not have.
+            if leader is not None and self._client.leader(group) == leader:
+                break
+        else:
+            raise Unavailable(f"group {group} has another leader all the time")
+        image = await self._client.snapshot(group, leader)
         machine = await asyncio.to_thread(Machine.restore, group, image.raw)
         self._images[group], self._machines[group] = image, machine
         self._homes |= {info.queue: group for info in machine.queues()}

@@ -46,6 +46,8 @@ class FakeStore:
     staged: dict[bytes, list[StagedEntry]] = field(default_factory=dict)
     meanwhile: Callable[[], None] = nothing
     after_snapshot: Callable[[int], None] = nothing
+    leaders: list[int] = field(default_factory=lambda: [1])
+    """The first leads, until a command finds the next."""
     fetches: int = 0
     now_us: int = SECOND
     sessions: int = 0
@@ -128,15 +130,18 @@ class FakeStore:
         return Link()
 
     def leader(self, group: int) -> int:
-        return 1
+        return self.leaders[0]
 
     async def node_status(self, node: int, **_: object) -> dict[str, object]:
         return {}
 
     async def counter(self, group: int, name: str) -> int:
+        if len(self.leaders) > 1:
+            self.leaders.pop(0)
         return self.machines[group].counters.get(name, 0)
 
-    async def snapshot(self, group: int) -> SnapshotImage:
+    async def snapshot(self, group: int, node: int) -> SnapshotImage:
+        assert node == self.leaders[0], "it may not have applied all that was decided"
         machine = self.machines[group]
         image = SnapshotImage(machine.state_snapshot(), machine.applied, 0)
         self.after_snapshot(group)

@@ -106,6 +106,13 @@ async def test_a_queue_in_the_middle_that_is_made_during_the_copy_is_in_it(
     assert {"a2", "middle", "end"} <= set(texts(copied))
 
 
+async def test_a_machine_is_of_the_leader_that_applied_all_that_was_decided_before(
+    store: FakeStore, tmp_path: Path
+) -> None:
+    store.leaders = [3, 2, 1]
+    assert len(texts(await copy(store, tmp_path / "one"))) == 6
+
+
 async def test_what_no_node_has_is_told(store: FakeStore, tmp_path: Path) -> None:
     store.batches[A.pack()].clear()
     with pytest.raises(Unavailable, match="no node has"):
