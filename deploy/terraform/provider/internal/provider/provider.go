@@ -60,8 +60,9 @@ func (p *packetboat) Schema(_ context.Context, _ provider.SchemaRequest, answer 
 		Attributes: map[string]schema.Attribute{
 			"url": text("The server, or several with commas between; else PACKETBOAT_URL, else "+
 				defaultURL+".", false),
-			"token":         text("A bearer token, of one tenant or an operator's; else PACKETBOAT_TOKEN.", true),
-			"client_id":     text("Of a client, or of an operator, which may work in every tenant; else PACKETBOAT_CLIENT_ID.", false),
+			"token": text("A bearer token, of one tenant or an operator's; else PACKETBOAT_TOKEN.", true),
+			"client_id": text("Of a client, or of an operator, which may work in every tenant; else "+
+				"PACKETBOAT_CLIENT_ID.", false),
 			"client_secret": text("Its secret; else PACKETBOAT_CLIENT_SECRET.", true),
 			"tenant":        text("Where things are that name no tenant; else that of the credential.", false),
 			"ca_file":       text("Certificates (PEM) to trust instead of the system's.", false),
