@@ -137,7 +137,7 @@ class Taking:
             dict(self._images),
             dict(self._machines[0].counters),
             sum(
-                info.offsets.end - info.offsets.first
+                info.offsets.end - info.offsets.first + len(machine.kept(info.queue))
                 for machine in machines
                 for info in machine.queues()
             ),
