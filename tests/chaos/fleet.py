@@ -119,6 +119,11 @@ class Member:
         self._process.terminate()
         return await asyncio.to_thread(self._process.wait, timeout_s)
 
+    async def ended(self, timeout_s: float = 120.0) -> int:
+        """Its exit status, once it has ended by itself."""
+        assert self._process is not None
+        return await asyncio.to_thread(self._process.wait, timeout_s)
+
     async def call(
         self, method: str, path: str, token: str, body: bytes = b"", timeout_s: float = 30.0
     ) -> Answer:
@@ -179,6 +184,10 @@ class Fleet(ChaosCluster):
             lambda: self._environment() | self._settings,
             self.release,
         )
+
+    def spare(self, role: str) -> Member:
+        """One more that no balancer and no `members` knows; it does not run."""
+        return self._member(role, len(self.members) + 1)
 
     def start_server(self) -> None:
         """The balancer, and every process of a role that does not run; returns at once."""

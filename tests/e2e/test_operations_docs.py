@@ -202,7 +202,7 @@ async def test_a_dead_node_is_replaced_and_every_node_restarted(root: Path) -> N
         address = operator.cluster.new_node(4)
         during = await operator.run(replaced, OLD=2, NEW=4, NEW_ADDRESS=address)
         assert_none_failed(during)
-        restarted = blocks("rolling-restart.md")
+        restarted = blocks("rolling-restart.md", "Store nodes")
         assert_none_failed(await operator.run(restarted, NODES="1 3 4"))
         await operator.torture.verify(nodes=(1, 3, 4))
 

@@ -59,6 +59,7 @@ async def upgraded(root: Path, previous: Release, rounds: int = 1) -> list[str]:
     with more rounds all of them, and forward again."""
     async with site(root, previous) as at:
         fleet, restarts = at.fleet, at.restarts
+        await _is_too_early(fleet)
         fleet.release = CURRENT
         await fleet.migrate()
         await at.look("migrate")
@@ -69,3 +70,13 @@ async def upgraded(root: Path, previous: Release, rounds: int = 1) -> list[str]:
         if rounds == 1:
             await restarts.some_back(previous)
     return at.load.wrong
+
+
+async def _is_too_early(fleet: Fleet) -> None:
+    """A server of this release does not start on the schema of the previous one."""
+    early = fleet.spare("publish")
+    early.release = CURRENT
+    early.start()
+    status = await early.ended()
+    assert status == 1, early.tail()
+    assert "run `packetboat migrate` of this release" in early.tail()
