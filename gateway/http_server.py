@@ -153,7 +153,8 @@ class HttpServer:
                     await self._nobody.wait()
 
     async def close(self, grace_s: float) -> None:
-        """No new connections; idle ones end now, the others with their response or `grace_s`."""
+        """No new connections; idle ones end now, the others with their response or `grace_s`. One
+        that has only just come is not idle: its request is on its way."""
         self.leaving = self.closing = True
         if self._releasing is not None:
             self._releasing.cancel()
@@ -162,8 +163,7 @@ class HttpServer:
         await self._context.terminated.set()
         for connection in list(self.connections):
             connection.close_if_idle()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=grace_s)
+        await self.leave(grace_s)
         for connection in list(self.connections):
             connection.abort()
         for task in [*self.tasks, *([self._sweeper] if self._sweeper else [])]:
@@ -360,7 +360,7 @@ class Connection(asyncio.Protocol):
             self._server.loop.call_soon(self._next_request)
 
     def close_if_idle(self) -> None:
-        if self._request is None:
+        if self._request is None and not self._silent and not self._buffer:
             self.transport.close()
 
     def abort(self) -> None:

@@ -351,7 +351,8 @@ async def test_close_lets_running_requests_end() -> None:
     released = asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        await released.wait()
+        if scope["path"] == "/slow":
+            await released.wait()
         await respond(send, 200, b"done")
 
     listener = socket.create_server(("127.0.0.1", 0))
@@ -361,10 +362,15 @@ async def test_close_lets_running_requests_end() -> None:
     port = listener.getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
-    await asyncio.sleep(0.05)
-    closing = asyncio.ensure_future(served.close(2.0))
-    assert await asyncio.wait_for(idle.read(), 1) == b""
+    fresh, fresh_writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /slow HTTP/1.1\r\n" + HOST + b"\r\n")
+    idle_writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert (await asyncio.wait_for(idle.readuntil(b"done"), 10)).startswith(b"HTTP/1.1 200")
+    closing = asyncio.ensure_future(served.close(60.0))
+    assert await asyncio.wait_for(idle.read(), 10) == b""
+    fresh_writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert (await asyncio.wait_for(fresh.read(), 10)).endswith(b"done")
+    fresh_writer.close()
     released.set()
     answer = await asyncio.wait_for(reader.read(), 2)
     assert b"connection: close" in answer
