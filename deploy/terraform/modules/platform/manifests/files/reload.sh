@@ -7,7 +7,7 @@ every_s=${3:-30}
 stopping=
 haproxy -W -db -f "$directory/haproxy.cfg" &
 haproxy=$!
-trap 'stopping=1; kill -USR1 "$haproxy"' USR1 TERM
+trap 'stopping=1' USR1 TERM
 seen=$(cksum <"$certificate")
 while [ -z "$stopping" ] && kill -0 "$haproxy" 2>/dev/null; do
   sleep "$every_s" &
@@ -19,5 +19,11 @@ while [ -z "$stopping" ] && kill -0 "$haproxy" 2>/dev/null; do
     seen=$now
     kill -USR2 "$haproxy"
   fi
+done
+# Told again until it has ended: in the middle of a reload it hears nothing.
+while kill -0 "$haproxy" 2>/dev/null; do
+  kill -USR1 "$haproxy"
+  sleep 1 &
+  wait "$!"
 done
 wait "$haproxy"
