@@ -17,6 +17,7 @@ module "manifests" {
   create_namespace   = var.create_namespace
   cluster_domain     = var.cluster_domain
   image              = var.image
+  images             = var.images
   image_pull_secrets = var.image_pull_secrets
   run_as             = var.run_as
   issuer             = var.issuer

@@ -32,7 +32,7 @@ locals {
               restartPolicy                = "OnFailure"
               containers = [{
                 name            = "backup"
-                image           = var.image
+                image           = local.images.backup
                 imagePullPolicy = "IfNotPresent"
                 args            = ["backup", "take", "/var/lib/vault", "--keep", tostring(backup.keep)]
                 env = concat(

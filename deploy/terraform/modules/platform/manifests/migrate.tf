@@ -4,7 +4,7 @@
 locals {
   migrate_key = var.secrets.existing == null && var.postgres.migrate_url != null ? "database-url-migrate" : var.secrets.migrate_key
   # A Job is never changed: another image is another Job.
-  migrate_name   = "${local.components.migrate}-${substr(sha256(join(" ", concat([var.image], local.restores[*].name))), 0, 8)}"
+  migrate_name   = "${local.components.migrate}-${substr(sha256(join(" ", concat([local.images.migrate], local.restores[*].name))), 0, 8)}"
   migrate_labels = merge(local.labels, { (local.component) = "migrate" })
 
   migrate_command = merge(
@@ -32,7 +32,7 @@ locals {
           restartPolicy                = "OnFailure"
           containers = [merge({
             name            = "migrate"
-            image           = var.image
+            image           = local.images.migrate
             imagePullPolicy = "IfNotPresent"
             env = [{
               name      = "PACKETBOAT_DATABASE_URL"

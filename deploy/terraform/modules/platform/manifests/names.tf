@@ -28,6 +28,7 @@ locals {
   secret     = coalesce(var.secrets.existing, "${var.name}-secrets")
   components = { for c in ["store", "publish", "subscribe", "gateway", "scheduler", "migrate", "front", "export-runner", "backup"] : c => "${var.name}-${c}" }
 
+  images       = { for component in keys(local.components) : component => lookup(var.images, component, var.image) }
   pull_secrets = [for name in var.image_pull_secrets : { name = name }]
 
   # The Pod Security level `restricted`, and nothing to write on but what is mounted.

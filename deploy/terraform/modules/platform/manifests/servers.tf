@@ -85,7 +85,7 @@ locals {
           }]
           containers = [{
             name            = role
-            image           = var.image
+            image           = local.images[role]
             imagePullPolicy = "IfNotPresent"
             args            = ["serve"]
             env             = local.server_env[role]

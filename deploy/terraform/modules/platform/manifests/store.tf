@@ -86,7 +86,7 @@ locals {
           ]
           initContainers = [for restore in local.restores : {
             name            = "restore"
-            image           = var.image
+            image           = local.images.store
             imagePullPolicy = "IfNotPresent"
             command = ["sh", "-c", join(" ", [
               "test -e /var/lib/packetboat/restored ||",
@@ -103,7 +103,7 @@ locals {
           }]
           containers = [{
             name            = "store-node"
-            image           = var.image
+            image           = local.images.store
             imagePullPolicy = "IfNotPresent"
             args            = ["store-node"]
             env             = local.store_env[id]

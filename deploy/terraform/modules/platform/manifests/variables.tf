@@ -42,6 +42,17 @@ variable "image" {
   }
 }
 
+variable "images" {
+  description = "Of components that run another image than `image`, during an upgrade (docs/operations/kubernetes.md): migrate, store, scheduler, subscribe, publish, gateway, backup."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = length(setsubtract(keys(var.images), ["migrate", "store", "scheduler", "subscribe", "publish", "gateway", "backup"])) == 0
+    error_message = "Components are migrate, store, scheduler, subscribe, publish, gateway and backup."
+  }
+}
+
 variable "image_pull_secrets" {
   description = "Names of Secrets for the registry."
   type        = list(string)

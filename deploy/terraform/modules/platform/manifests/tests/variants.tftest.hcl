@@ -94,6 +94,21 @@ run "an_image_that_may_be_another_tomorrow" {
   expect_failures = [var.image]
 }
 
+run "an_upgrade_by_steps" {
+  variables {
+    images = { migrate = "registry.example.com/packetboat:0.3.0", store = "registry.example.com/packetboat:0.3.0" }
+  }
+
+  assert {
+    condition     = output.workloads["StatefulSet/packetboat-store-1"].spec.template.spec.containers[0].image == "registry.example.com/packetboat:0.3.0"
+    error_message = "Store nodes go first."
+  }
+  assert {
+    condition     = output.workloads["Deployment/packetboat-gateway"].spec.template == run.by_processor_time.workloads["Deployment/packetboat-gateway"].spec.template
+    error_message = "Others stay as they were."
+  }
+}
+
 run "a_certificate_from_nowhere" {
   command = plan
   variables {
