@@ -60,6 +60,10 @@ torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history che
 rolling: $(INSTALLED) ## Nine processes under load: rolling restarts, upgrades from the previous release, and back
 	$(BIN)/python -m tests.chaos.rolling $(ROLLING_ARGS)
 
+.PHONY: peer-tls
+peer-tls: $(INSTALLED) ## Nine processes under load: TLS between them switched on, and off again
+	$(BIN)/python -m tests.chaos.rolling.peer_tls --back
+
 .PHONY: power-cuts
 power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
 	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)

@@ -108,6 +108,9 @@ class PeerListener:
 
     def _decided(self, task: asyncio.Task[None]) -> None:
         self._undecided.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A defect, but one connection's: it is not for the process to end of it.
+            _log.error("a connection could not be taken in", exc_info=error)
         if len(self._undecided) < MAX_UNDECIDED:
             self._accept_on()
 

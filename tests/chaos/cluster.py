@@ -25,7 +25,9 @@ from benchmarks.measure import tree
 from benchmarks.processes import Processes, free_ports
 from benchmarks.settings import inherited_environment
 from metadata.embedded import EmbeddedPostgres
+from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
+from peering.tls import open_peer_tls
 from store_nodes.client import StoreClient
 from tests.chaos import failpoints
 from tests.chaos.power_cut import freeze
@@ -82,6 +84,8 @@ class ChaosCluster:
             }
         self.joined: dict[int, tuple[str, int]] = {}
         """Of the nodes that came later: see `new_node`."""
+        self.settings: dict[str, str] = {}
+        """Over those that all processes have, from their next starts on."""
         self.store_secret = SharedSecret(secrets.token_bytes(32))
         self._cluster_uid = secrets.token_hex(16)
         self._ack_secret = secrets.token_hex(32)
@@ -196,7 +200,7 @@ class ChaosCluster:
             "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),
             "PACKETBOAT_DATABASE_URL": self._database_url(),
             "PACKETBOAT_EGRESS_ALLOWED": f"http://{HOST}:*",
-        }
+        } | self.settings
 
     def _sizes(self) -> dict[str, str]:
         return {
@@ -433,7 +437,13 @@ class ChaosCluster:
         """A client of the store nodes, not started; it is told of these too that came later, as
         long as no group has them."""
         late = {node: self.joined[node] for node in nodes if node in self.joined}
-        return StoreClient(self.addresses | late, groups=range(GROUPS), secret=self.store_secret)
+        environment = self._environment()
+        return StoreClient(
+            self.addresses | late,
+            groups=range(GROUPS),
+            secret=SharedSecret.from_text(environment["PACKETBOAT_STORE_SECRET"]),
+            tls=open_peer_tls(PeerSettings.from_environment(environment)),
+        )
 
     async def statuses(self, nodes: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
         """Of each node, what it says of itself; {"error": …} where it says nothing. `nodes`: those

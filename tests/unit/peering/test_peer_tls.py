@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -287,3 +291,66 @@ async def test_plain_frames_are_never_taken_for_tls(ours: Certificates) -> None:
 
 def test_keys_are_their_owner_s_alone(ours: Certificates) -> None:
     assert os.stat(ours.key).st_mode & 0o777 == 0o600
+
+
+async def test_nothing_that_comes_in_is_a_defect(
+    ours: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the loop's exception handler hears of ends a store node: it hears of nothing."""
+    monkeypatch.setattr("peering.listener.TLS_HANDSHAKE_S", 0.5)
+    heard_of: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: heard_of.append(context))
+    hello = _client_hello(ours.tls())
+    rude: list[Callable[[int], Awaitable[object]]] = [
+        partial(_say, b""),
+        partial(_say, b"\x16"),
+        partial(_say, b"\x16\x03\x01"),
+        partial(_say, b"\x16\x03\x01" + bytes(600)),
+        partial(_say, hello[: len(hello) // 2]),
+        partial(_say, hello),
+        partial(_say, hello, reset=True),
+        partial(_say, hello + b"\x17\x03\x03\x00\x05junk!"),
+        partial(_say, hello, wait=True),  # its handshake never goes on
+        lambda port: heard(port, Certificates(tmp_path / "strange").tls()),
+        lambda port: heard(port, None),
+        partial(_handshake_and_go, ours.tls()),
+    ]
+    async with listening(ours.tls()) as port:
+        for be_rude in rude:
+            await asyncio.gather(*(be_rude(port) for _ in range(4)))
+            assert await heard(port, ours.tls()) == PLAIN_HELLO
+            assert heard_of == []
+
+
+def _client_hello(tls: PeerTls) -> bytes:
+    context, name = tls.dialing()
+    assert context is not None
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
+    return outgoing.read()
+
+
+async def _say(said: bytes, port: int, *, reset: bool = False, wait: bool = False) -> None:
+    """And go, after a while or by a reset."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    with suppress(OSError):
+        await writer.drain()
+        if wait:
+            async with asyncio.timeout(20):
+                while await reader.read(1000):
+                    pass
+        if reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
+
+
+async def _handshake_and_go(tls: PeerTls, port: int) -> None:
+    context, name = tls.dialing()
+    with suppress(OSError):
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname=name
+        )
+        writer.transport.abort()
