@@ -6,7 +6,7 @@ from tests.terraform.conftest import MakeWorkspace
 
 MANY = """
 locals {
-  names = toset([for number in range(12) : "PREFIX-${number}"])
+  names = toset([for number in range(8) : "PREFIX-${number}"])
 }
 resource "packetboat_topic" "it" {
   for_each   = local.names
@@ -28,7 +28,7 @@ WAIT_S = 300.0
 
 def test_two_applies_at_once_and_all_of_each_at_once(workspace: MakeWorkspace) -> None:
     workspaces = [workspace(MANY.replace("PREFIX", name), name) for name in ("one", "two")]
-    arguments = ("-no-color", "-auto-approve", "-parallelism=36")
+    arguments = ("-no-color", "-auto-approve", "-parallelism=24")
 
     for command in ("apply", "destroy"):
         running = [each.start(command, *arguments) for each in workspaces]
