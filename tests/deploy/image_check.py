@@ -32,6 +32,8 @@ BUILD_S = 3600.0
 START_S = 120.0
 STOP_S = 60.0
 ACCOUNT = 10001
+CHROOT = shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin") or "chroot"
+"""The PATH of the image is not that of root."""
 
 
 class Builder:
@@ -100,7 +102,7 @@ class Container:
                 f"mount -t tmpfs tmpfs {files}/tmp",
                 f"mount -t proc proc {files}/proc",
                 f"mount --bind /dev {files}/dev",
-                f"exec chroot {files} setpriv --reuid={ACCOUNT} --regid={ACCOUNT} --clear-groups "
+                f"exec {CHROOT} {files} setpriv --reuid={ACCOUNT} --regid={ACCOUNT} --clear-groups "
                 '--no-new-privs --bounding-set=-all --inh-caps=-all "$@"',
             )
         )
@@ -124,6 +126,10 @@ class Container:
         """Process 1 of it, as seen from outside; 0 as long as there is none."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         return int((children.read_text().split() or ["0"])[0])
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
 
     def stop(self) -> int:
         """SIGTERM to process 1; its exit status."""
@@ -181,6 +187,8 @@ class Node:
             with suppress(requests.RequestException):
                 if requests.get(f"http://127.0.0.1:{self.metrics}/readyz", timeout=10).ok:
                     return
+            if self.container.ended:
+                break
             time.sleep(0.1)
         raise AssertionError(self.container.log.read_text())
 
@@ -221,7 +229,7 @@ def test_a_store_node_runs_in_it_and_leaves_a_checkpoint(node: Node) -> None:
 
 def test_its_health_is_that_of_its_process(image: Image, node: Node) -> None:
     program = [*image.config["Healthcheck"]["Test"][1:]]
-    command = ["chroot", str(image.files), *program]
+    command = [CHROOT, str(image.files), *program]
     environment = image.environment | node.environment
     assert subprocess.run(command, env=environment, timeout=60, check=False).returncode == 0
     node.container.stop()
