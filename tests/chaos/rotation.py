@@ -53,7 +53,10 @@ DO $$ BEGIN
 END $$;
 GRANT packetboat_platform, packetboat_tenant TO packetboat_next WITH INHERIT TRUE, SET TRUE;
 """
-_LOGINS = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND pid <> pg_backend_pid()"
+_USED = """
+SELECT count(*) FROM pg_stat_activity
+WHERE usename = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
 
 
 @dataclass(slots=True)
@@ -116,16 +119,13 @@ class Hook:
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
-        for secret in self.secrets:
-            try:
-                verify(secret, body, dict(request.headers))
-            except NotVerified as error:
-                reason = str(error)
-                continue
-            self.taken.add(request.headers["webhook-id"])
-            return web.Response(status=204)
-        self.refused.append(reason)
-        return web.Response(status=401)
+        try:
+            verify(body, dict(request.headers), self.secrets, format="raw")
+        except NotVerified as error:
+            self.refused.append(str(error))
+            return web.Response(status=401)
+        self.taken.add(request.headers["webhook-id"])
+        return web.Response(status=204)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -174,7 +174,9 @@ class Rotation:
                 await self._rotate()
                 self._over.set()
                 await application
-            self.wrong += load.wrong + load.books.refused
+            # What an exactly-once lease of a process that went is refused for, is promised so.
+            refused = [text for text in load.books.refused if not text.startswith("exact:")]
+            self.wrong += load.wrong + refused
             print(load.books.summary(), f"{self._published} by a client's secret")
             await self._check()
 
@@ -190,7 +192,7 @@ class Rotation:
         await self._ok("PUT", "/policies/shop", policy)
         await self._use(client["client_secret"])
         await self._ok("POST", "/topics", {"name": HOOK, "partitions": 2})
-        push = {"url": f"http://{HOST}:{self._hook.port}/", "format": "raw"}
+        push = {"url": f"http://{HOST}:{self._hook.port}/", "format": "raw", "verify": False}
         made = await self._ok(
             "POST", f"/topics/{HOOK}/subscriptions", {"name": HOOK, "type": "push", "push": push}
         )
@@ -248,6 +250,7 @@ class Rotation:
 
     async def _rotate(self) -> None:
         fleet, certificates = self.fleet, self._certificates
+        await self._until_pushed()
         late, too_late = await self._lease(), await self._lease()
         fleet.token = f"pbdev_{secrets.token_hex(16)}"
         fleet.settings["PACKETBOAT_DATABASE_URL"] = await self._make_login()
@@ -313,7 +316,7 @@ class Rotation:
         connection = await asyncpg.connect(self.fleet.postgres.url)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while await connection.fetchval(_LOGINS, "postgres"):
+                while await connection.fetchval(_USED, "postgres"):
                     await asyncio.sleep(0.1)
         finally:
             await connection.close()
