@@ -319,7 +319,7 @@ resource "packetboat_schedule" "it" {
   name    = "PREFIX-schedule"
   topic   = packetboat_topic.it.name
   cron    = "@daily"
-  message = { data = var.later ? null : "text", data_base64 = var.later ? "/w==" : null }
+  message = { data = var.later ? null : "text", data_base64 = var.later ? "aGVsbG8=" : null }
 }
 """
 
@@ -337,7 +337,7 @@ def test_what_can_is_changed_in_place(workspace: MakeWorkspace, api: Api) -> Non
     assert made.plan("-var=later=true").empty
     assert api("GET", "/topics/three-topic")["partitions"] == 3
     assert api("GET", "/schemas/three-schema")["number"] == 2
-    assert api("GET", "/schedules/three-schedule")["message"]["data_base64"] == "/w=="
+    assert api("GET", "/schedules/three-schedule")["message"]["data"] == "hello"
     push = made.resources()["packetboat_subscription.it"]
     assert push["type"] == "push"
     headers = api("GET", "/subscriptions/three-sub")["push"]["headers"]
