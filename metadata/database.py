@@ -51,7 +51,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     push_endpoints: load, failing, well; endpoints of many tenants, by who pushes to them
     quota_demands: tell, leave, prune; of many tenants, by who serves them
     redrives: unfinished, letters, progress, finish, prune; the scheduler's, under its lock
-    retention: topics, holds, trim, note_usage; over all tenants
+    retention: topics, holds, floors, trim, note_usage; over all tenants
     schedules: due, _all; the scheduler's, over all tenants
     snapshots: sweep; over all tenants
     usage_reports: add, prune; a report counts many tenants
