@@ -1,7 +1,7 @@
 """One frame of every kind, as the release encodes it whose tree this is run in.
 
-`python -m tests.golden.samples` prints {wire: {kind: hex}}. The values are made from the annotations, so they need no upkeep; what a
-later release must do is read them as they were meant.
+`python -m tests.golden.samples` prints {wire: {kind: hex}}. The values are made from the
+annotations, so they need no upkeep; what a later release must do is read them as they were meant.
 """
 
 from __future__ import annotations
