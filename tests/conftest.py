@@ -19,14 +19,18 @@ from metadata.migrate import upgrade
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.settings import DatabaseSettings
 
-SPARK = (
+ALONE = (
+    "tests/chaos/test_backup.py",
     "tests/chaos/test_exports.py",
+    "tests/chaos/test_rolling.py",
+    "tests/chaos/test_rotation.py",
     "tests/e2e/test_exports.py",
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run",
     "tests/integration/exports/driver/",
     "tests/integration/spark/",
+    "tests/terraform/test_platform_runs.py",
 )
-"""A session of Spark takes both cores for a while: CI runs these apart, one at a time."""
+"""Spark, or all nine processes: both cores for a while. CI runs these apart, one at a time."""
 
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
@@ -34,8 +38,8 @@ KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(SPARK):
-            item.add_marker(pytest.mark.spark)
+        if item.nodeid.startswith(ALONE):
+            item.add_marker(pytest.mark.alone)
 
 
 def free_port() -> int:
