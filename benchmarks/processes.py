@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import functools
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +20,9 @@ from types import TracebackType
 from benchmarks.measure import tree
 from benchmarks.settings import inherited_environment
 
-FREE_PORTS = range(20_000, 32_000)
+FREE_PORTS = range(11_000, 20_000)
+"""Below those of outgoing connections, and apart from those that `packetboat up` takes."""
+_ours: set[int] = set()
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,8 +36,8 @@ class NotReady(RuntimeError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that were free a moment ago, below the range from which the kernel takes
-    those of outgoing connections: one that is listened on again after a kill is still free."""
+    """Ports of 127.0.0.1 that were free a moment ago, and that no other process is given here
+    until this one ends: one that is listened on again after a kill is still free."""
     found: list[int] = []
     while len(found) < count:
         port = random.choice(FREE_PORTS)
@@ -41,9 +46,28 @@ def free_ports(count: int) -> list[int]:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in found:
+        if _claimed(port):
             found.append(port)
     return found
+
+
+def _claimed(port: int) -> bool:
+    """Whether it is ours from now on, and was nobody's: a lock on its byte of a file."""
+    if port in _ours:
+        return False
+    try:
+        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    _ours.add(port)
+    return True
+
+
+@functools.cache
+def _claims() -> int:
+    """A descriptor, open for as long as this process lives: closing it gives all claims back."""
+    path = Path(tempfile.gettempdir(), f"packetboat-ports-{os.getuid()}")
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def wait_until(done: Callable[[], bool], *, timeout_s: float, what: str) -> None:
