@@ -41,7 +41,7 @@ from metadata.subscriptions import SubscriptionRepository
 from metadata.tenants import TenantRepository
 from metadata.topics import TopicRepository
 from peering.settings import PeerSettings
-from peering.tls import open_peer_tls
+from peering.tls import PeerTls, open_peer_tls
 from store_nodes.client import StoreClient
 
 METADATA_RETRY_S = 0.25
@@ -61,19 +61,14 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         await database.connect()
         stack.push_async_callback(database.close)
         own(stack, _greet_metadata(database, parts.readiness))
-        assert settings.store_secret is not None
         tls = open_peer_tls(PeerSettings.from_environment())
         if tls is not None:
             own(stack, tls.watch())
-        store = StoreClient(
-            settings.store_nodes,
-            groups=range(settings.store_groups),
-            secret=settings.store_secret,
-            tls=tls,
-            guard=GroupBreakers(),
-        )
-        await store.start()
-        stack.push_async_callback(store.close)
+        breakers = GroupBreakers()
+        store = await _open_store(settings, tls, breakers, stack)
+        history = store
+        if settings.role.subscribes:
+            history = await _open_store(settings, tls, breakers, stack)
         leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
         parts.readiness.add("store", leaders)
 
@@ -102,6 +97,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             stack=stack,
             database=database,
             store=store,
+            history=history,
             peer_tls=tls,
             feed=feed,
             catalog=Catalog(topics, subscriptions, feed),
@@ -131,6 +127,22 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
         auditor = Auditor(AuditLog(database))
         parts.routes[:] = [auditor.audited(route) for route in parts.routes]
         yield parts
+
+
+async def _open_store(
+    settings: ServerSettings, tls: PeerTls | None, breakers: GroupBreakers, stack: AsyncExitStack
+) -> StoreClient:
+    assert settings.store_secret is not None
+    store = StoreClient(
+        settings.store_nodes,
+        groups=range(settings.store_groups),
+        secret=settings.store_secret,
+        tls=tls,
+        guard=breakers,
+    )
+    await store.start()
+    stack.push_async_callback(store.close)
+    return store
 
 
 async def _check_schema(database: Database) -> None:

@@ -95,6 +95,9 @@ class Shared:
     stack: AsyncExitStack
     database: Database
     store: StoreClient
+    history: StoreClient
+    """For large answers that nobody's message waits for: what else comes over a connection comes
+    after them."""
     peer_tls: PeerTls | None
     feed: ChangeFeed
     catalog: Catalog
