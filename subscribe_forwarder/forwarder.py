@@ -69,7 +69,6 @@ class SubscribeForwarder:
         self,
         *,
         store: Store,
-        history: Store | None = None,
         catalog: Catalog,
         feed: Feed,
         cursors: Cursors,
@@ -87,14 +86,13 @@ class SubscribeForwarder:
         usage: Usage = NO_LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`history`: by it is read what is read again, unless by `store`, so that no other answer
-        waits behind those; `address`: where links are accepted; `links`: None where it shares with
-        nobody; `levels`: what tenants may have in flight; `usage` is told what they get."""
+        """`address`: where links are accepted; `links`: None where it shares with nobody; `levels`:
+        what tenants may have in flight; `usage` is told what they get."""
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
         self.catalog = catalog
-        self.store = history or store
+        self.store = store  # by which is read what is read again
         self.links, self.address = links, address
         self._clock = clock
         self._throttling = throttling
