@@ -35,6 +35,10 @@ demo: $(INSTALLED) ## In a second terminal: publish a log file, consume it with 
 test: $(INSTALLED) ## Run all tests but the long torture
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+.PHONY: test-long
+test-long: $(INSTALLED) ## Those tests that CI leaves out (minutes)
+	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+
 .PHONY: lint
 lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/ruff check .
@@ -46,7 +50,7 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	@! command -v go >/dev/null || (cd deploy/terraform/provider && test -z "$$(gofmt -l .)" && go vet ./...)
 
 .PHONY: check
-check: lint test ## What CI runs
+check: lint test ## What CI runs, and what is long
 
 .PHONY: sim
 sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real core

@@ -32,6 +32,15 @@ ALONE = (
 )
 """Spark, or all nine processes: both cores for a while. CI runs these apart, one at a time."""
 
+LONG = (
+    "tests/chaos/test_postgres_restored.py::test_a_repair_that_is_cut_is_made_again",
+    "tests/chaos/test_postgres_restored.py::test_who_starts_later_learns_it_from_the_store",
+    "tests/e2e/test_exports.py::test_what_others_broke_is_found_and_put_right",
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run[exports]",
+)
+"""A minute or more each, and what they hold is held by shorter ones as well. Not in CI, which has
+half an hour; `make test` runs them, and `make test-long` them alone."""
+
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
@@ -40,6 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
+        if item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.long)
 
 
 def free_port() -> int:
