@@ -38,8 +38,8 @@ LONG = (
     "tests/e2e/test_exports.py::test_what_others_broke_is_found_and_put_right",
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run[exports]",
 )
-"""A minute or more each, and what they hold is held by shorter ones as well. Not in CI, which has
-half an hour; `make test` runs them, and `make test-long` them alone."""
+"""A minute or more each, and what they hold is held by shorter ones as well. CI goes without;
+`make test` runs them, and `make test-long` them alone."""
 
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
