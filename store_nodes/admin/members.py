@@ -237,7 +237,7 @@ async def _check_reached(
     deadline_s = loop.time() + REACH_S
     while True:
         try:
-            connection = await dial(place, Identity(secret), Role.CLIENT, node, _Nobody(), tls=tls)
+            connection = await dial(place, Identity(secret), Role.CLIENT, node, Nobody(), tls=tls)
         except (OSError, TimeoutError) as error:
             if loop.time() >= deadline_s:
                 raise Refused(
@@ -250,7 +250,7 @@ async def _check_reached(
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-class _Nobody:
+class Nobody:
     """Handles a connection that is only looked at."""
 
     def opened(self, connection: object, remote: object, welcome: object) -> None:

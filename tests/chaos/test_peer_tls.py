@@ -14,6 +14,7 @@ import pytest
 from peering.authority import make_authority
 from peering.settings import PeerTlsMode
 from peering.tls import PeerTls
+from store_nodes.admin.members import Nobody
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
@@ -150,19 +151,3 @@ async def lets_in(cluster: ChaosCluster, tls: PeerTls | None, node: int = 1) -> 
         return False
     connection.abort("only looking")
     return True
-
-
-class Nobody:
-    """Handles a connection that is only looked at."""
-
-    def opened(self, connection: object, remote: object, welcome: object) -> None:
-        pass
-
-    def frame(self, head: object, body: bytes) -> None:
-        pass
-
-    def closed(self, reason: str) -> None:
-        pass
-
-    def congestion(self, congested: bool) -> None:
-        pass
