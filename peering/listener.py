@@ -128,8 +128,9 @@ class PeerListener:
             accepted.close()
             raise
         if context is None and not self._tls.mode.listens_plain:
-            accepted.close()
+            # First said, then done: who is refused can look for why.
             self._refused(address, "plain", "it speaks plain text, and TLS is required")
+            accepted.close()
             return
         # From here on the socket is the transport's, also where this fails.
         try:
