@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -444,6 +444,17 @@ class ChaosCluster:
             secret=SharedSecret.from_text(environment["PACKETBOAT_STORE_SECRET"]),
             tls=open_peer_tls(PeerSettings.from_environment(environment)),
         )
+
+    @contextlib.asynccontextmanager
+    async def ready_client(self) -> AsyncIterator[StoreClient]:
+        """Connected, with the settings of now; every group has a leader."""
+        client = self.store_client()
+        await client.start()
+        try:
+            await client.wait_ready()
+            yield client
+        finally:
+            await client.close()
 
     async def statuses(self, nodes: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
         """Of each node, what it says of itself; {"error": …} where it says nothing. `nodes`: those

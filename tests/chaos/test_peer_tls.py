@@ -83,7 +83,7 @@ async def test_it_is_switched_on_under_load_and_then_nobody_else_gets_in(
     cluster: ChaosCluster, certificates: Certificates, tmp_path: Path
 ) -> None:
     appends = Appends(cluster)
-    async with opened(cluster) as client:
+    async with cluster.ready_client() as client:
         await client.create(0, QUEUE)
     for mode in MODES:
         async with appends.going_on():
@@ -93,7 +93,7 @@ async def test_it_is_switched_on_under_load_and_then_nobody_else_gets_in(
                 cluster.start_node(node)
                 status, said = await cluster.operated("wait")
                 assert status == 0, said
-    async with opened(cluster) as client:
+    async with cluster.ready_client() as client:
         assert await stored(client) == list(map(appends.batch, range(appends.count)))
     assert not await lets_in(cluster, None)
     assert "TLS is required" in cluster.tail("node-1", 100_000)
@@ -105,7 +105,7 @@ async def test_it_is_switched_on_under_load_and_then_nobody_else_gets_in(
 async def _another_authority_takes_over(cluster: ChaosCluster, ours: Certificates) -> None:
     """No process is restarted; a client goes on over connections of before."""
     old = ours.tls()
-    async with opened(cluster) as client:
+    async with cluster.ready_client() as client:
         ours.trust(ours.authority, authority := make_authority("the next CA"))
         ours.authority = authority
         ours.issue()
@@ -126,18 +126,6 @@ async def stored(client: StoreClient) -> list[bytes]:
     while entries := (await client.fetch(0, QUEUE, len(found), 1_000_000)).entries:
         found += [bytes(entry.batch) for entry in entries]
     return found
-
-
-@asynccontextmanager
-async def opened(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    """Connected, with the settings of now."""
-    client = cluster.store_client()
-    await client.start()
-    try:
-        await client.wait_ready()
-        yield client
-    finally:
-        await client.close()
 
 
 async def lets_in(cluster: ChaosCluster, tls: PeerTls | None, node: int = 1) -> bool:

@@ -28,19 +28,13 @@ def exporting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     """One that runs exports, too."""
     installation = Installation(tmp_path_factory.mktemp("exporting") / "data")
     installation.settings = WITH_EXPORTS
-    try:
-        yield installation.start()
-    finally:
-        if installation.process is not None:
-            installation.stop()
+    with installation.started():
+        yield installation
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """One installation for the tests that only use it."""
     installation = Installation(tmp_path_factory.mktemp("up") / "data")
-    try:
-        yield installation.start()
-    finally:
-        if installation.process is not None:
-            installation.stop()
+    with installation.started():
+        yield installation

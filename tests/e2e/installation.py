@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import requests
@@ -59,6 +61,15 @@ class Installation:
         )
         self.url, self.token = exports["PACKETBOAT_URL"], exports["PACKETBOAT_TOKEN"]
         return self
+
+    @contextmanager
+    def started(self) -> Iterator[Installation]:
+        """It runs within; stopped at the end unless it was already."""
+        try:
+            yield self.start()
+        finally:
+            if self.process is not None:
+                self.stop()
 
     def session(self) -> requests.Session:
         session = requests.Session()

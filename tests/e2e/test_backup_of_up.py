@@ -51,10 +51,8 @@ def test_an_installation_is_made_again_of_a_backup(fresh: Installation, tmp_path
     packetboat(
         "restore", "installation", vault, "--data-dir", again.directory, "--secrets", secrets
     )
-    try:
-        http = again.start().session()
+    with again.started():
+        http = again.session()
         ids.append(publish(again, http, "after the restore"))
         left = set(ids) - {message["message_id"] for message in done}
         assert set(pull_all(again, http, len(left))) == left, again.logs()
-    finally:
-        again.stop()

@@ -54,11 +54,8 @@ def installation(
 ) -> Iterator[Installation]:
     """A live one for all tests; each gives what it makes names of its own."""
     installation = Installation(tmp_path_factory.mktemp("terraform") / "data")
-    try:
-        yield installation.start()
-    finally:
-        if installation.process is not None:
-            installation.stop()
+    with installation.started():
+        yield installation
 
 
 @pytest.fixture(scope="session")

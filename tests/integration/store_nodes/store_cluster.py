@@ -34,13 +34,8 @@ async def ready_client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
     for node in NODES:
         if not cluster.is_running(node):
             cluster.start_node(node)
-    client = cluster.store_client()
-    await client.start()
-    try:
-        await client.wait_ready()
+    async with cluster.ready_client() as client:
         yield client
-    finally:
-        await client.close()
 
 
 def batch(*texts: str) -> bytes:

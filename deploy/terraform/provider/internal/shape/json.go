@@ -137,14 +137,23 @@ func (s *Shape) list(answer any) (tftypes.Value, error) {
 	return checked(s.Type(), values)
 }
 
-func (s *Shape) table(answer any, prior tftypes.Value) (tftypes.Value, error) {
+// named gives what is answered by name, and what was there before.
+func (s *Shape) named(answer any, prior tftypes.Value) (map[string]any, map[string]tftypes.Value, error) {
 	entries, ok := answer.(map[string]any)
 	if !ok {
-		return tftypes.Value{}, unfit(s.Type(), answer)
+		return nil, nil, unfit(s.Type(), answer)
 	}
 	before := map[string]tftypes.Value{}
 	if known(prior) {
 		before = taken[map[string]tftypes.Value](prior)
+	}
+	return entries, before, nil
+}
+
+func (s *Shape) table(answer any, prior tftypes.Value) (tftypes.Value, error) {
+	entries, before, err := s.named(answer, prior)
+	if err != nil {
+		return tftypes.Value{}, err
 	}
 	values := map[string]tftypes.Value{}
 	for name, entry := range entries {
@@ -162,13 +171,9 @@ func (s *Shape) table(answer any, prior tftypes.Value) (tftypes.Value, error) {
 }
 
 func (s *Shape) object(answer any, prior tftypes.Value) (tftypes.Value, error) {
-	members, ok := answer.(map[string]any)
-	if !ok {
-		return tftypes.Value{}, unfit(s.Type(), answer)
-	}
-	before := map[string]tftypes.Value{}
-	if known(prior) {
-		before = taken[map[string]tftypes.Value](prior)
+	members, before, err := s.named(answer, prior)
+	if err != nil {
+		return tftypes.Value{}, err
 	}
 	values := map[string]tftypes.Value{}
 	for name, member := range s.Members {
