@@ -12,6 +12,8 @@ from typing import IO
 
 import msgspec
 
+from metadata.embedded import sync_directory
+
 STATE_VERSION = 1
 HTTP_PORTS = range(8080, 8090)
 STORE_PORTS = (8091, 8092, 8093)
@@ -127,11 +129,7 @@ class DataDir:
             file.flush()
             os.fsync(descriptor)
         temporary.replace(self.path / name)
-        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.path)
 
     def close(self) -> None:
         if self._lock is not None:

@@ -241,7 +241,7 @@ class EmbeddedPostgres:
             stdin=f"CREATE DATABASE {DATABASE};\n",
         )
         fresh.rename(self.data)
-        _sync_directory(self._home)
+        sync_directory(self._home)
 
     def _run(self, command: Sequence[str | Path], stdin: str = "") -> None:
         done = subprocess.run(
@@ -347,10 +347,11 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Names in it are durable when it returns; raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

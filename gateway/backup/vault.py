@@ -28,6 +28,7 @@ import msgspec
 import zstandard
 
 from metadata.dump import Dump
+from metadata.embedded import sync_directory
 from store_nodes.backup.packs import Pack
 
 VERSION = 1
@@ -253,12 +254,3 @@ def _thin(vault: Path, directory: Path, wanted: set[str]) -> None:
             path.unlink()
     if not any(directory.iterdir()):
         directory.rmdir()
-
-
-def sync_directory(path: Path) -> None:
-    """Names in it are durable when it returns."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
