@@ -76,6 +76,7 @@ class SubscribeForwarder:
         leases: Leases,
         forwarded: ForwardedMessages,
         ack_key: SharedSecret,
+        history: Store | None = None,
         settings: SubscribeSettings | None = None,
         address: str = "",
         weight: float = 1.0,
@@ -86,13 +87,14 @@ class SubscribeForwarder:
         usage: Usage = NO_LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`address`: where links are accepted; `links`: None where it shares with nobody; `levels`:
+        """`history`: by which is read what is read again, where that has connections of its own;
+        `address`: where links are accepted; `links`: None where it shares with nobody; `levels`:
         what tenants may have in flight; `usage` is told what they get."""
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
         self.catalog = catalog
-        self.store = store  # by which is read what is read again
+        self.history = history or store
         self.links, self.address = links, address
         self._clock = clock
         self._throttling = throttling

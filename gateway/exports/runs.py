@@ -76,6 +76,8 @@ class ExportRunRoutes:
         window = window_of(body)
         export = await self._exports.get(tenant_of(scope), path_param(scope, "name"))
         require_read(caller_of(scope), export.spec.topic)
+        if export.spec.format == "parquet" and body.kind != EXPORT:
+            raise _unfit("kind", f"export: plain files, which {export.name} writes, have no others")
         ranges = await self._ranges(export, body, window)
         async with refusals():
             run, made = await self._runs.create(export.tenant_id, export.name, body.kind, ranges)

@@ -48,6 +48,7 @@ async def open_subscribing(shared: Shared) -> None:
     throttled = open_throttling(shared, links.network)
     subscriber = SubscribeForwarder(
         store=shared.store,
+        history=shared.history,
         catalog=shared.catalog,
         feed=shared.feed,
         cursors=CursorRepository(shared.database),
@@ -64,7 +65,6 @@ async def open_subscribing(shared: Shared) -> None:
         levels=shared.metered.limiter,
         usage=shared.metered.meter,
     )
-    subscriber.store = shared.history
     follow(throttled, subscriber)
     load = LoadReporter(
         subscriber.activity,

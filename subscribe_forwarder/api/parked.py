@@ -74,7 +74,7 @@ class ParkedKeys:
         for place, reader in sorted(hub.readers.items()):
             parked = _parked(reader)[: MAX_SHOWN - len(shown)]
             offsets = [each.head.offset for each in parked]
-            stored = await read(self._forwarder.store, topic, *place, offsets)
+            stored = await read(self._forwarder.history, topic, *place, offsets)
             for each in parked:
                 shown.append(view(topic.uid, place, each, stored.get(each.head.offset)))
         await respond(send, 200, _encode({"parked_keys": shown}), headers=NO_STORE)

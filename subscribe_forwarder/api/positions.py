@@ -128,7 +128,7 @@ class PositionRoutes:
         name = path_param(scope, "name")
         subscription = await forwarder.catalog.subscription(tenant_id, name, refresh=True)
         topic = await forwarder.catalog.topic(tenant_id, subscription.topic_name, refresh=True)
-        bounds, targets = await Targets(forwarder.store, self._snapshots).find(topic, to)
+        bounds, targets = await Targets(forwarder.history, self._snapshots).find(topic, to)
         sought = await self._seeks.seek(tenant_id, subscription.uid, targets, dry_run=body.dry_run)
         if not body.dry_run:
             await self._take_in(subscription, sought.generation)

@@ -98,7 +98,7 @@ class PreviewRoutes:
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
         reading = self._reading
-        replays = self._replays or Replays(reading.store, reading.catalog, reading.late_s)
+        replays = self._replays or Replays(reading.history, reading.catalog, reading.late_s)
         self._replays = replays
         lanes = {
             Lane(each.number, each.lane): LaneReplay(replays, topic, each.number, each.lane)

@@ -55,7 +55,7 @@ class Reading(Protocol):
     """What replays need; a SubscribeForwarder has it."""
 
     @property
-    def store(self) -> Store: ...
+    def history(self) -> Store: ...
     @property
     def catalog(self) -> Catalog: ...
     @property
@@ -149,7 +149,7 @@ class ReplayRoutes:
         time_us, lane = ReplayQuery(scope).moment_us()
         topic = await self._topic(scope)
         number = partition_of(scope, topic, lane)
-        store = self._reading.store
+        store = self._reading.history
         at = await at_time(store, topic, number, lane, time_us)
         first, end = await bounds(store, topic, number, lane)
         body = {"first": first, "end": end, "at": min(max(at, first), end)}
@@ -187,7 +187,7 @@ class ReplayRoutes:
     ) -> int:
         found = await lane.look()
         if request.time_us is not None:
-            store = self._reading.store
+            store = self._reading.history
             at = await at_time(store, topic, number, request.lane, request.time_us)
             return found.clamp(at)
         return found.first if request.offset is None else request.offset
@@ -198,7 +198,7 @@ class ReplayRoutes:
     def _places(self) -> Replays:
         if self._replays is None:
             reading = self._reading
-            self._replays = Replays(reading.store, reading.catalog, reading.late_s)
+            self._replays = Replays(reading.history, reading.catalog, reading.late_s)
         return self._replays
 
 

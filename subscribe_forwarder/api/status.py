@@ -31,7 +31,7 @@ class Sources(Protocol):
     """What a message's fate is told from; a SubscribeForwarder has it."""
 
     @property
-    def store(self) -> Store: ...
+    def history(self) -> Store: ...
     @property
     def catalog(self) -> Catalog: ...
     def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None: ...
@@ -80,7 +80,7 @@ async def ack_states(
     if not any(where.offset < fate.cursor.read_to for fate in of_message):
         queue = QueueId(topic.uid, found.number, found.lane, found.generation)
         try:
-            end = (await sources.store.offsets(found.group, queue)).end
+            end = (await sources.history.offsets(found.group, queue)).end
         except QueueNotFound:
             return None
         if where.offset >= end:

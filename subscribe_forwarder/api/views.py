@@ -45,7 +45,7 @@ class Views:
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The message as stored, published or not."""
         topic, wanted, where = await self._look(scope)
-        store = self._forwarder.store
+        store = self._forwarder.history
         if isinstance(where, Nowhere):
             body = await waiting(store, topic, wanted, where)
         else:

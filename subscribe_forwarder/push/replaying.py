@@ -37,7 +37,7 @@ class Forwarder(Protocol):
     @property
     def catalog(self) -> Catalog: ...
     @property
-    def store(self) -> Store: ...
+    def history(self) -> Store: ...
     @property
     def cursors(self) -> Cursors: ...
     async def locate(
@@ -114,7 +114,7 @@ class Replaying:
         self, topic: Topic, place: Lane, row: CursorState, from_us: int, to_us: int
     ) -> AsyncIterator[list[int]]:
         """Settled ones, some at a time."""
-        store = self._forwarder.store
+        store = self._forwarder.history
         low = max(row.start, await at_time(store, topic, *place, from_us))
         high = min(row.read_to, await at_time(store, topic, *place, to_us))
         for base in range(low, high, READ_AT_ONCE):
@@ -168,7 +168,7 @@ class _Run:
     """One request; its copies have names of their own."""
 
     def __init__(self, replaying: Replaying, subscription: Subscription, topic: Topic) -> None:
-        self._store = replaying._forwarder.store
+        self._store = replaying._forwarder.history
         self._outbox = replaying._outbox
         self._subscription = subscription
         self._topic = topic

@@ -457,6 +457,15 @@ def test_topics_of_a_pattern_that_come_later_are_exported_whole(
     assert tenant.get("/exports", topic="q" + prefix)["exports"] == []
 
 
+@pytest.mark.parametrize("kind", ["backfill", "maintain", "reconcile"])
+def test_plain_files_have_no_runs_but_exports(tenant: Actor, kind: str) -> None:
+    name = export_of(tenant, topic_of(tenant, 2), format="parquet")
+    window = {"from_offset": 0} if kind == "backfill" else {}
+    refused = tenant.post(f"/exports/{name}:run", 422, kind=kind, **window)
+    assert [each["field"] for each in refused.json()["errors"]] == ["kind"]
+    tenant.post(f"/exports/{name}:run", 201)
+
+
 def test_back_fills_say_what_they_read(tenant: Actor, runner: Runner) -> None:
     topic = topic_of(tenant, 5)
     name = export_of(tenant, topic, start="latest")

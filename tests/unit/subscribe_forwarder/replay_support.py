@@ -28,7 +28,7 @@ class Site:
     """A topic of one partition, and the routes."""
 
     def __init__(self) -> None:
-        self.store = FakeStore()
+        self.store = self.history = FakeStore()
         self.store.queues[QueueId(TOPIC_UID, 0)] = FakeQueue()
         self.catalog = FakeMetadata(topic())
         self.late_s: Callable[[], float] = lambda: 0.0

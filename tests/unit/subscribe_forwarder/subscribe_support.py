@@ -671,6 +671,7 @@ async def world(
     store: FakeStore | None = None,
     metadata: FakeMetadata | None = None,
     *,
+    history: FakeStore | None = None,
     partitions: int = 1,
     ack_deadline_s: float = 30.0,
     **settings: Any,
@@ -692,6 +693,7 @@ async def world(
         leases=metadata,
         forwarded=metadata,
         ack_key=ACK_KEY,
+        history=history,
         settings=SubscribeSettings(**({"drain_s": 1.0} | settings)),
         clock=metadata.clock,
     )

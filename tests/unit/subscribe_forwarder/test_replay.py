@@ -17,10 +17,10 @@ from edge.problem import Problem
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder.api.replay import ARROW, NDJSON
+from subscribe_forwarder.api.replay import ARROW, NDJSON, ReplayRoutes
 from subscribe_forwarder.reading import replay
 from tests.unit.subscribe_forwarder.replay_support import Site
-from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID
+from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, world
 
 
 @pytest.fixture
@@ -43,6 +43,15 @@ async def test_messages_from_an_offset_as_a_pull_shows_them(site: Site) -> None:
         *("priority", "scheduled_for", "publish_time", "partition", "offset"),
     }
     assert (first["offset"], first["key"], first["attributes"]) == (1, "k", {"kind": "x"})
+
+
+async def test_what_is_read_again_has_connections_of_its_own(site: Site) -> None:
+    """Publishers' answers once waited behind those of replays."""
+    async with world(history=site.store) as server:
+        site.store.publish(b"a")
+        server.store.publish(b"b", b"c")
+        site.routes = ReplayRoutes(server.forwarder)
+        assert data(await site.read()) == ["a"]
 
 
 async def test_limits_end_an_answer_and_the_next_goes_on_from_it(site: Site) -> None:
