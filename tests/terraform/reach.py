@@ -50,12 +50,13 @@ class Reach:
         return any(
             _is_port(rule, port) and _is_peer(rule.get(side), other)
             for spec in bound
-            for rule in spec[direction.lower()]
+            for rule in spec.get(direction.lower(), [])
         )
 
 
+# Of no ports Kubernetes says all, and of no peers everybody.
 def _is_port(rule: Object, port: int) -> bool:
-    return "ports" not in rule or any(
+    return not rule.get("ports") or any(
         each["port"] <= port <= each.get("endPort", each["port"])
         for each in rule["ports"]
         if each["protocol"] == "TCP"
@@ -63,7 +64,7 @@ def _is_port(rule: Object, port: int) -> bool:
 
 
 def _is_peer(peers: list[Object] | None, other: Object) -> bool:
-    return peers is None or any(_fits(peer, other) for peer in peers)
+    return not peers or any(_fits(peer, other) for peer in peers)
 
 
 def _fits(peer: Object, other: Object) -> bool:

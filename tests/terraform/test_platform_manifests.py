@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_kubernetes_takes_every_object(manifests: Manifests, version: str) -> No
 def test_no_object_is_there_twice(manifests: Manifests) -> None:
     names = [(each["kind"], each["metadata"]["name"]) for each in manifests.objects]
     assert len(names) == len(set(names))
+
+
+def test_nothing_is_empty(manifests: Manifests) -> None:
+    """The API does not keep it, and Terraform's provider then says that it lost something."""
+    for each in manifests.objects:
+        found = [path for path in empties(each) if not path.endswith(".emptyDir")]
+        assert found == [], each["metadata"]["name"]
+
+
+def empties(value: Any, path: str = "") -> Iterator[str]:
+    """Paths of lists, objects and texts without anything in them, and of nulls."""
+    if value in ([], {}, "", None):
+        yield path
+    elif isinstance(value, dict | list):
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, member in members:
+            yield from empties(member, f"{path}.{name}")
 
 
 def test_only_what_an_operator_brings_needs_one(small: Manifests, large: Manifests) -> None:

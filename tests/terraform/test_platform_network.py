@@ -114,3 +114,12 @@ def test_webhooks_go_by_a_proxy_where_there_is_one(tmp_path: Path) -> None:
     reach = Reach(rendered(tmp_path / "main", {**SMALL, "network": network}))
     assert reach.out("subscribe", "10.8.0.7", 4750)
     assert not reach.out("subscribe", PUBLIC, 443)
+
+
+def test_no_networks_or_no_ports_are_none_and_not_all(tmp_path: Path) -> None:
+    for none in ({"webhooks": []}, {"webhook_ports": []}):
+        network = {**none, "issuers": True}
+        directory = tmp_path / next(iter(none))
+        reach = Reach(rendered(directory, {**SMALL, "network": network}))
+        for pod in ("subscribe", "gateway"):
+            assert not reach.out(pod, PUBLIC, 443)

@@ -23,13 +23,9 @@ locals {
           backoffLimit = 3
           template = {
             metadata = { labels = local.backup_labels }
-            spec = {
-              serviceAccountName           = local.components.backup
-              automountServiceAccountToken = false
-              enableServiceLinks           = false
-              imagePullSecrets             = local.pull_secrets
-              securityContext              = local.pod_security
-              restartPolicy                = "OnFailure"
+            spec = merge(local.pod, {
+              serviceAccountName = local.components.backup
+              restartPolicy      = "OnFailure"
               containers = [{
                 name            = "backup"
                 image           = local.images.backup
@@ -52,7 +48,7 @@ locals {
                 [{ name = "vault", persistentVolumeClaim = { claimName = backup.claim } }, local.scratch.volume],
                 local.peer_volumes["servers"],
               )
-            }
+            })
           }
         }
       }

@@ -54,12 +54,8 @@ locals {
           labels      = local.runner_labels
           annotations = { "packetboat.io/lakes" = nonsensitive(sha256(jsonencode([exports.lakes, exports.lakes_secret]))) }
         }
-        spec = {
-          serviceAccountName           = local.components["export-runner"]
-          automountServiceAccountToken = false
-          enableServiceLinks           = false
-          imagePullSecrets             = local.pull_secrets
-          securityContext              = local.pod_security
+        spec = merge(local.pod, {
+          serviceAccountName = local.components["export-runner"]
           # Drivers may end by themselves, then have their grace, and their runs are given back.
           terminationGracePeriodSeconds = exports.drain_s + 30
           containers = [{
@@ -99,7 +95,7 @@ locals {
             { name = "state", emptyDir = { sizeLimit = exports.scratch } },
             local.scratch.volume,
           ]
-        }
+        })
       }
     }, { for name, replicas in { replicas = exports.replicas } : name => replicas if !local.runners_grow })
   }]

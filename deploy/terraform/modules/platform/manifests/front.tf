@@ -83,7 +83,10 @@ locals {
     {
       apiVersion = "v1"
       kind       = "Service"
-      metadata   = { name = var.name, namespace = var.namespace, labels = local.front_labels, annotations = var.front.annotations }
+      metadata = merge(
+        { name = var.name, namespace = var.namespace, labels = local.front_labels },
+        { for name, value in { annotations = var.front.annotations } : name => value if length(value) > 0 },
+      )
       spec = merge({
         type     = var.front.service_type
         selector = local.front_select
@@ -122,12 +125,9 @@ locals {
             labels      = local.front_labels
             annotations = { "packetboat.io/files" = sha256(jsonencode(local.front_files)) }
           }
-          spec = {
-            serviceAccountName           = local.components.front
-            automountServiceAccountToken = false
-            enableServiceLinks           = false
-            imagePullSecrets             = local.pull_secrets
-            securityContext              = merge(local.pod_security, { runAsUser = var.front.run_as, runAsGroup = var.front.run_as, fsGroup = var.front.run_as })
+          spec = merge(local.pod, {
+            serviceAccountName = local.components.front
+            securityContext    = merge(local.pod_security, { runAsUser = var.front.run_as, runAsGroup = var.front.run_as, fsGroup = var.front.run_as })
             # Long-polls end within a minute; streams are cut, and clients open them again.
             terminationGracePeriodSeconds = 90
             topologySpreadConstraints = [for key in ["kubernetes.io/hostname", var.store.zone_label] : {
@@ -162,14 +162,17 @@ locals {
               ] } }, local.scratch.volume],
               [for secret in compact([var.front.tls_secret]) : { name = "tls", secret = { secretName = secret, defaultMode = 288 } }],
             )
-          }
+          })
         }
       }
     },
     ], [for ingress in var.front.ingress == null ? [] : [var.front.ingress] : {
       apiVersion = "networking.k8s.io/v1"
       kind       = "Ingress"
-      metadata   = { name = var.name, namespace = var.namespace, labels = local.front_labels, annotations = ingress.annotations }
+      metadata = merge(
+        { name = var.name, namespace = var.namespace, labels = local.front_labels },
+        { for name, value in { annotations = ingress.annotations } : name => value if length(value) > 0 },
+      )
       spec = merge({
         rules = [{ host = ingress.host, http = { paths = [{
           path = "/", pathType = "Prefix", backend = { service = { name = var.name, port = { name = local.public_port } } }

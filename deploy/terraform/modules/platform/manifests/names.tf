@@ -28,8 +28,7 @@ locals {
   secret     = coalesce(var.secrets.existing, "${var.name}-secrets")
   components = { for c in ["store", "publish", "subscribe", "gateway", "scheduler", "migrate", "front", "export-runner", "backup"] : c => "${var.name}-${c}" }
 
-  images       = { for component in keys(local.components) : component => lookup(var.images, component, var.image) }
-  pull_secrets = [for name in var.image_pull_secrets : { name = name }]
+  images = { for component in keys(local.components) : component => lookup(var.images, component, var.image) }
 
   # The Pod Security level `restricted`, and nothing to write on but what is mounted.
   pod_security = {
@@ -45,6 +44,12 @@ locals {
     readOnlyRootFilesystem   = true
     capabilities             = { drop = ["ALL"] }
   }
+  # What every pod begins with. Here and elsewhere a list or map is left out where it would be empty:
+  # the API does not keep it, and Terraform's provider takes that for a failure.
+  pod = merge(
+    { automountServiceAccountToken = false, enableServiceLinks = false, securityContext = local.pod_security },
+    { for name, secrets in { imagePullSecrets = [for name in var.image_pull_secrets : { name = name }] } : name => secrets if length(secrets) > 0 },
+  )
   scratch = { volume = { name = "tmp", emptyDir = {} }, mount = { name = "tmp", mountPath = "/tmp" } }
 
   own_address = { name = "POD_IP", valueFrom = { fieldRef = { fieldPath = "status.podIP" } } }

@@ -32,13 +32,14 @@ locals {
     to   = { ipBlock = { cidr = cidr } }
     port = tonumber(regex("[0-9]+$", var.network.egress_proxy))
   }]
-  outside = {
-    to = concat([for proxy in local.proxies : proxy.to], [for cidr in var.network.webhooks : local.blocks["webhooks ${cidr}"] if length(local.proxies) == 0])
-    ports = [for port in concat(
-      [for proxy in local.proxies : proxy.port],
-      [for port in var.network.webhook_ports : port if length(local.proxies) == 0],
-    ) : { protocol = "TCP", port = port }]
-  }
+  outside = [for each in concat(
+    [for proxy in local.proxies : { to = [proxy.to], ports = [proxy.port] }],
+    [for network in [var.network] : {
+      to = [for cidr in network.webhooks : local.blocks["webhooks ${cidr}"]], ports = network.webhook_ports
+    } if length(local.proxies) == 0],
+    ) : {
+    to = each.to, ports = [for port in each.ports : { protocol = "TCP", port = port }]
+  } if length(each.to) > 0 && length(each.ports) > 0]
 
   # Peers and selectors by component.
   of = { for component in keys(local.components) : component => {
@@ -56,7 +57,8 @@ locals {
   to_store    = { to = [local.of.store], ports = [{ protocol = "TCP", port = local.ports.store }] }
   dns_ports   = [{ protocol = "UDP", port = 53 }, { protocol = "TCP", port = 53 }]
 
-  # Name → who it is for, what may come, where it may go. A direction that is left out is not touched.
+  # Name → who it is for, what may come, where it may go. A direction that is left out is not touched;
+  # one without any rule denies all. A rule without peers or ports would let everything through.
   rules = merge(
     {
       "deny" = { pods = { matchLabels = local.select }, ingress = [], egress = [] }
@@ -90,7 +92,7 @@ locals {
         egress  = [{ to = [local.of.subscribe], ports = [{ protocol = "TCP", port = local.ports.link }] }]
       }
       # The egress tier: webhooks leave from here and from nowhere else.
-      "webhooks" = { pods = local.of.subscribe.podSelector, egress = [local.outside] }
+      "webhooks" = { pods = local.of.subscribe.podSelector, egress = local.outside }
       "migrate"  = { pods = local.of.migrate.podSelector, egress = [local.to_postgres] }
       "front" = {
         pods = local.of.front.podSelector
@@ -110,7 +112,7 @@ locals {
     { for backup in local.backups : "backup" => { pods = local.of.backup.podSelector, egress = [local.to_store, local.to_postgres] } },
     { for name, rule in { "issuers" = {
       pods   = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = ["gateway", "publish"] }] }
-      egress = [local.outside]
+      egress = local.outside
     } } : name => rule if var.network.issuers },
     { for exports in local.runners : "export-runner" => {
       pods = local.of["export-runner"].podSelector
@@ -126,7 +128,9 @@ locals {
       )
       egress = concat(
         [{ to = [local.of.front], ports = [{ protocol = "TCP", port = local.ports.http }] }],
-        [for each in exports.egress : { to = [local.blocks["exports ${each.cidr}"]], ports = [for port in each.ports : { protocol = "TCP", port = port }] }],
+        [for each in exports.egress : {
+          to = [local.blocks["exports ${each.cidr}"]], ports = [for port in each.ports : { protocol = "TCP", port = port }]
+        } if length(each.ports) > 0],
       )
     } },
   )
@@ -137,7 +141,7 @@ locals {
     metadata   = { name = "${var.name}-${name}", namespace = var.namespace, labels = local.labels }
     spec = merge(
       { podSelector = rule.pods, policyTypes = [for type in ["Ingress", "Egress"] : type if contains(keys(rule), lower(type))] },
-      { for direction in ["ingress", "egress"] : direction => rule[direction] if contains(keys(rule), direction) },
+      { for direction in ["ingress", "egress"] : direction => rule[direction] if length(try(rule[direction], [])) > 0 },
     )
   } if var.network.enabled]
 }

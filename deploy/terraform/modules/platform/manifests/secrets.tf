@@ -32,16 +32,17 @@ locals {
     ])
   }
 
-  secret_values = {
-    for key, value in {
-      "cluster-uid"          = try(terraform_data.cluster_uid[var.secrets.cluster_uid].output, null)
-      "store-secret"         = local.generated.store_secret
-      "ack-secret"           = local.generated.ack_secret
-      "seal-keys"            = local.generated.seal_keys
-      "database-url"         = var.postgres.url
-      "database-url-migrate" = var.postgres.migrate_url
-    } : key => value if value != null
-  }
+  # Which keys there are is known before any value is.
+  secret_values = merge(
+    {
+      "cluster-uid"  = try(terraform_data.cluster_uid[var.secrets.cluster_uid].output, "")
+      "store-secret" = local.generated.store_secret
+      "ack-secret"   = local.generated.ack_secret
+      "seal-keys"    = local.generated.seal_keys
+      "database-url" = var.postgres.url
+    },
+    { for key, url in { "database-url-migrate" = var.postgres.migrate_url } : key => url if nonsensitive(url != null) },
+  )
 
   secret_objects = [for made in var.secrets.existing == null ? [1] : [] : {
     apiVersion = "v1"

@@ -70,12 +70,8 @@ locals {
           labels      = local.server_labels[role]
           annotations = { "packetboat.io/secrets" = local.secret_revision }
         }
-        spec = {
+        spec = merge(local.pod, {
           serviceAccountName            = local.components[role]
-          automountServiceAccountToken  = false
-          enableServiceLinks            = false
-          imagePullSecrets              = local.pull_secrets
-          securityContext               = local.pod_security
           terminationGracePeriodSeconds = var.drain_s + 10
           topologySpreadConstraints = [for key in ["kubernetes.io/hostname", var.store.zone_label] : {
             topologyKey       = key
@@ -101,7 +97,7 @@ locals {
             volumeMounts    = concat([local.scratch.mount], local.peer_mounts)
           }]
           volumes = concat([local.scratch.volume], local.peer_volumes["servers"])
-        }
+        })
       }
       }, { for name, replicas in { replicas = of.replicas } : name => replicas if !try(local.grows[role], false)
     })

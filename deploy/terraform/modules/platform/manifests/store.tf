@@ -61,18 +61,9 @@ locals {
           labels      = merge(local.labels, { (local.component) = "store", (local.node_of) = id })
           annotations = { "packetboat.io/secrets" = local.secret_revision }
         }
-        spec = merge({
+        spec = merge(local.pod, {
           serviceAccountName            = local.components.store
-          automountServiceAccountToken  = false
-          enableServiceLinks            = false
-          imagePullSecrets              = local.pull_secrets
-          securityContext               = local.pod_security
           terminationGracePeriodSeconds = var.store.drain_s + 60
-          nodeSelector = merge(
-            var.store.node_selector,
-            { for label, zone in { (var.store.zone_label) = node.zone } : label => zone if zone != "" },
-          )
-          tolerations = var.store.tolerations
           topologySpreadConstraints = [
             for key, unsatisfiable in {
               "kubernetes.io/hostname" = "DoNotSchedule"
@@ -84,23 +75,6 @@ locals {
               labelSelector     = { matchLabels = local.store_select }
             }
           ]
-          initContainers = [for restore in local.restores : {
-            name            = "restore"
-            image           = local.images.store
-            imagePullPolicy = "IfNotPresent"
-            command = ["sh", "-c", join(" ", [
-              "test -e /var/lib/packetboat/restored ||",
-              "{ packetboat restore node /var/lib/vault --name ${restore.name} && touch /var/lib/packetboat/restored; }",
-            ])]
-            env             = local.store_env[id]
-            resources       = { requests = { cpu = var.store.cpu, memory = var.store.memory }, limits = { memory = var.store.memory } }
-            securityContext = local.container_security
-            volumeMounts = concat(
-              [{ name = "data", mountPath = "/var/lib/packetboat" }, local.scratch.mount],
-              local.restore_mounts,
-              local.peer_mounts,
-            )
-          }]
           containers = [{
             name            = "store-node"
             image           = local.images.store
@@ -127,7 +101,31 @@ locals {
             )
           }]
           volumes = concat([local.scratch.volume], local.restore_volumes, local.peer_volumes["store-${id}"])
-        }, { for name, class in { priorityClassName = var.store.priority_class } : name => class if class != null })
+          }, { for name, value in {
+            nodeSelector = merge(
+              var.store.node_selector,
+              { for label, zone in { (var.store.zone_label) = node.zone } : label => zone if zone != "" },
+            )
+            tolerations = var.store.tolerations
+            initContainers = [for restore in local.restores : {
+              name            = "restore"
+              image           = local.images.store
+              imagePullPolicy = "IfNotPresent"
+              command = ["sh", "-c", join(" ", [
+                "test -e /var/lib/packetboat/restored ||",
+                "{ packetboat restore node /var/lib/vault --name ${restore.name} && touch /var/lib/packetboat/restored; }",
+              ])]
+              env             = local.store_env[id]
+              resources       = { requests = { cpu = var.store.cpu, memory = var.store.memory }, limits = { memory = var.store.memory } }
+              securityContext = local.container_security
+              volumeMounts = concat(
+                [{ name = "data", mountPath = "/var/lib/packetboat" }, local.scratch.mount],
+                local.restore_mounts,
+                local.peer_mounts,
+              )
+            }]
+          } : name => value if length(value) > 0 },
+        { for name, class in { priorityClassName = var.store.priority_class } : name => class if class != null })
       }
       volumeClaimTemplates = [{
         apiVersion = "v1"
