@@ -124,7 +124,7 @@ image-test: $(INSTALLED) ## Build the image on a Debian made here, and run it co
 .PHONY: docs
 docs: $(INSTALLED) ## Render the API's description to build/api.html
 	@mkdir -p build
-	@$(BIN)/python -c "import openapi, pathlib; from gateway.api_page import render; \
+	@$(BIN)/python -c "import openapi, pathlib; from gateway.http.api_page import render; \
 	  pathlib.Path('build/api.html').write_text(render(openapi.document()))"
 	@echo "build/api.html; start reading at README.md, ARCHITECTURE.md and docs/"
 

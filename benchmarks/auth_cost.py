@@ -31,8 +31,8 @@ from benchmarks.measure import median
 from benchmarks.packetboat_cluster import PacketboatCluster, settle
 from benchmarks.processes import NotReady
 from edge.asgi import Receive, Route, Scope, Send
+from gateway.http.router import Endpoint
 from gateway.middleware.auth import bearer_token
-from gateway.router import Endpoint
 
 TOPIC = "bench"
 CONNECTIONS = 32

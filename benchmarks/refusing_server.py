@@ -15,7 +15,7 @@ from edge.asgi import Receive, Route, Scope, Send
 from gateway import heap, server
 from gateway.admission.admission import Admission, Limits
 from gateway.app import create_app
-from gateway.http_server import HttpServer
+from gateway.http.server import HttpServer
 from gateway.readiness import Readiness
 
 

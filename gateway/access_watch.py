@@ -28,9 +28,9 @@ from auth.verifier import CachingVerifier
 from edge.asgi import Handler, Receive, Scope, Send, header
 from edge.problem import Problem, unavailable
 from gateway.admission.kinds import kind_of
+from gateway.http.router import Endpoint
 from gateway.middleware.auth import PRINCIPAL, bearer_token
 from gateway.middleware.errors import tenant_suspended, unauthenticated
-from gateway.router import Endpoint
 
 LOOK_EVERY_S = 1.0
 GRACE_S = 5.0

@@ -9,11 +9,11 @@ from edge.asgi import Route
 from edge.quota import NO_LIMITS, Quotas, Usage
 from gateway.admission.admission import Admission
 from gateway.admission.gate import Gate
-from gateway.dispatch import Dispatcher
+from gateway.http.dispatch import Dispatcher
+from gateway.http.pages import Pages
+from gateway.http.router import Router
 from gateway.middleware.access_log import AccessLog
-from gateway.pages import Pages
 from gateway.readiness import Readiness
-from gateway.router import Router
 
 
 def create_app(

@@ -11,15 +11,15 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from gateway import (
-    adopt_command,
-    backup_command,
-    certificates_command,
-    forwarders_command,
-    operator_command,
-    restore_command,
-    signing_keys_command,
-    store_command,
+from gateway.commands import (
+    adopt,
+    backup,
+    certificates,
+    forwarders,
+    operator,
+    restore,
+    signing_keys,
+    store,
 )
 
 S = TypeVar("S")
@@ -44,14 +44,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(store_command.app)
-app.add_typer(backup_command.app)
-app.add_typer(restore_command.app)
-app.add_typer(operator_command.app)
-app.add_typer(signing_keys_command.app)
-app.add_typer(certificates_command.app)
-app.command()(adopt_command.adopt)
-app.command()(forwarders_command.forwarders)
+app.add_typer(store.app)
+app.add_typer(backup.app)
+app.add_typer(restore.app)
+app.add_typer(operator.app)
+app.add_typer(signing_keys.app)
+app.add_typer(certificates.app)
+app.command()(adopt.adopt)
+app.command()(forwarders.forwarders)
 Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; `up` takes 0 for any free.")]
 
@@ -72,8 +72,8 @@ def up(
     ] = None,
 ) -> None:
     """Run everything on this machine: Postgres, three store nodes, a server, and exports."""
-    from gateway import supervisor
     from gateway.settings import UpSettings
+    from gateway.up import supervisor
 
     settings = _settings(
         UpSettings.from_environment, data_dir=data_dir, host=host, port=port, exports=exports
@@ -144,7 +144,7 @@ def migrate() -> None:
     except (RolesNeeded, UnfitSchema) as error:
         sys.stderr.write(f"packetboat: {error}\n")
         raise typer.Exit(1) from None
-    operator_command.first_of(settings)
+    operator.first_of(settings)
 
 
 def _settings(read: Callable[..., S], **given: object) -> S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, respond, tenant_of
-from gateway.forwarder_view import document, named_in
+from gateway.commands.forwarder_view import document, named_in
 from metadata.fleet import FleetRepository
 from metadata.hints import HintRepository
 

@@ -22,7 +22,7 @@ from typing import TypeVar
 import msgspec
 
 from auth.permissions import OF_OPERATORS
-from gateway.data_dir import State
+from gateway.up.data_dir import State
 from metadata.audit import AuditEntry, AuditLog
 from metadata.clients import Client, ClientRepository, ClientSpec, ClientState
 from metadata.credentials import (

@@ -19,8 +19,8 @@ from hypercorn.config import Config
 
 from gateway import descriptors, heap, logs
 from gateway.app import create_app
-from gateway.dispatch import Dispatcher
-from gateway.http_server import HttpServer
+from gateway.http.dispatch import Dispatcher
+from gateway.http.server import HttpServer
 from gateway.settings import Listener, ServerSettings
 from gateway.wiring.opening import open_parts
 from gateway.wiring.parts import Parts

@@ -57,7 +57,7 @@ def _fork(settings: ServerSettings, parent: int) -> int:
     code = 1
     try:
         from gateway import server
-        from gateway.child import die_with
+        from gateway.up.child import die_with
 
         die_with(parent)()
         listener = server.listen(settings.host, settings.port, shared=True)

@@ -61,7 +61,7 @@ def successor_of(item: Item, queue: QueueId, successors: Sequence[tuple[int, byt
     """Where the message goes on when its queue was sealed meanwhile.
 
     Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
-    divisor of m (`gateway.placement.successors`), so m can be told from them.
+    divisor of m (`gateway.topics.placement.successors`), so m can be told from them.
     """
     targets = {
         target.queue.partition: target

@@ -177,7 +177,7 @@ def _target(queue: StagedQueue, message: Message, successors: Successors) -> Tar
     """Where its key belongs; a message without one goes to the same partition, or else the first.
 
     Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
-    divisor of m (`gateway.placement.successors`), so m can be told from them.
+    divisor of m (`gateway.topics.placement.successors`), so m can be told from them.
     """
     queues = {QueueId.unpack(raw).partition: (group, raw) for group, raw in successors}
     numbers = sorted(queues)

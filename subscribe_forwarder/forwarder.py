@@ -118,14 +118,7 @@ class SubscribeForwarder:
             on_change=lambda base, lane: self._partitions.on_tail(base, lane),
             reload=lambda topic: self._reload(topic),
         )
-        self.flusher = AckFlusher(
-            cursors,
-            self._freeze,
-            timeout_s=self.settings.flush_timeout_s,
-            lazy_s=self.settings.lazy_flush_s,
-            on_ready=lambda readers: self._hubs.on_ready(readers),
-            news=self.news,
-        )
+        self.flusher = self._make_flusher()
         self.reconciler = Reconciler(
             cursors, self.flusher, lambda: self.owners, self._may_touch, self.now
         )
@@ -281,6 +274,16 @@ class SubscribeForwarder:
         return found
 
     # Within.
+
+    def _make_flusher(self) -> AckFlusher:
+        return AckFlusher(
+            self.cursors,
+            self._freeze,
+            timeout_s=self.settings.flush_timeout_s,
+            lazy_s=self.settings.lazy_flush_s,
+            on_ready=lambda readers: self._hubs.on_ready(readers),
+            news=self.news,
+        )
 
     def _make_hubs(self, moves: Moves) -> Hubs:
         return Hubs(

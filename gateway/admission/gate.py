@@ -10,7 +10,7 @@ from edge.asgi import PROBLEM_JSON
 from edge.problem import Problem
 from gateway.admission.admission import OVERLOADED, Admission
 from gateway.admission.kinds import Kind, Urgency, kind_of
-from gateway.router import Endpoint
+from gateway.http.router import Endpoint
 
 MOST_BYTES = 16 * 1024 * 1024
 """No handler keeps more of a body."""

@@ -13,13 +13,14 @@ import asyncpg
 import msgspec
 from rich.table import Table
 
-from gateway import logs, orphan_operation
+from gateway import logs
 from gateway.backup import installation, restoring, taking
 from gateway.backup.taking import Source
 from gateway.backup.vault import Manifest, Vault, VaultError
-from gateway.data_dir import State
+from gateway.commands import orphan_operation
+from gateway.commands.store_view import size, terminal
 from gateway.settings import cluster_uid, log_level
-from gateway.store_view import size, terminal
+from gateway.up.data_dir import State
 from metadata.embedded import EmbeddedPostgresFailed
 from metadata.errors import MetadataError
 from metadata.settings import DatabaseSettings

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import zstandard
 
 from gateway.backup.vault import Draft, Manifest, NewFile, StoredFile, StoredPack, Vault, VaultError
+from gateway.commands.store_operation import Store
 from gateway.recovery.keeper import ERA
-from gateway.store_operation import Store
 from metadata.dump import Dump, Sink, dump
 from store_nodes.backup import counter
 from store_nodes.backup.packs import PackWriter

@@ -24,15 +24,15 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.problem import invalid
-from gateway.decoding import Query, etag, if_match, read_json
 from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
 from gateway.exports.specs import changed, new_spec, paused
 from gateway.exports.views import export_view
+from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.tenancy.answers import respond_page
-from gateway.topics import precondition_failed, respond_no_content
+from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.export_types import Export, ExportSpec, LaneState

@@ -17,7 +17,6 @@ from auth.signing_keys import NoSigningKey
 from edge.asgi import ClientGone, Receive, Route, Scope, Send, path_param, read_body, respond
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
-from gateway.decoding import decode_json, read_json
 from gateway.exports import metrics
 from gateway.exports.claim_line import ClaimLine, TooManyWaiting, Wanted
 from gateway.exports.lanes import ranges_for_runner, stored
@@ -32,6 +31,7 @@ from gateway.exports.runner_bodies import (
     log_bytes,
 )
 from gateway.exports.views import spec_for_runner
+from gateway.http.decoding import decode_json, read_json
 from metadata.errors import LeaseLost
 from metadata.export_leases import ExportLeaseRepository, Finished
 from metadata.export_types import (

@@ -24,13 +24,13 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.problem import FieldError, Problem, invalid, not_found
-from gateway.decoding import MAX_BODY_BYTES, Query, decode_json
 from gateway.exports.bodies import RunStart
 from gateway.exports.exports import require_read
 from gateway.exports.planning import Offsets, Window
 from gateway.exports.refusals import refusals
 from gateway.exports.specs import parsed_time
 from gateway.exports.views import run_view
+from gateway.http.decoding import MAX_BODY_BYTES, Query, decode_json
 from gateway.tenancy.answers import page_size_of, respond_page
 from metadata.export_runs import ExportRunRepository
 from metadata.export_types import BACKFILL, EXPORT, MAINTAIN, RUNNING, Export, LaneRange, Run

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from edge.problem import FieldError, Problem, invalid
 from gateway.exports.bodies import TABLE_PATTERN, ExportPatch, ExportPut, Maintenance
 from gateway.names import label_errors, name_errors
-from gateway.subscription_bodies import filter_errors
+from gateway.subscriptions.bodies import filter_errors
 from metadata.export_types import IMMUTABLE, Export, ExportSpec
 from scheduler.cron_plan import BadSchedule, check, next_run
 

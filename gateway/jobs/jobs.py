@@ -20,7 +20,7 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.departure import disconnected, ended_by
 from edge.problem import FieldError, Problem, invalid
-from gateway.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.jobs.bodies import (
     MAX_ADD_BODY_BYTES,
     MAX_INPUT_BYTES,
@@ -39,7 +39,7 @@ from gateway.jobs.payload import converted, items_of, payload_of, read_members
 from gateway.jobs.refusals import exists, refusals
 from gateway.jobs.views import WAITING_FOR_JOB, job_view, output_view, task_view
 from gateway.tenancy.answers import page_size_of, respond_page
-from gateway.topics import precondition_failed, respond_no_content
+from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.job_reading import JobReader

@@ -8,7 +8,7 @@ import msgspec
 
 from edge.asgi import Receive, Scope, read_body
 from edge.problem import FieldError, Problem, invalid
-from gateway.decoding import decode_json
+from gateway.http.decoding import decode_json
 
 T = TypeVar("T")
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])

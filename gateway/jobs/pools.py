@@ -6,13 +6,13 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
 from edge.problem import invalid
-from gateway.decoding import etag, if_match, read_json
+from gateway.http.decoding import etag, if_match, read_json
 from gateway.jobs.bodies import PoolPut
 from gateway.jobs.refusals import refusals
 from gateway.jobs.views import pool_view
 from gateway.names import name_errors
 from gateway.tenancy.answers import respond_page
-from gateway.topics import precondition_failed, respond_no_content
+from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.job_pools import JobPoolRepository

@@ -25,7 +25,7 @@ from edge.asgi import (
 )
 from edge.departure import disconnected, ended_by
 from edge.problem import FieldError, Problem, invalid
-from gateway.decoding import decode_json, read_json
+from gateway.http.decoding import decode_json, read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import (
     MAX_COMPLETE_BODY_BYTES,

@@ -6,10 +6,10 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from gateway.placement import QueueMaker
 from gateway.recovery.history import Queues, begun_with, first_offset
 from gateway.recovery.orphans import Orphan, Store, times
 from gateway.recovery.rebuild import Report, replay
+from gateway.topics.placement import QueueMaker
 from metadata.placements import LaneOf, PlacementRepository
 from metadata.recovery import RecoveryRepository
 from metadata.tenants import TenantRepository

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gateway.placement import queue_of
+from gateway.topics.placement import queue_of
 from metadata.types import Partition, PlacementKind, Topic
 from store_nodes.client import QueueInfo
 from store_nodes.queue_id import QueueId

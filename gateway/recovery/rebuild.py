@@ -16,8 +16,8 @@ from typing import Protocol
 import structlog
 
 from edge import failpoints
-from gateway.placement import STORE_TIMEOUT_S, QueueMaker, queue_meta, queue_of, successors
 from gateway.recovery.history import Found, Queues, Step, first_offset, is_deleted, next_step
+from gateway.topics.placement import STORE_TIMEOUT_S, QueueMaker, queue_meta, queue_of, successors
 from metadata.database import Database
 from metadata.eras import Lift
 from metadata.errors import NotFound

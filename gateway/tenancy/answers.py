@@ -13,8 +13,8 @@ import msgspec
 
 from edge.asgi import Send, respond
 from edge.problem import FieldError, Problem, invalid
-from gateway.decoding import Query, etag
-from gateway.topics import precondition_failed
+from gateway.http.decoding import Query, etag
+from gateway.topics.topics import precondition_failed
 from gateway.visible import MAX_PAGE_SIZE
 from metadata.credentials import Secret
 from metadata.errors import Conflict, LastOwner, NotFound, TooManySecrets

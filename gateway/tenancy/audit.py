@@ -8,7 +8,7 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
 from edge.problem import FieldError, invalid, not_found
-from gateway.decoding import Query
+from gateway.http.decoding import Query
 from gateway.names import name_errors
 from gateway.tenancy.answers import page_size_of, respond_page, time_of
 from metadata.audit import AuditEntry, AuditFilter, AuditLog

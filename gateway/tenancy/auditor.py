@@ -30,7 +30,7 @@ from edge.asgi import (
     subject_of,
     tenant_of,
 )
-from gateway.decoding import MAX_BODY_BYTES, Query
+from gateway.http.decoding import MAX_BODY_BYTES, Query
 from gateway.middleware.errors import problem_of
 from gateway.tenancy.redaction import MAX_CHARS, members_of, redacted, storable
 from metadata.audit import AuditEntry, AuditLog

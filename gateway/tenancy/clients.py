@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from edge.problem import not_found
-from gateway.decoding import Query, if_match, read_json
+from gateway.http.decoding import Query, if_match, read_json
 from gateway.names import name_errors
 from gateway.tenancy.answers import (
     Rotation,
@@ -16,7 +16,7 @@ from gateway.tenancy.answers import (
     utc_now,
 )
 from gateway.tenancy.client_bodies import ClientBody, view
-from gateway.topics import respond_no_content
+from gateway.topics.topics import respond_no_content
 from metadata.clients import Client, ClientRepository
 from metadata.credentials import Minted, new_client_id, new_client_secret
 

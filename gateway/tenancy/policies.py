@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from edge.problem import not_found
-from gateway.decoding import Query, if_match, read_json
+from gateway.http.decoding import Query, if_match, read_json
 from gateway.names import name_errors
 from gateway.tenancy.answers import (
     page_size_of,
@@ -14,7 +14,7 @@ from gateway.tenancy.answers import (
     update_or_create,
 )
 from gateway.tenancy.policy_bodies import PolicyBody, view
-from gateway.topics import respond_no_content
+from gateway.topics.topics import respond_no_content
 from metadata.policies import PolicyRepository
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edge.asgi import Receive, Route, Scope, Send, header, tenant_of
-from gateway.decoding import if_match, read_json
+from gateway.http.decoding import if_match, read_json
 from gateway.tenancy.answers import refusals, respond_one
 from gateway.tenancy.quota_bodies import QuotaBody, view
 from gateway.tenancy.tenants import tenant_name

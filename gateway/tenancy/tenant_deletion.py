@@ -36,7 +36,7 @@ class Topics(Protocol):
 
 
 class Lifecycle(Protocol):
-    """The part of `gateway.topic_lifecycle.TopicLifecycle` that this needs."""
+    """The part of `gateway.topics.lifecycle.TopicLifecycle` that this needs."""
 
     async def delete(self, tenant_id: bytes, name: str, if_version: int | None) -> None: ...
 

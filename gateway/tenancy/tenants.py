@@ -6,7 +6,7 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond
 from edge.problem import FieldError, Problem, invalid, not_found
-from gateway.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.tenancy.answers import (
     page_size_of,

@@ -6,7 +6,7 @@ import re
 
 from edge.asgi import Receive, Route, Scope, Send, tenant_of
 from edge.problem import FieldError, invalid
-from gateway.decoding import Query
+from gateway.http.decoding import Query
 from gateway.tenancy.answers import page_size_of, respond_page, time_of
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenants import TenantRepository

@@ -21,12 +21,12 @@ from typing import IO
 
 import httpx
 
-from gateway.child import die_with
 from gateway.operators import Credential
 from gateway.settings import format_addresses, inherited_environment
-from gateway.supervisor import LOOPBACK
 from gateway.testing import postgres_clock
 from gateway.testing.shared_clock import SharedClock
+from gateway.up.child import die_with
+from gateway.up.supervisor import LOOPBACK
 from metadata.embedded import EmbeddedPostgres
 
 GROUPS = 4

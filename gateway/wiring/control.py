@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from gateway.forwarders import ForwarderRoutes
-from gateway.group_choice import GroupChoice
-from gateway.lock_line import LockLine
-from gateway.locks import LockRoutes
-from gateway.locks import sweep as sweep_locks
-from gateway.partitions import PartitionRoutes
-from gateway.placement import Mover
+from gateway.locks.line import LockLine
+from gateway.locks.locks import LockRoutes
+from gateway.locks.locks import sweep as sweep_locks
 from gateway.recovery.orphans import survey
-from gateway.schedules import ScheduleRoutes
-from gateway.schemas import SchemaRoutes
-from gateway.signing_secrets import SigningSecretRoutes
-from gateway.skip_rules import SkipRuleRoutes
-from gateway.snapshots import SnapshotRoutes
-from gateway.snapshots import sweep as sweep_snapshots
-from gateway.subscriptions import SubscriptionRoutes
-from gateway.topic_lifecycle import TopicLifecycle
-from gateway.topics import TopicRoutes
+from gateway.schedules.schedules import ScheduleRoutes
+from gateway.schemas.schemas import SchemaRoutes
+from gateway.subscriptions.signing_secrets import SigningSecretRoutes
+from gateway.subscriptions.skip_rules import SkipRuleRoutes
+from gateway.subscriptions.snapshots import SnapshotRoutes
+from gateway.subscriptions.snapshots import sweep as sweep_snapshots
+from gateway.subscriptions.subscriptions import SubscriptionRoutes
+from gateway.topics.group_choice import GroupChoice
+from gateway.topics.lifecycle import TopicLifecycle
+from gateway.topics.partitions import PartitionRoutes
+from gateway.topics.placement import Mover
+from gateway.topics.topics import TopicRoutes
 from gateway.whoami import WhoAmI
 from gateway.wiring.exports import open_exports
 from gateway.wiring.jobs import open_jobs

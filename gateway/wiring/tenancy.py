@@ -11,7 +11,7 @@ from gateway.tenancy.quotas import QuotaRoutes
 from gateway.tenancy.tenant_deletion import TenantDeletion
 from gateway.tenancy.tenants import TenantRoutes
 from gateway.tenancy.usage import UsageRoutes
-from gateway.topic_lifecycle import TopicLifecycle
+from gateway.topics.lifecycle import TopicLifecycle
 from gateway.wiring.parts import Shared, own
 from metadata.api_keys import ApiKeyRepository
 from metadata.audit import AuditLog

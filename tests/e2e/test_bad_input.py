@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from gateway.http_request import MAX_FIELDS
-from gateway.http_server import FIRST_SECONDS, HEAD_SECONDS, MAX_HEAD_BYTES, SWEEP_SECONDS
+from gateway.http.request import MAX_FIELDS
+from gateway.http.server import FIRST_SECONDS, HEAD_SECONDS, MAX_HEAD_BYTES, SWEEP_SECONDS
 from tests.e2e.installation import Installation
 
 MOST_GROWTH_BYTES = 64 * 1024 * 1024

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.data_dir import free_port
+from gateway.up.data_dir import free_port
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.damage import flip_a_bit, harm, segments
 from tests.chaos.history import Publish

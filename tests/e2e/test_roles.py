@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from gateway.data_dir import free_port
+from gateway.up.data_dir import free_port
 from metadata.embedded import EmbeddedPostgres
 from tests.e2e.installation import Installation
 

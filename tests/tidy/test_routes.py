@@ -13,22 +13,21 @@ from gateway.exports.exports import ExportRoutes
 from gateway.exports.runner import RunnerRoutes
 from gateway.exports.runs import ExportRunRoutes
 from gateway.forwarders import ForwarderRoutes
+from gateway.http.pages import Pages
+from gateway.http.router import Router
 from gateway.jobs.jobs import JobRoutes
 from gateway.jobs.pools import PoolRoutes
 from gateway.jobs.work import WorkRoutes
-from gateway.locks import LockRoutes
+from gateway.locks.locks import LockRoutes
 from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
-from gateway.pages import Pages
-from gateway.partitions import PartitionRoutes
 from gateway.readiness import Readiness
-from gateway.router import Router
-from gateway.schedules import ScheduleRoutes
-from gateway.schemas import SchemaRoutes
-from gateway.signing_secrets import SigningSecretRoutes
-from gateway.skip_rules import SkipRuleRoutes
-from gateway.snapshots import SnapshotRoutes
-from gateway.subscriptions import SubscriptionRoutes
+from gateway.schedules.schedules import ScheduleRoutes
+from gateway.schemas.schemas import SchemaRoutes
+from gateway.subscriptions.signing_secrets import SigningSecretRoutes
+from gateway.subscriptions.skip_rules import SkipRuleRoutes
+from gateway.subscriptions.snapshots import SnapshotRoutes
+from gateway.subscriptions.subscriptions import SubscriptionRoutes
 from gateway.tenancy.audit import AuditRoutes
 from gateway.tenancy.clients import ClientRoutes
 from gateway.tenancy.issuers import IssuerRoutes
@@ -37,7 +36,8 @@ from gateway.tenancy.policies import PolicyRoutes
 from gateway.tenancy.quotas import QuotaRoutes
 from gateway.tenancy.tenants import TenantRoutes
 from gateway.tenancy.usage import UsageRoutes
-from gateway.topics import TopicRoutes
+from gateway.topics.partitions import PartitionRoutes
+from gateway.topics.topics import TopicRoutes
 from gateway.whoami import WhoAmI
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from typing import Any
 
-from gateway.lock_line import LockLine
+from gateway.locks.line import LockLine
 from metadata.database import Connection, Database
 from metadata.lock_waiters import LAST_TICKET
 from metadata.locks import Claim, Held, Lock, LockRepository

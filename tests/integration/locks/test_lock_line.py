@@ -9,8 +9,8 @@ from datetime import datetime
 import asyncpg
 import pytest
 
-from gateway import lock_line
-from gateway.lock_line import TooManyWaiting
+from gateway.locks import line as lock_line
+from gateway.locks.line import TooManyWaiting
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.lock_catalog import LockCatalog

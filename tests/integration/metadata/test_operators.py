@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway import operator_command
+from gateway.commands import operator as operator_command
 from gateway.operators import NotMade, Operators, credential_in, new_credential
 from metadata.audit import AuditFilter, AuditLog
 from metadata.clients import ClientRepository, ClientState

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from edge.problem import Problem
-from gateway.group_choice import GroupChoice
-from gateway.partitions import PartitionRoutes
-from gateway.placement import Mover
-from gateway.topic_lifecycle import TopicLifecycle
+from gateway.topics.group_choice import GroupChoice
+from gateway.topics.lifecycle import TopicLifecycle
+from gateway.topics.partitions import PartitionRoutes
+from gateway.topics.placement import Mover
 from metadata.ack_history import AckHistoryRepository
 from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from edge import message_id
-from gateway.placement import queue_of
-from gateway.start_positions import StartAt, StartPositions
+from gateway.subscriptions.start_positions import StartAt, StartPositions
+from gateway.topics.placement import queue_of
 from metadata.database import Database
 from metadata.seeks import Target
 from metadata.snapshots import SnapshotRepository

@@ -9,8 +9,8 @@ import msgspec
 
 from edge.asgi import TENANT
 from edge.problem import Problem
-from gateway.partitions import PartitionRoutes
-from gateway.placement import Mover
+from gateway.topics.partitions import PartitionRoutes
+from gateway.topics.placement import Mover
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.types import Placement

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from gateway import placement
-from gateway.placement import Mover, queue_of, successors
+from gateway.topics import placement
+from gateway.topics.placement import Mover, queue_of, successors
 from metadata import idle_poll
 from metadata.database import Database
 from metadata.types import Partition, Placement, PlacementKind, Topic

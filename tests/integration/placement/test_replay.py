@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.placement import queue_of
+from gateway.topics.placement import queue_of
 from metadata.database import Database
 from metadata.seeks import SeekRepository
 from metadata.snapshots import SnapshotRepository

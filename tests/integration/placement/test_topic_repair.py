@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from gateway.topic_lifecycle import TopicLifecycle
+from gateway.topics.lifecycle import TopicLifecycle
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.types import TopicSpec, TopicState

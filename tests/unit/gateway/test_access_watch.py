@@ -18,10 +18,10 @@ from edge.problem import Problem
 from gateway import access_watch
 from gateway.access_watch import AccessWatch
 from gateway.app import create_app
+from gateway.http.router import Endpoint
 from gateway.middleware.auth import PRINCIPAL
 from gateway.middleware.errors import unauthenticated
 from gateway.readiness import Readiness
-from gateway.router import Endpoint
 from metadata.types import Change, ChangeKind
 
 PULL = "/subscriptions/{name}/messages"

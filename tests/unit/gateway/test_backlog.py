@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.backlog import backlogs, not_empty
+from gateway.subscriptions.backlog import backlogs, not_empty
 from metadata.types import CursorKey, CursorState, Epoch
 from store_nodes.queue_id import QueueId
 from tests.unit.publish_forwarder.publish_support import TENANT, topic

@@ -5,10 +5,10 @@ from typing import NoReturn
 import pytest
 
 from edge.problem import Problem
-from gateway.decoding import Query, decode_json, if_match
-from gateway.start_positions import StartAt
-from gateway.subscription_bodies import SubscriptionCreate, new_spec
-from gateway.topic_bodies import TopicCreate
+from gateway.http.decoding import Query, decode_json, if_match
+from gateway.subscriptions.bodies import SubscriptionCreate, new_spec
+from gateway.subscriptions.start_positions import StartAt
+from gateway.topics.bodies import TopicCreate
 from metadata.types import OnLimit, RetentionMode
 
 

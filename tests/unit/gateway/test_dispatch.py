@@ -18,7 +18,7 @@ from edge.quota import REQUESTS
 from gateway.admission.admission import Admission
 from gateway.admission.kinds import Kind, Urgency
 from gateway.app import create_app
-from gateway.dispatch import Dispatcher
+from gateway.http.dispatch import Dispatcher
 from gateway.readiness import Readiness
 from metadata import errors as metadata
 from metadata.quotas import TenantQuota

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from gateway import export_runner
-from gateway.data_dir import DataDir
+from gateway.up import export_runner
+from gateway.up.data_dir import DataDir
 
 
 def test_its_lake_is_in_the_data_directory_and_the_catalog_in_postgres(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from gateway.decoding import decode_json
 from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut, RunStart
 from gateway.exports.runs import window_of
 from gateway.exports.specs import changed, new_spec, parsed_time, paused, table_of
+from gateway.http.decoding import decode_json
 from metadata.export_types import Export, ExportSpec
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)

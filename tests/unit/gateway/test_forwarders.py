@@ -11,10 +11,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import openapi
-from gateway import forwarders_operation
 from gateway.command import app
-from gateway.forwarder_view import document, named_in
-from gateway.forwarders_operation import tables
+from gateway.commands import forwarders_operation
+from gateway.commands.forwarder_view import document, named_in
+from gateway.commands.forwarders_operation import tables
 from metadata.fleet import LiveForwarder
 from metadata.hints import Hint
 from metadata.ids import new_uid

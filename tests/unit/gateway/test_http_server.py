@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
-from gateway import http_server
 from gateway.admission.gate import Refusal
-from gateway.dispatch import TurnedAway
-from gateway.http_request import parse_head
-from gateway.http_server import HttpServer
-from gateway.request_turns import Waiting
+from gateway.http import server as http_server
+from gateway.http.dispatch import TurnedAway
+from gateway.http.request import parse_head
+from gateway.http.server import HttpServer
+from gateway.http.turns import Waiting
 from gateway.server import hypercorn_config
 
 HOST = b"Host: test\r\n"

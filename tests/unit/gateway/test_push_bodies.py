@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from edge.egress.guard import Guard
 from edge.problem import Problem
 from edge.sealing import Sealer
-from gateway.decoding import decode_json
-from gateway.push_bodies import MAX_SIGNING_KEYS, PushMaker, secret_view
-from gateway.subscription_bodies import (
+from gateway.http.decoding import decode_json
+from gateway.subscriptions.bodies import (
     SubscriptionCreate,
     SubscriptionPatch,
     SubscriptionPut,
@@ -26,6 +25,7 @@ from gateway.subscription_bodies import (
     spec_of,
     view,
 )
+from gateway.subscriptions.push_bodies import MAX_SIGNING_KEYS, PushMaker, secret_view
 from metadata.push_config import PushConfig, SigningKind, header_purpose, key_purpose
 from metadata.types import Subscription, SubscriptionSpec, SubscriptionType
 from tests.unit.gateway.test_subscription_bodies import stored

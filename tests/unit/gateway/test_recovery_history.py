@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.placement import queue_of
 from gateway.recovery.history import (
     Found,
     Queues,
@@ -20,6 +19,7 @@ from gateway.recovery.history import (
     is_deleted,
     next_step,
 )
+from gateway.topics.placement import queue_of
 from metadata.types import Partition, PlacementKind, Retention, Topic, TopicState
 from store_nodes.client import QueueInfo
 from store_nodes.queue_id import QueueId

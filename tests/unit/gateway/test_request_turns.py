@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.request_turns import AT_ONCE, RequestTurns
+from gateway.http.turns import AT_ONCE, RequestTurns
 
 
 class Connection:

@@ -5,7 +5,7 @@ import pytest
 from edge.asgi import Receive, Route, Scope, Send
 from edge.caller import Caller
 from edge.problem import Problem
-from gateway.router import Router
+from gateway.http.router import Router
 
 
 async def handler(scope: Scope, receive: Receive, send: Send) -> None: ...

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.schedule_bodies import MessageBody, view
+from gateway.schedules.bodies import MessageBody, view
 from metadata.schedules import Schedule
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.data_dir import DataDir, DataDirInUse, PortTaken, choose_ports, is_free
 from gateway.settings import Role, ServerSettings, SettingsError, UpSettings
+from gateway.up.data_dir import DataDir, DataDirInUse, PortTaken, choose_ports, is_free
 
 NEEDED = {
     "PACKETBOAT_STORE_NODES": "1=127.0.0.1:8091,2=[::1]:8092",

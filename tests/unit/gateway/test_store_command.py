@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from gateway import store_operation
 from gateway.command import app
-from gateway.data_dir import Ports, State
+from gateway.commands import store_operation
+from gateway.up.data_dir import Ports, State
 from peering.shared_secret import SharedSecret
 from store_nodes.admin import NotFinished, Operator, Refused
 from store_nodes.errors import OutcomeUnknown

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from gateway.decoding import decode_json
-from gateway.subscription_bodies import (
+from gateway.http.decoding import decode_json
+from gateway.subscriptions.bodies import (
     SubscriptionCreate,
     SubscriptionPatch,
     SubscriptionPut,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway import supervisor
-from gateway.banner import Exports, banner, client_env
-from gateway.child import Child
-from gateway.data_dir import choose_ports
+from gateway.up import supervisor
+from gateway.up.banner import Exports, banner, client_env
+from gateway.up.child import Child
+from gateway.up.data_dir import choose_ports
 
 
 def test_the_banner_ends_with_two_lines_a_shell_can_eval() -> None:
@@ -94,7 +94,7 @@ async def test_a_foreign_server_on_the_port_is_not_taken_for_ours() -> None:
 
 
 def test_ports_taken_meanwhile_are_noticed() -> None:
-    from gateway.data_dir import are_free
+    from gateway.up.data_dir import are_free
 
     ports = choose_ports("127.0.0.1", 0, None)
     assert are_free("127.0.0.1", ports)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from gateway.decoding import Query, decode_json
+from gateway.http.decoding import Query, decode_json
 from gateway.tenancy.answers import time_of
 from gateway.tenancy.audit import filter_of
 from gateway.tenancy.client_bodies import ClientBody

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway.store_view import size, tables
+from gateway.commands.store_view import size, tables
 from store_nodes.admin.overview import Overview, overview
 from store_nodes.wire import NodeView
 

@@ -1,0 +1,1 @@
+"""What operators type, and what that does."""

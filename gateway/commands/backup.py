@@ -1,0 +1,67 @@
+"""`packetboat backup …`: Postgres and the store together, copied while they are used.
+
+Which installation: `--data-dir` of a `packetboat up`, else PACKETBOAT_STORE_*,
+PACKETBOAT_CLUSTER_UID and PACKETBOAT_DATABASE_URL of a server process.
+
+Exit status: 0 done · 1 refused, or damaged · 2 wrong use · 3 not finished, run it again. Heavy
+parts are imported when needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WRONG_USE = 2
+
+app = typer.Typer(
+    name="backup",
+    help="Copy Postgres and the store together, and look at such copies.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+Directory = Annotated[Path, typer.Argument(help="The directory of backups.", file_okay=False)]
+Name = Annotated[str | None, typer.Option(help="Of the backup; the newest unless given.")]
+
+
+@app.command()
+def take(
+    directory: Directory,
+    keep: Annotated[
+        int | None, typer.Option(help="Remove all but so many of the newest afterwards.", min=1)
+    ] = None,
+    bytes_per_s: Annotated[
+        int, typer.Option(help="So much of the store is copied in a second at most.", min=1)
+    ] = 64 * 1024 * 1024,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Of a `packetboat up`; else the environment is read.")
+    ] = None,
+) -> None:
+    """Take one: of the store, only what no earlier one in the directory has is copied."""
+    from gateway.backup import operation
+    from gateway.backup.vault import Vault
+
+    raise typer.Exit(operation.take(data_dir, Vault(directory), keep=keep, bytes_per_s=bytes_per_s))
+
+
+@app.command("list")
+def list_(
+    directory: Directory,
+    json: Annotated[bool, typer.Option(help="For programs: one JSON object.")] = False,
+) -> None:
+    """Which there are, the oldest first."""
+    from gateway.backup import operation
+    from gateway.backup.vault import Vault
+
+    raise typer.Exit(operation.show(Vault(directory), json=json))
+
+
+@app.command()
+def verify(directory: Directory, name: Name = None) -> None:
+    """Read all of one: exit status 1 where anything is damaged or missing."""
+    from gateway.backup import operation
+    from gateway.backup.vault import Vault
+
+    raise typer.Exit(operation.verify(Vault(directory), name))

@@ -1,0 +1,95 @@
+"""The fleet of forwarders as the API and the command show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from metadata.fleet import LiveForwarder
+from metadata.hints import Hint
+from metadata.loads import Load, UnitLoad
+from metadata.types import WHOLE, Unit
+
+
+def named_in(
+    forwarders: Sequence[LiveForwarder], hints: Sequence[Hint]
+) -> set[tuple[bytes, bytes]]:
+    """Topics and subscriptions, by tenant and uid, whose names `document` wants to know."""
+    units = [hint.unit for hint in hints]
+    for one in forwarders:
+        units += [part.unit for part in _busiest(one.load)]
+    topics = {(unit.tenant_id, unit.topic_uid) for unit in units}
+    subscriptions = {(unit.tenant_id, unit.subscription_uid) for unit in units}
+    return topics | {key for key in subscriptions if key[1] != WHOLE}
+
+
+def document(
+    forwarders: Sequence[LiveForwarder], hints: Sequence[Hint], names: Mapping[bytes, str]
+) -> dict[str, Any]:
+    """What `GET /forwarders` answers. Units of topics without a name are left out."""
+    live = {one.incarnation for one in forwarders}
+    return {
+        "forwarders": [_forwarder(one, names) for one in forwarders],
+        "hints": [
+            _unit(hint.unit, names)
+            | {
+                "forwarder": hint.forwarder.hex(),
+                "reason": hint.reason,
+                "age_seconds": _rounded(hint.age_s),
+            }
+            for hint in hints
+            if hint.forwarder in live and hint.unit.topic_uid in names
+        ],
+    }
+
+
+def _forwarder(one: LiveForwarder, names: Mapping[bytes, str]) -> dict[str, Any]:
+    return {
+        "id": one.incarnation.hex(),
+        "role": one.role,
+        "address": one.address,
+        "weight": one.weight,
+        "age_seconds": _rounded(one.age_s),
+        "lease_seconds": _rounded(one.remaining_s),
+        "load": None if one.load is None else _load(one.load),
+        "busiest": [
+            _unit(part.unit, names)
+            | {
+                "messages_per_second": part.per_second,
+                "backlog": part.backlog,
+                "backlog_growth_per_second": part.growth_per_s,
+                "waiting": part.waiting,
+            }
+            for part in _busiest(one.load)
+            if part.unit.topic_uid in names
+        ],
+    }
+
+
+def _load(load: Load) -> dict[str, Any]:
+    return {
+        "cpu": load.cpu,
+        "lag_seconds": load.lag_s,
+        "messages_per_second": load.per_second,
+        "bytes_per_second": load.bytes_per_second,
+        "waiting": load.waiting,
+        "units": load.units,
+    }
+
+
+def _busiest(load: Load | None) -> Sequence[UnitLoad]:
+    return () if load is None else load.subscriptions
+
+
+def _unit(unit: Unit, names: Mapping[bytes, str]) -> dict[str, Any]:
+    """A subscription that has no name any more is told by its uid."""
+    uid = unit.subscription_uid
+    return {
+        "topic": names[unit.topic_uid],
+        "partition": unit.partition,
+        "subscription": None if uid == WHOLE else names.get(uid, uid.hex()),
+    }
+
+
+def _rounded(seconds: float) -> float:
+    return round(max(0.0, seconds), 1)

@@ -1,0 +1,139 @@
+"""What `packetboat forwarders` does: asks Postgres, as no process knows all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from gateway import logs
+from gateway.commands.forwarder_view import document, named_in
+from gateway.commands.store_view import size, terminal
+from gateway.settings import log_level
+from gateway.up.data_dir import State
+from metadata.database import Database
+from metadata.embedded import EmbeddedPostgres
+from metadata.errors import MetadataError
+from metadata.fleet import FleetRepository
+from metadata.hints import HintRepository
+from metadata.settings import DatabaseSettings
+
+DONE = 0
+REFUSED = 1
+SHORT = 8
+"""Hex digits of an incarnation that are shown to people."""
+
+
+def find(data_dir: Path | None) -> DatabaseSettings:
+    """Of a `packetboat up`, or what the environment names; raises ValueError or OSError."""
+    logs.configure("error" if log_level() == "info" else log_level(), role="forwarders")
+    if data_dir is None:
+        return DatabaseSettings.from_environment()
+    state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)
+    if state.ports is None:
+        raise ValueError(f"{data_dir} was never started")
+    postgres = EmbeddedPostgres(data_dir / "postgres", port=state.ports.postgres)
+    return DatabaseSettings(url=postgres.url)
+
+
+def show(settings: DatabaseSettings, *, json: bool) -> int:
+    """The exit status."""
+    try:
+        seen = asyncio.run(_look(settings))
+    except MetadataError as error:
+        sys.stderr.write(f"packetboat forwarders: {error.code}: {error}\n")
+        return REFUSED
+    if json:
+        sys.stdout.write(msgspec.json.encode(seen).decode() + "\n")
+    else:
+        terminal().print(tables(seen))
+    return DONE
+
+
+async def _look(settings: DatabaseSettings) -> dict[str, Any]:
+    database = Database(settings)
+    await database.connect()
+    try:
+        fleet = FleetRepository(database)
+        forwarders, hints = await fleet.live(), await HintRepository(database).listing()
+        names = await fleet.names(named_in(forwarders, hints))
+    finally:
+        await database.close()
+    return document(forwarders, hints, names)
+
+
+def tables(seen: Mapping[str, Any]) -> Group:
+    """Forwarders, what is busiest at each, and hints; the last two where there are any."""
+    busiest = [(one["id"], part) for one in seen["forwarders"] for part in one["busiest"]]
+    found = [_forwarders(seen["forwarders"])]
+    if busiest:
+        found.append(_busiest(sorted(busiest, key=lambda each: -each[1]["messages_per_second"])))
+    if seen["hints"]:
+        found.append(_hints(seen["hints"]))
+    return Group(*[part for table in found for part in (table, Text())][:-1])
+
+
+def _table(*names: str, left: int) -> Table:
+    """The first `left` columns are words, the others numbers."""
+    table = Table(box=None, header_style="bold")
+    for number, name in enumerate(names):
+        table.add_column(name, justify="left" if number < left else "right")
+    return table
+
+
+def _forwarders(rows: list[dict[str, Any]]) -> Table:
+    table = _table(
+        "forwarder", "role", "address", "age", "units", "cpu", "lag", "msg/s", "B/s", "waiting",
+        left=3,
+    )  # fmt: skip
+    for row in rows:
+        load = row["load"]
+        numbers = ["–"] * 6
+        if load is not None:
+            numbers = [
+                str(load["units"]),
+                f"{load['cpu']:.0%}",
+                f"{1000 * load['lag_seconds']:.0f} ms",
+                f"{load['messages_per_second']:.0f}",
+                size(round(load["bytes_per_second"])),
+                str(load["waiting"]),
+            ]
+        age = f"{row['age_seconds']:.0f} s"
+        table.add_row(row["id"][:SHORT], row["role"], Text(row["address"]), age, *numbers)
+    return table
+
+
+def _busiest(rows: list[tuple[str, dict[str, Any]]]) -> Table:
+    table = _table(
+        "busiest", "partition", "subscription", "at", "msg/s", "backlog", "growth/s", "waiting",
+        left=4,
+    )  # fmt: skip
+    for where, row in rows:
+        table.add_row(
+            *_unit(row),
+            where[:SHORT],
+            f"{row['messages_per_second']:.0f}",
+            str(row["backlog"]),
+            f"{row['backlog_growth_per_second']:.0f}",
+            str(row["waiting"]),
+        )
+    return table
+
+
+def _hints(rows: list[dict[str, Any]]) -> Table:
+    table = _table("hint", "partition", "subscription", "to", "why", "age", left=5)
+    for row in rows:
+        age = f"{row['age_seconds']:.0f} s"
+        table.add_row(*_unit(row), row["forwarder"][:SHORT], Text(row["reason"]), age)
+    return table
+
+
+def _unit(row: Mapping[str, Any]) -> tuple[Text, str, Text]:
+    return Text(row["topic"]), str(row["partition"]), Text(row["subscription"] or "all")

@@ -1,0 +1,165 @@
+"""`packetboat operator …`: who may act above all tenants.
+
+Which installation: `--data-dir` of a `packetboat up`, else PACKETBOAT_DATABASE_URL.
+
+Exit status: 0 done · 1 refused · 2 wrong use. Heavy parts are imported when needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from gateway.operators import Credential, Operators
+    from metadata.settings import DatabaseSettings
+
+T = TypeVar("T")
+WRONG_USE = 2
+NO_OPERATOR = (
+    "There is no operator yet: `packetboat operator create NAME --credential-file FILE` makes one."
+)
+FIRST = "first"
+"""The name of the operator that is made with an installation."""
+
+app = typer.Typer(
+    name="operator",
+    help="Who may act above all tenants.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+Name = Annotated[str, typer.Argument(help="The operator's name.")]
+
+
+@app.callback()
+def choose(
+    context: typer.Context,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Of a `packetboat up`; else PACKETBOAT_DATABASE_URL.")
+    ] = None,
+) -> None:
+    context.obj = data_dir
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    credential_file: Annotated[
+        Path | None,
+        typer.Option(help="Keep the credential there (mode 0600) instead of printing it."),
+    ] = None,
+    if_none: Annotated[
+        bool, typer.Option("--if-none", help="Only where there is no operator yet.")
+    ] = False,
+    permission: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this one, and in no tenant: operate or run_exports; again for both."
+        ),
+    ] = None,
+) -> None:
+    """Make an operator; its credential is shown once."""
+    from gateway.names import RULE, name_errors
+
+    if name_errors(name):
+        raise typer.BadParameter(RULE, param_hint="NAME")
+    made = _run(
+        context.obj,
+        lambda operators: _create(operators, name, credential_file, if_none, permission or None),
+    )
+    if made is None:
+        typer.echo("There is an operator already; none was made.", err=True)
+    elif credential_file is not None:
+        typer.echo(f"The operator {name!r} is made; its credential is in {credential_file}.")
+    else:
+        show(name, made)
+
+
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """Who they are; secrets are shown by nobody."""
+    for client in _run(context.obj, lambda operators: operators.all()):
+        used = client.last_used_at.isoformat() if client.last_used_at else "never used"
+        held = "all" if client.permissions is None else ",".join(client.permissions)
+        typer.echo(f"{client.name}\t{client.client_id}\t{client.state.value}\t{used}\t{held}")
+
+
+@app.command()
+def disable(context: typer.Context, name: Name) -> None:
+    """Refuse its secret and its tokens, from now on."""
+    from metadata.clients import ClientState
+
+    _run(context.obj, lambda operators: operators.set_state(name, ClientState.DISABLED))
+    typer.echo(f"The operator {name!r} is disabled.")
+
+
+@app.command()
+def enable(context: typer.Context, name: Name) -> None:
+    """Let it act again."""
+    from metadata.clients import ClientState
+
+    _run(context.obj, lambda operators: operators.set_state(name, ClientState.ACTIVE))
+    typer.echo(f"The operator {name!r} is enabled.")
+
+
+def first_of(settings: DatabaseSettings) -> None:
+    """After a migration: an installation without operators gets its first, if somebody is there to
+    see its credential; otherwise it is said how to make one."""
+    from gateway import operators as operation
+
+    if operation.run(settings, lambda operators: operators.any()):
+        return
+    if not sys.stdout.isatty():
+        typer.echo(NO_OPERATOR, err=True)
+        return
+    try:
+        made = operation.run(settings, lambda operators: _create(operators, FIRST, None, True))
+    except operation.NotMade:
+        return  # another migration, on another terminal, was first
+    if made is not None:
+        show(FIRST, made)
+
+
+def show(name: str, credential: Credential) -> None:
+    """To people, once."""
+    typer.echo(f"The operator {name!r} is made. Its credential, shown this once:\n")
+    typer.echo(credential.exports())
+
+
+async def _create(
+    operators: Operators,
+    name: str,
+    credential_file: Path | None,
+    if_none: bool,
+    permissions: list[str] | None = None,
+) -> Credential | None:
+    from gateway.operators import credential_in, new_credential
+
+    if if_none and await operators.any():
+        return None
+    credential = new_credential() if credential_file is None else credential_in(credential_file)
+    await operators.create(name, credential, permissions)
+    return credential
+
+
+def _run(data_dir: Path | None, work: Callable[[Operators], Awaitable[T]]) -> T:
+    """Exits where it is refused."""
+    from gateway import operators as operation
+    from metadata.errors import MetadataError
+
+    try:
+        settings = operation.find(data_dir)
+    except (ValueError, KeyError, OSError) as error:
+        typer.echo(f"packetboat operator: no installation: {error}", err=True)
+        raise typer.Exit(WRONG_USE) from None
+    try:
+        return operation.run(settings, work)
+    except (operation.NotMade, MetadataError, OSError) as error:
+        typer.echo(f"packetboat operator: {error}", err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,70 @@
+"""`packetboat restore …`: a new installation made of a backup (`packetboat backup`).
+
+Both halves of one backup: Postgres, and each first node of a new store. Exit status: 0 done ·
+1 refused, or damaged · 2 wrong use. Heavy parts are imported when needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.commands.backup import Directory, Name
+
+app = typer.Typer(
+    name="restore",
+    help="Make a new installation of a backup, after everything was lost.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+def postgres(directory: Directory, name: Name = None) -> None:
+    """Fill the empty database at PACKETBOAT_DATABASE_URL."""
+    from gateway.backup import operation
+    from gateway.backup.vault import Vault
+
+    raise typer.Exit(operation.restore_postgres(Vault(directory), name))
+
+
+@app.command()
+def node(
+    directory: Directory,
+    name: Name = None,
+    skip_offsets: Annotated[
+        int | None,
+        typer.Option(
+            help="More than any partition took since the backup: those are not given again."
+            " The same for every node.  [default: 16777216]",
+            min=0,
+        ),
+    ] = None,
+) -> None:
+    """Fill the empty directory of one store node, with the settings that it will be started with:
+    PACKETBOAT_STORE_*, and a new PACKETBOAT_CLUSTER_UID."""
+    from gateway.backup import operation
+    from gateway.backup.vault import Vault
+
+    raise typer.Exit(operation.restore_node(Vault(directory), name, skip_offsets))
+
+
+@app.command()
+def installation(
+    directory: Directory,
+    data_dir: Annotated[Path, typer.Option(help="A new one, for `packetboat up`.")],
+    secrets: Annotated[
+        Path,
+        typer.Option(
+            help="`state.json` of the old data directory, which no backup holds.", dir_okay=False
+        ),
+    ],
+    name: Name = None,
+) -> None:
+    """Make the data directory of a `packetboat up`."""
+    from gateway.backup import operation
+    from gateway.backup.vault import Vault
+
+    raise typer.Exit(operation.restore_installation(Vault(directory), name, data_dir, secrets))

@@ -1,0 +1,1 @@
+"""The edge: bytes to requests, requests to operations."""

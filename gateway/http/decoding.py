@@ -1,0 +1,112 @@
+"""Strict reading of control-plane bodies and query strings; every refusal names the field."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+from urllib.parse import parse_qs
+
+import msgspec
+
+from edge.asgi import Receive, Scope, read_body
+from edge.duplicate_keys import refuse_duplicates
+from edge.problem import FieldError, Problem, invalid
+
+MAX_BODY_BYTES = 256 * 1024
+MAX_EXACT_FLOAT = 2**53
+T = TypeVar("T")
+
+_AT = re.compile(r" - at `(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<field>[^`]*)`")
+_MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
+
+
+async def read_json(scope: Scope, receive: Receive, kind: type[T]) -> T:
+    """The body as `kind`: 400 for what is no JSON, 422 naming the field for what does not fit."""
+    return decode_json(await read_body(scope, receive, MAX_BODY_BYTES), kind)
+
+
+def decode_json(body: bytes, kind: type[T]) -> T:
+    try:
+        raw = _with_integers(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(
+            400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
+        ) from error
+    refuse_duplicates(body)
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise invalid("The body does not fit.", [field_error(str(error))]) from error
+
+
+def _with_integers(value: object) -> object:
+    """JSON Schema calls 91.0 an integer; so do we."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < MAX_EXACT_FLOAT:
+        return int(value)
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in value.items()}
+    return value
+
+
+def field_error(message: str) -> FieldError:
+    """msgspec says where in words; this turns them into a dotted field name and the rest."""
+    at = _AT.search(message)
+    path = at["path"].removeprefix("$").removeprefix(".") if at else ""
+    text = message[: at.start()] if at else message
+    for pattern, detail in ((_UNKNOWN, "unknown field"), (_MISSING, "required")):
+        named = pattern.search(text)
+        if named:
+            return FieldError(f"{path}.{named['field']}" if path else named["field"], detail)
+    return FieldError(path or "body", text.replace("`", "'"))
+
+
+class Query:
+    """The parameters of a query string; the last of a repeated one counts, unknown ones do not."""
+
+    def __init__(self, scope: Scope) -> None:
+        raw = scope["query_string"].decode("ascii", "replace")
+        self._values = parse_qs(raw, keep_blank_values=True, errors="replace")
+
+    def all(self) -> dict[str, str]:
+        """Every one of them."""
+        return {name: values[-1] for name, values in self._values.items()}
+
+    def text(self, name: str) -> str | None:
+        values = self._values.get(name)
+        return values[-1] if values else None
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        """400 naming the parameter and its range."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if re.fullmatch(r"[0-9]{1,18}", text) and low <= int(text) <= high:
+            return int(text)
+        raise invalid(
+            f"The query parameter {name} does not fit.",
+            [FieldError(name, f"an integer from {low} to {high}")],
+            status=400,
+        )
+
+    def flag(self, name: str) -> bool:
+        """`true` or `false`, which it is when absent; 400 naming the parameter."""
+        text = self.text(name)
+        if text not in (None, "true", "false"):
+            errors = [FieldError(name, "true or false")]
+            raise invalid(f"The query parameter {name} does not fit.", errors, status=400)
+        return text == "true"
+
+
+def etag(version: int) -> tuple[bytes, bytes]:
+    return b"etag", b'"%d"' % version
+
+
+def if_match(header_value: bytes | None) -> int | None:
+    """The version of an If-Match header; None when absent or `*`; -1 matches nothing."""
+    if header_value is None or header_value.strip() == b"*":
+        return None
+    found = re.fullmatch(rb'"([0-9]{1,18})"', header_value.strip())
+    return int(found[1]) if found else -1

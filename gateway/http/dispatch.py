@@ -1,0 +1,314 @@
+"""The outermost ASGI application: request id, authentication, errors, metrics, drain.
+
+Every request of the product passes here and nothing else is wrapped around a handler, so the cost
+of the edge is this one function. Paths the router does not know (health, the API's
+own description) go to the Starlette application behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import NamedTuple
+
+import structlog
+
+from auth.errors import TokenRefused
+from auth.permissions import Permission
+from auth.principal import Principal
+from auth.verifier import CachingVerifier
+from edge.asgi import (
+    CALLER,
+    REQUEST_ID,
+    SUBJECT,
+    TENANT,
+    WAITED,
+    ClientGone,
+    Handler,
+    Receive,
+    Scope,
+    Send,
+    respond_problem,
+)
+from edge.problem import Problem
+from edge.quota import NO_LIMITS, REQUESTS, REQUESTS_SERVED, Quotas, Usage, rate_limited
+from gateway.access_watch import AccessWatch
+from gateway.admission.admission import ANONYMOUS, overloaded
+from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, body_bytes
+from gateway.admission.kinds import Kind
+from gateway.http.request import MAX_FIELDS, parse_head
+from gateway.http.router import Endpoint, Router
+from gateway.metrics import RequestMetrics
+from gateway.middleware.access_log import AccessLog
+from gateway.middleware.auth import PRINCIPAL, bearer_token
+from gateway.middleware.errors import body_timeout, internal, problem_of, too_many_fields
+from gateway.middleware.exchange import Exchange
+from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
+from gateway.middleware.request_id import request_id
+
+CLIENT_GONE = 499
+PROXY_HEADERS = frozenset((b"forwarded", b"via", b"x-forwarded-for"))
+MAX_KNOWN_HEADS = 512
+MAX_KNOWN_BYTES = 1024
+_log = structlog.get_logger("packetboat.gateway")
+
+
+class TurnedAway(NamedTuple):
+    """What is answered, under which request id; how long the body was; whether the connection is to
+    be closed, or whether it is the asker's own, so that nothing more need be read from it yet."""
+
+    refusal: Refusal
+    request_id: bytes
+    tenant_id: bytes
+    length: int
+    close: bool
+    own: bool
+
+
+class _Asked(NamedTuple):
+    """What a head says."""
+
+    endpoint: Endpoint
+    kind: Kind
+    token: bytes
+    length: int
+    request_id: bytes | None
+    close: bool
+    own: bool
+    """No proxy has sent it: what comes next on its connection is the same asker's."""
+
+
+class Dispatcher:
+    """Owns the set of running exchanges, by which a stop knows when the last was answered."""
+
+    def __init__(
+        self,
+        router: Router,
+        verifier: CachingVerifier,
+        fallback: Handler,
+        *,
+        access_log: AccessLog | None = None,
+        body_timeout_s: float = 30.0,
+        gate: Gate | None = None,
+        quotas: Quotas = NO_LIMITS,
+        usage: Usage = NO_LIMITS,
+    ) -> None:
+        """`gate`: None lets everybody in. `quotas` are asked for, and `usage` told of, each request
+        of a tenant."""
+        self._router = router
+        self._verifier = verifier
+        self._fallback = fallback
+        self._metrics = RequestMetrics(router.endpoints)
+        self._access_log = access_log or AccessLog()
+        self._body_timeout_s = body_timeout_s
+        self._gate = gate
+        self._asked: dict[bytes, _Asked] = {}
+        self._turned_away: Counter[Endpoint] = Counter()
+        self._quotas = quotas
+        self._usage = usage
+        self._reading: set[Exchange] = set()
+        self._watch = AccessWatch(verifier)
+        self._watch.guard(router.endpoints)
+        self._idle = asyncio.Event()
+        self.in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._fallback(scope, receive, send)
+            return
+        authorization = offered = length = priority = None
+        chunked = shed = False
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                authorization = value
+            elif name == REQUEST_ID_HEADER:
+                offered = value
+            elif name == b"content-length":
+                length = value
+            elif name == PRIORITY:
+                priority = value
+            elif name == b"transfer-encoding":
+                chunked = True
+        if len(scope["headers"]) > MAX_FIELDS:
+            await respond_problem(send, too_many_fields(MAX_FIELDS))
+            return
+        exchange = Exchange(receive, send, request_id(offered), self._reading)
+        exchange.started_s -= scope.get(WAITED, 0.0)
+        template = "other"
+        gate, tenant_id, kind, size = self._gate, ANONYMOUS, None, 0
+        self.in_flight += 1
+        try:
+            raw_path = scope.get("raw_path")
+            path = raw_path.decode("latin-1") if raw_path else scope["path"]
+            match = self._router.match(scope["method"], path)
+            if match is None:
+                await self._fallback(scope, exchange.receive, exchange.send)
+            else:
+                endpoint, params = match
+                scope["path_params"] = params
+                template = endpoint.template
+                if endpoint.permission is not Permission.PUBLIC:
+                    token = bearer_token(authorization)
+                    principal = self._verifier.cached(token) or await self._verify(token)
+                    endpoint.check(principal.caller, params)
+                    scope[TENANT] = tenant_id = principal.tenant_id
+                    scope[SUBJECT] = principal.subject
+                    scope[CALLER] = principal.caller
+                    scope[PRINCIPAL] = principal
+                    scope[REQUEST_ID] = exchange.request_id
+                    over = self._quotas.take(tenant_id, REQUESTS, 1)
+                    if over is not None:
+                        raise rate_limited(over)
+                    self._usage.count(tenant_id, REQUESTS_SERVED, 1)
+                if gate is not None:
+                    asked, size = gate.kind(endpoint, priority), body_bytes(length, chunked=chunked)
+                    refusal = gate.admission.enter(tenant_id, asked, size)
+                    if refusal is not None:
+                        shed = True
+                        await self._answer_error(scope, exchange, refusal)
+                        return
+                    kind = asked
+                await endpoint.handler(scope, exchange.receive, exchange.send)
+        except ClientGone:
+            exchange.status = CLIENT_GONE
+        except Exception as error:
+            await self._answer_error(scope, exchange, error)
+        except asyncio.CancelledError:
+            if not exchange.timed_out or exchange.status:
+                raise
+            assert exchange.task is not None
+            exchange.task.uncancel()
+            await self._answer_error(scope, exchange, body_timeout(self._body_timeout_s))
+        finally:
+            if gate is not None and kind is not None:
+                done = 200 <= exchange.status < 300
+                took_s = time.perf_counter() - exchange.started_s if done else None
+                gate.admission.leave(tenant_id, kind, size, took_s)
+            self._finished(scope, exchange, template, shed=shed)
+
+    def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
+        """The answer to a request that is refused before anything is made of it. `raw` is its head,
+        and so much of its body is here. None: it is to be dispatched, which may still refuse it."""
+        gate = self._gate
+        if gate is None or not gate.admission.pressed:
+            return None
+        asked = self._asked.get(raw)
+        if asked is None:
+            asked = self._look(gate, raw)
+            if asked is None:
+                return None
+            # Who floods sends the same head each time: it is looked at once.
+            if len(self._asked) >= MAX_KNOWN_HEADS:
+                self._asked.clear()
+            if len(raw) <= MAX_KNOWN_BYTES:
+                self._asked[raw] = asked
+        if body_bytes < asked.length:
+            return None
+        principal = self._verifier.cached(asked.token)
+        if principal is None:
+            return None
+        size = min(asked.length, MOST_BYTES)
+        refusal = gate.turned_away(principal.tenant_id, asked.kind, size)
+        if refusal is None:
+            return None
+        self._turned_away[asked.endpoint] += 1
+        offered = request_id(asked.request_id)
+        tenant_id = principal.tenant_id
+        return TurnedAway(refusal, offered, tenant_id, asked.length, asked.close, asked.own)
+
+    def _look(self, gate: Gate, raw: bytes) -> _Asked | None:
+        head = parse_head(raw)
+        if head is None:
+            return None
+        fields = dict(head.headers)
+        try:
+            match = self._router.match(head.method, head.path.decode("latin-1"))
+            token = bearer_token(fields.get(b"authorization"))
+        except (Problem, TokenRefused):
+            return None
+        if match is None:
+            return None
+        kind = gate.kind(match[0], fields.get(PRIORITY))
+        offered = fields.get(REQUEST_ID_HEADER)
+        own = fields.keys().isdisjoint(PROXY_HEADERS)
+        return _Asked(match[0], kind, token, head.content_length, offered, head.close, own)
+
+    async def _verify(self, token: bytes) -> Principal:
+        """Of a token that is not known: that is work, which nobody pays for by name."""
+        gate = self._gate
+        if gate is None:
+            return await self._verifier.verify(token)
+        if gate.admission.enter(ANONYMOUS, CHECK) is not None:
+            raise overloaded(1)
+        try:
+            return await self._verifier.verify(token)
+        finally:
+            gate.admission.leave(ANONYMOUS, CHECK)
+
+    def _finished(
+        self, scope: Scope, exchange: Exchange, template: str, *, shed: bool = False
+    ) -> None:
+        self.in_flight -= 1
+        if not self.in_flight:
+            self._idle.set()
+        seconds = time.perf_counter() - exchange.started_s
+        self._metrics.observe(scope["method"], template, exchange.status, seconds)
+        if shed:
+            return  # a line for each would be most of the work; admission says when it sheds
+        self._access_log.note(
+            scope["method"], scope["path"], exchange.status, seconds, exchange.request_id
+        )
+
+    async def _answer_error(self, scope: Scope, exchange: Exchange, error: Exception) -> None:
+        problem = problem_of(error)
+        if problem is None:
+            problem = internal()
+            _log.error(
+                "handler failed",
+                method=scope["method"],
+                path=scope["path"],
+                request_id=exchange.request_id.decode("ascii"),
+                exc_info=error,
+            )
+        if exchange.status:
+            # The response has begun; only breaking the connection tells the client it is not whole.
+            raise error
+        if not exchange.body_complete and not exchange.timed_out:
+            await exchange.drain()
+        if exchange.gone:
+            exchange.status = CLIENT_GONE
+            return
+        with suppress(ClientGone):
+            await _send_problem(exchange, problem)
+
+    async def sweep(self) -> None:
+        """Runs for the life of the application: ends requests whose body has stalled, and those
+        that wait for what their caller may not have any more."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sweep_bodies())
+            tasks.create_task(self._watch.run())
+
+    async def _sweep_bodies(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self._body_timeout_s / 4))
+            for endpoint, count in self._turned_away.items():
+                self._metrics.refused(endpoint.method, endpoint.template, count)
+            self._turned_away.clear()
+            now_s, pause_s = time.perf_counter(), self._body_timeout_s
+            for exchange in [e for e in self._reading if e.stalled(now_s, pause_s)]:
+                exchange.timed_out = True
+                if exchange.task is not None:
+                    exchange.task.cancel()
+
+    async def until_idle(self) -> None:
+        """Returns when no request is running."""
+        while self.in_flight:
+            self._idle.clear()
+            await self._idle.wait()
+
+
+async def _send_problem(exchange: Exchange, problem: Problem) -> None:
+    instance = "urn:packetboat:request:" + exchange.request_id.decode("ascii")
+    await respond_problem(exchange.send, problem, instance)

@@ -1,0 +1,104 @@
+"""What is served besides the API: health, metrics and the API's own description."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+import openapi
+from edge.asgi import PROBLEM_JSON
+from edge.problem import Problem
+from gateway import metrics
+from gateway.http.api_page import render
+from gateway.http.router import method_not_allowed
+from gateway.middleware.errors import internal
+from gateway.readiness import Readiness
+
+Page = Callable[[Request], Awaitable[Response]]
+CONTENT_SECURITY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+
+
+class Pages:
+    """Every page here is public by intent: it tells nothing about any tenant."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+        self._yaml = openapi.text().encode()
+        self._json = msgspec.json.encode(openapi.document())
+        self._html = render(openapi.document())
+
+    def public(self) -> dict[str, Page]:
+        return {
+            "/": self.root,
+            "/healthz": self.healthz,
+            "/readyz": self.readyz,
+            "/metrics": self.metrics,
+            "/openapi.yaml": self.openapi_yaml,
+            "/openapi.json": self.openapi_json,
+            "/docs": self.docs,
+        }
+
+    def application(self) -> Starlette:
+        routes = [Route(path, page, methods=["GET"]) for path, page in self.public().items()]
+        return Starlette(
+            routes=routes,
+            exception_handlers={HTTPException: _http_problem, Exception: _defect},
+        )
+
+    async def root(self, request: Request) -> Response:
+        return RedirectResponse("/docs", status_code=302)
+
+    async def healthz(self, request: Request) -> Response:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def readyz(self, request: Request) -> Response:
+        reasons = self._readiness.reasons()
+        if not reasons:
+            return Response(b'{"status":"ready"}', media_type="application/json")
+        detail = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        problem = Problem(
+            503, "not-ready", "Not ready", detail, retry_after_s=1.0, extra={"reasons": reasons}
+        )
+        return _response(problem)
+
+    async def metrics(self, request: Request) -> Response:
+        body, content_type = metrics.page()
+        return Response(body, headers={"content-type": content_type})
+
+    async def openapi_yaml(self, request: Request) -> Response:
+        return Response(self._yaml, media_type="application/yaml")
+
+    async def openapi_json(self, request: Request) -> Response:
+        return Response(self._json, media_type="application/json")
+
+    async def docs(self, request: Request) -> Response:
+        return HTMLResponse(self._html, headers={"content-security-policy": CONTENT_SECURITY})
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "GET").split(", ")
+        return _response(method_not_allowed(request.method, request.url.path, sorted(allowed)))
+    return _response(
+        Problem(404, "route-not-found", "No such route", f"There is nothing at {request.url.path}.")
+    )
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    return _response(internal())
+
+
+def _response(problem: Problem) -> Response:
+    headers = dict(problem.headers)
+    if problem.retry_after_s is not None:
+        headers["retry-after"] = str(int(problem.retry_after_s))
+    return Response(
+        problem.to_json(), problem.status, headers, media_type=PROBLEM_JSON.decode("ascii")
+    )

@@ -1,0 +1,174 @@
+"""Finding the operation a request means: one walk over its path segments, a dict lookup each.
+
+Templates look like `/topics/{topic}/messages:batch` or `/subscriptions/{name}:pull`. A position has
+either literal segments or one parameter (with optional `:action` suffixes), so a path has at most
+one match and no order of registration matters.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from auth.permissions import KINDS, Permission
+from edge.asgi import Handler, Route
+from edge.caller import ANY, Caller, forbidden
+from edge.problem import Problem
+
+SOME = "?"
+"""In a route's resource: on some name; the handler looks which."""
+
+
+class Endpoint:
+    """One registered operation; `template` names it in metrics and logs."""
+
+    __slots__ = (
+        "_kind",
+        "_named_by",
+        "_needs",
+        "handler",
+        "method",
+        "params",
+        "permission",
+        "template",
+    )
+
+    def __init__(self, route: Route) -> None:
+        self.method = route.method
+        self.template = route.path
+        self.handler: Handler = route.handler
+        # Raises ValueError for a name that is no permission: such a route never serves.
+        self.permission = Permission(route.permission)
+        self.params = tuple(
+            segment[1 : segment.index("}")]
+            for segment in route.path.split("/")
+            if segment.startswith("{")
+        )
+        self._needs = route.permission
+        self._kind, self._named_by = self._resource(route)
+
+    def _resource(self, route: Route) -> tuple[str, str]:
+        """The kind, and the parameter that names it, `*` or `?`; raises ValueError."""
+        where = f"{route.method} {route.path}"
+        if self.permission in (Permission.PUBLIC, Permission.SELF):
+            if route.resource:
+                raise ValueError(f"{where} is {route.permission} and names a resource")
+            return "", ""
+        if route.resource == ANY:
+            return ANY, ANY
+        kind, colon, named_by = route.resource.partition(":")
+        if not colon or kind not in KINDS or named_by not in (ANY, SOME, *self.params):
+            raise ValueError(f"{where} needs a resource: {route.resource!r} is none")
+        return kind, named_by
+
+    @property
+    def leaves_names(self) -> bool:
+        """Which names the caller may see, its handler looks up."""
+        return self._named_by == SOME
+
+    def check(self, caller: Caller, params: dict[str, str]) -> None:
+        """Raises the 403 Problem, unless the caller has the permission on what the path names."""
+        named_by = self._named_by
+        if not named_by:
+            return  # its own identity
+        if named_by == ANY:
+            if not caller.may_all(self._needs, self._kind):
+                raise forbidden(self._needs, self._kind)
+        elif named_by == SOME:
+            if not caller.may_some(self._needs, self._kind):
+                raise forbidden(self._needs, "", "")
+        else:
+            name = params[named_by]
+            if not caller.may(self._needs, self._kind, name):
+                raise forbidden(self._needs, self._kind, name)
+
+
+class _Node:
+    __slots__ = ("actions", "endpoints", "literals", "parameter")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.actions: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.endpoints: dict[str, Endpoint] = {}
+
+    def grow(self, segment: str) -> _Node:
+        if not segment.startswith("{"):
+            if self.parameter is not None or self.actions:
+                raise ValueError(f"{segment!r} stands beside a parameter")
+            return self.literals.setdefault(segment, _Node())
+        if self.literals:
+            raise ValueError(f"{segment!r} stands beside literal segments")
+        _, _, suffix = segment.partition("}")
+        if suffix:
+            return self.actions.setdefault(suffix.removeprefix(":"), _Node())
+        if self.parameter is None:
+            self.parameter = _Node()
+        return self.parameter
+
+
+class Router:
+    """All data- and control-plane routes of a process."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+        self.endpoints: list[Endpoint] = []
+
+    def add(self, route: Route) -> None:
+        """Raises ValueError for a second route of the same method and shape."""
+        endpoint = Endpoint(route)
+        node = self._root
+        for segment in route.path.split("/")[1:]:
+            node = node.grow(segment)
+        if endpoint.method in node.endpoints:
+            raise ValueError(f"{route.method} {route.path} is registered twice")
+        node.endpoints[endpoint.method] = endpoint
+        self.endpoints.append(endpoint)
+
+    def match(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
+        """The endpoint and its path parameters; None for an unknown path; 405 as a Problem."""
+        node = self._root
+        values = []
+        for segment in path.split("/")[1:]:
+            child = node.literals.get(segment)
+            if child is None:
+                if not segment:
+                    return None
+                name, colon, action = segment.rpartition(":")
+                if colon:
+                    child, segment = node.actions.get(action), name
+                else:
+                    child = node.parameter
+                if child is None or not segment:
+                    return None
+                if "%" in segment:
+                    decoded = _decode(segment)
+                    if decoded is None:
+                        return None
+                    segment = decoded
+                values.append(segment)
+            node = child
+        endpoint = node.endpoints.get(method)
+        if endpoint is not None:
+            return endpoint, dict(zip(endpoint.params, values, strict=True))
+        if not node.endpoints:
+            return None
+        raise method_not_allowed(method, path, sorted(node.endpoints))
+
+
+def _decode(segment: str) -> str | None:
+    """None for what can name nothing: control characters and bytes that are no UTF-8."""
+    try:
+        text = unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    return None if any(char < " " or char == "\x7f" for char in text) else text
+
+
+def method_not_allowed(method: str, path: str, allowed: list[str]) -> Problem:
+    return Problem(
+        405,
+        "method-not-allowed",
+        "Method not allowed",
+        f"{method} is not an operation of {path}; it has {', '.join(allowed)}.",
+        headers={"Allow": ", ".join(allowed)},
+    )

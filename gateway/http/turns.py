@@ -1,0 +1,61 @@
+"""Whose request is looked at next, when more come at once than can be in a moment.
+
+The loop reads whatever sockets have before anything else goes on, and a flood may have thousands.
+So of what one pass of the loop has read, so many requests are looked at; the others wait in lines,
+one for each tenant, and each pass takes from the lines by turns. Who has few requests gets to the
+handlers, and back from the store, past those of who has many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+AT_ONCE = 16
+
+
+class Waiting(Protocol):
+    """A connection that has read something."""
+
+    def take_turn(self) -> None: ...
+
+
+class RequestTurns:
+    """One per listener. What must hold: who is told to wait is called once, whatever happens."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._left = AT_ONCE
+        self._lines: dict[bytes, deque[Waiting]] = {}
+        self._scheduled = False
+
+    def admits(self, one: Waiting, tenant_id: bytes) -> bool:
+        """True: now. Else it waits in its line. `tenant_id`: whose request was its last."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._left = AT_ONCE
+            self._loop.call_soon(self._next_pass)
+        if self._left and not self._lines:
+            self._left -= 1
+            return True
+        line = self._lines.get(tenant_id)
+        if line is None:
+            line = self._lines[tenant_id] = deque()
+        line.append(one)
+        return False
+
+    def _next_pass(self) -> None:
+        self._left = AT_ONCE
+        self._scheduled = bool(self._lines)
+        if self._scheduled:
+            # Before the turns: one that fails costs the others no more than this pass.
+            self._loop.call_soon(self._next_pass)
+        while self._lines and self._left:
+            self._left -= 1
+            tenant_id = next(iter(self._lines))
+            line = self._lines.pop(tenant_id)
+            one = line.popleft()
+            if line:
+                self._lines[tenant_id] = line  # behind the others
+            one.take_turn()

@@ -1,0 +1,1 @@
+"""Locks: bodies, the line of those who wait."""

@@ -1,0 +1,207 @@
+"""Locks: what one of many may do at a time, with a lease and a fencing token."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+import msgspec
+import structlog
+
+from edge.asgi import (
+    ClientGone,
+    Receive,
+    Route,
+    Scope,
+    Send,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.departure import disconnected, ended_by
+from edge.problem import Problem, invalid
+from gateway.http.decoding import read_json
+from gateway.locks.bodies import (
+    LockAcquire,
+    LockRelease,
+    LockRenew,
+    LockVerify,
+    holding_view,
+    view,
+)
+from gateway.locks.line import LockLine, TooManyWaiting
+from gateway.names import label_errors, name_errors
+from gateway.topics.topics import respond_no_content
+from gateway.visible import visible_page
+from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
+from metadata.lock_catalog import LockCatalog
+from metadata.lock_waiters import LockWaiterRepository
+from metadata.locks import Claim, Held, Lock, LockRepository, TooManyLocks
+
+SWEEP_EVERY_S = 600.0
+NO_STORE = [(b"cache-control", b"no-store")]
+_log = structlog.get_logger("packetboat.locks")
+
+
+class LockRoutes:
+    """A lock is there as soon as it is acquired, and goes when nobody has held it for a day."""
+
+    def __init__(self, locks: LockRepository, catalog: LockCatalog, line: LockLine) -> None:
+        self._locks = locks
+        self._catalog = catalog
+        self._line = line
+
+    def routes(self) -> list[Route]:
+        one = "/locks/{name}"
+        return [
+            Route("GET", "/locks", self.page, "read", "lock:?"),
+            Route("GET", one, self.get, "read", "lock:name"),
+            Route("DELETE", one, self.delete, "manage", "lock:name"),
+            Route("POST", one + ":acquire", self.acquire, "lock", "lock:name"),
+            Route("POST", one + ":renew", self.renew, "lock", "lock:name"),
+            Route("POST", one + ":release", self.release, "lock", "lock:name"),
+            Route("POST", one + ":verify", self.verify, "read", "lock:name"),
+        ]
+
+    async def acquire(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 with the holding, or 409 with who has it. Who goes away while it waits gets none."""
+        body = await read_json(scope, receive, LockAcquire)
+        name = path_param(scope, "name")
+        errors = name_errors(name) + label_errors(body.labels)
+        if errors:
+            raise invalid("The request does not fit.", errors)
+        claim = Claim(
+            tenant_of(scope),
+            name,
+            secrets.token_bytes(16),
+            body.ttl_seconds,
+            body.holder,
+            body.request_id or secrets.token_hex(16),
+            body.labels,
+        )
+        repeatable = body.request_id is not None
+        got = await self._acquire(claim, body.wait_seconds, receive, repeatable=repeatable)
+        if isinstance(got, Held):
+            raise _held(name, got)
+        await self._hand_over(send, got)
+
+    async def _acquire(
+        self, claim: Claim, wait_s: float, receive: Receive, *, repeatable: bool
+    ) -> Lock | Held:
+        """ClientGone when nobody is there any more to be told; the Problem when the caller may not
+        wait any longer."""
+        acquiring = asyncio.ensure_future(self._line.acquire(claim, wait_s, repeatable=repeatable))
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            await asyncio.wait((acquiring, gone), return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise ended_by(gone)
+            return acquiring.result()
+        except (ClientGone, Problem, asyncio.CancelledError):
+            if acquiring.done() and not acquiring.cancelled() and not acquiring.exception():
+                self._undo(acquiring.result())
+            raise
+        except TooManyWaiting as error:
+            detail = "Too many wait for locks in this process."
+            problem = Problem(503, "too-many-lock-waits", "Busy", detail, retry_after_s=1.0)
+            raise problem from error
+        except TooManyLocks as error:
+            raise Problem(409, "too-many-locks", "Too many locks", f"{error}.") from error
+        finally:
+            acquiring.cancel()
+            gone.cancel()
+            await asyncio.gather(acquiring, gone, return_exceptions=True)
+
+    def _undo(self, got: Lock | Held) -> None:
+        if isinstance(got, Lock):
+            self._line.undo(got)
+
+    async def _hand_over(self, send: Send, lock: Lock) -> None:
+        now_s = time.monotonic()
+        if not lock.held(now_s):
+            self._line.undo(lock)
+            raise MetadataUnavailable("the lock came too late")
+        try:
+            await respond(send, 200, _json(holding_view(lock, now_s)), headers=NO_STORE)
+        except BaseException:
+            self._line.undo(lock)
+            raise
+
+    async def renew(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 with the holding; 409 when its lease was over."""
+        body = await read_json(scope, receive, LockRenew)
+        name, owner = path_param(scope, "name"), bytes.fromhex(body.lock_id)
+        try:
+            lock = await self._locks.renew_holding(tenant_of(scope), name, owner, body.ttl_seconds)
+        except LeaseLost as error:
+            detail = f"The lock {name!r} is not held by this lock_id any more; acquire it anew."
+            raise Problem(409, "lock-lost", "Lock lost", detail) from error
+        await respond(send, 200, _json(holding_view(lock, time.monotonic())), headers=NO_STORE)
+
+    async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """204, also when it was released before or its lease was over."""
+        body = await read_json(scope, receive, LockRelease)
+        owner = bytes.fromhex(body.lock_id)
+        await self._locks.release_holding(tenant_of(scope), path_param(scope, "name"), owner)
+        await respond_no_content(send)
+
+    async def verify(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whether the token is of the present holder."""
+        body = await read_json(scope, receive, LockVerify)
+        state = await self._catalog.get(tenant_of(scope), path_param(scope, "name"))
+        current = state.held and state.fence == body.fencing_token
+        answer = {"name": state.name, "current": current, "latest_fencing_token": state.fence}
+        await respond(send, 200, _json(answer), headers=NO_STORE)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = await self._catalog.get(tenant_of(scope), path_param(scope, "name"))
+        await respond(send, 200, _json(view(state)))
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "lock",
+            lambda size, token: self._catalog.page(tenant_id, page_size=size, page_token=token),
+        )
+        listing = {
+            "locks": [view(each) for each in page.items],
+            "next_page_token": page.next_token,
+        }
+        await respond(send, 200, _json(listing))
+
+    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """204; whoever held it has lost it."""
+        await self._catalog.delete(tenant_of(scope), path_param(scope, "name"))
+        await respond_no_content(send)
+
+
+async def sweep(catalog: LockCatalog, places: LockWaiterRepository) -> None:
+    """For ever: what nobody used for long goes. Any process may; fences never go back by it."""
+    while True:
+        try:
+            swept = await catalog.sweep()
+            await places.sweep()
+        except MetadataError as error:
+            _log.debug("unused locks stay for now", error=str(error))
+        else:
+            if swept:
+                _log.info("unused locks removed", count=swept)
+        await asyncio.sleep(SWEEP_EVERY_S)
+
+
+def _held(name: str, held: Held) -> Problem:
+    by = f"by {held.holder!r}" if held.holder is not None else "or waited for by another"
+    return Problem(
+        409,
+        "lock-held",
+        "Lock held",
+        f"The lock {name!r} is held {by}.",
+        retry_after_s=held.free_in_s,
+        extra={"holder": held.holder, "expires_in_seconds": round(held.free_in_s, 3)},
+    )
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)

@@ -1,0 +1,282 @@
+"""What the schedule operations take and show."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from edge.problem import FieldError, Problem, invalid
+from gateway.names import label_errors, name_errors
+from metadata.schedules import Schedule, ScheduleSpec
+from publish_forwarder.headers import (
+    MAX_ATTRIBUTES,
+    MAX_ID_BYTES,
+    MAX_KEY_BYTES,
+    check_attributes,
+    longer_than,
+)
+from publish_forwarder.schemas.definition import is_json
+from scheduler.cron_plan import MAX_CRON_CHARS, BadSchedule, check, next_run, runs_after
+from scheduler.cron_round import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
+from store_nodes.record_batch import Message
+
+SHOWN_RUNS = 3
+MAX_SHOWN_RUNS = 100
+MAX_TTL_S = 365 * 86_400
+OWN_ATTRIBUTES = (ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME)
+MissedRuns = Literal["skip", "latest", "all"]
+Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
+Ttl = Annotated[float, msgspec.Meta(ge=0.001, le=MAX_TTL_S)]
+Cron = Annotated[str, msgspec.Meta(max_length=MAX_CRON_CHARS)]
+TimeZone = Annotated[str, msgspec.Meta(max_length=100)]
+_message = msgspec.msgpack.Decoder(Message)
+_raw_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What each run publishes; as an item of a batch is given."""
+
+    data: Any = UNSET
+    data_base64: str | None = None
+    content_type: str | None = None
+    key: str | None = None
+    attributes: dict[str, str] = {}
+    ttl_seconds: Ttl | None = None
+    priority: Priority = 0
+
+    def message(self) -> Message:
+        """Raises a 422 Problem."""
+        data, content_type = self._data()
+        _check_text("message.content_type", content_type, MAX_ID_BYTES)
+        if content_type is not None and not (content_type.isascii() and content_type.isprintable()):
+            raise _refused("message.content_type", "printable ASCII")
+        _check_text("message.key", self.key, MAX_KEY_BYTES)
+        check_attributes(self.attributes, "message.attributes")
+        if len(self.attributes) > MAX_ATTRIBUTES - len(OWN_ATTRIBUTES):
+            most = MAX_ATTRIBUTES - len(OWN_ATTRIBUTES)
+            raise _refused("message.attributes", f"at most {most}; runs add {len(OWN_ATTRIBUTES)}")
+        return Message(
+            data,
+            content_type,
+            self.key,
+            self.attributes or None,
+            priority=self.priority,
+            ttl_ms=0 if self.ttl_seconds is None else max(1, round(self.ttl_seconds * 1000)),
+        )
+
+    def _data(self) -> tuple[bytes, str | None]:
+        if (self.data is UNSET) == (self.data_base64 is None):
+            raise _refused("message.data", "give either data or data_base64")
+        if self.data_base64 is not None:
+            try:
+                return b64decode(self.data_base64, validate=True), self.content_type
+            except (binascii.Error, ValueError):
+                raise _refused("message.data_base64", "is not base64") from None
+        if self.content_type is None and not isinstance(self.data, str):
+            return msgspec.json.encode(self.data), "application/json"
+        if self.content_type is not None and is_json(self.content_type):
+            return msgspec.json.encode(self.data), self.content_type
+        if not isinstance(self.data, str):
+            raise _refused("message.data", "must be a string where content_type is not JSON")
+        return self.data.encode("utf-8", "replace"), self.content_type or "text/plain"
+
+
+class SchedulePut(msgspec.Struct, forbid_unknown_fields=True):
+    """What `PUT /schedules/{name}` takes: all of a schedule."""
+
+    topic: str
+    cron: Cron
+    message: MessageBody
+    name: str | UnsetType = UNSET
+    time_zone: TimeZone = "UTC"
+    missed_runs: MissedRuns = "skip"
+    paused: bool = False
+    labels: dict[str, str] = {}
+
+
+class ScheduleCreate(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /schedules` takes."""
+
+    name: str
+    topic: str
+    cron: Cron
+    message: MessageBody
+    time_zone: TimeZone = "UTC"
+    missed_runs: MissedRuns = "skip"
+    paused: bool = False
+    labels: dict[str, str] = {}
+
+
+class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
+    """What `PATCH /schedules/{name}` takes: each member that is given replaces that there is."""
+
+    name: str | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    cron: Cron | UnsetType = UNSET
+    message: MessageBody | UnsetType = UNSET
+    time_zone: TimeZone | UnsetType = UNSET
+    missed_runs: MissedRuns | UnsetType = UNSET
+    paused: bool | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
+
+
+def check_body(body: ScheduleCreate | SchedulePut | SchedulePatch) -> None:
+    """What can be told without the schedule that there is. Raises a 422 Problem."""
+    errors = [] if body.labels is UNSET else label_errors(body.labels)
+    errors += _errors_of_clock(_given(body.cron, "@daily"), _given(body.time_zone, "UTC"))
+    if errors:
+        raise invalid("The body does not fit.", errors)
+    if body.message is not UNSET:
+        body.message.message()
+
+
+def new_spec(
+    body: ScheduleCreate | SchedulePut, name: str, topic_uid: bytes, now: datetime
+) -> ScheduleSpec:
+    """Raises a 422 Problem."""
+    check_body(body)
+    errors = name_errors(name)
+    if errors:
+        raise invalid("The body does not fit.", errors)
+    return ScheduleSpec(
+        name=name,
+        topic_uid=topic_uid,
+        cron=body.cron,
+        time_zone=body.time_zone,
+        missed_runs=body.missed_runs,
+        message=msgspec.msgpack.encode(body.message.message()),
+        next_at=next_run(body.cron, body.time_zone, now),
+        paused=body.paused,
+        labels=body.labels,
+    )
+
+
+def changed(
+    body: SchedulePut | SchedulePatch, schedule: Schedule, topic_uid: bytes, now: datetime
+) -> ScheduleSpec:
+    """What the schedule becomes: its next run stays where the clock is not changed, and no run is
+    made up for a time in which it was paused. Raises a 409 Problem for another name."""
+    if body.name is not UNSET and body.name != schedule.name:
+        raise Problem(
+            409,
+            "immutable-field",
+            "The field cannot be changed",
+            f"name cannot be changed: it is {schedule.name!r}.",
+            errors=[FieldError("name", f"it is {schedule.name!r}")],
+        )
+    cron = _given(body.cron, schedule.cron)
+    time_zone = _given(body.time_zone, schedule.time_zone)
+    paused = _given(body.paused, schedule.paused)
+    labels = _given(body.labels, dict(schedule.labels))
+    next_at = schedule.next_at
+    same_clock = (cron, time_zone) == (schedule.cron, schedule.time_zone)
+    if not same_clock or (schedule.paused and not paused):
+        next_at = next_run(cron, time_zone, now)
+    message = schedule.message
+    if body.message is not UNSET:
+        message = msgspec.msgpack.encode(body.message.message())
+    missed_runs = _given(body.missed_runs, schedule.missed_runs)
+    return ScheduleSpec(
+        name=schedule.name,
+        topic_uid=topic_uid,
+        cron=cron,
+        time_zone=time_zone,
+        missed_runs=missed_runs,
+        message=message,
+        next_at=next_at,
+        paused=paused,
+        labels=labels,
+    )
+
+
+def resumed(schedule: Schedule, paused: bool, now: datetime) -> ScheduleSpec:
+    """The same, paused or not."""
+    return changed(SchedulePatch(paused=paused), schedule, schedule.topic_uid, now)
+
+
+def stored_message(schedule: Schedule) -> Message:
+    return _message.decode(schedule.message)
+
+
+def view(schedule: Schedule, now: datetime) -> dict[str, Any]:
+    """A schedule as the API shows it."""
+    return {
+        "name": schedule.name,
+        "topic": schedule.topic_name,
+        "cron": schedule.cron,
+        "time_zone": schedule.time_zone,
+        "missed_runs": schedule.missed_runs,
+        "message": _message_view(stored_message(schedule)),
+        "paused": schedule.paused,
+        "next_runs": [] if schedule.paused else _coming(schedule, now),
+        "last_run": schedule.last_at,
+        "last_message_id": schedule.last_message_id,
+        "runs": schedule.runs,
+        "missed": schedule.missed,
+        "failure": schedule.failure,
+        "labels": dict(schedule.labels),
+        "created_at": schedule.created_at,
+        "updated_at": schedule.updated_at,
+    }
+
+
+def coming_runs(schedule: Schedule, now: datetime, count: int) -> list[datetime]:
+    """When it runs next, if it is not paused."""
+    return list(islice(runs_after(schedule.cron, schedule.time_zone, now), count))
+
+
+def _coming(schedule: Schedule, now: datetime) -> Sequence[datetime]:
+    """From the run that comes next or is due on."""
+    if schedule.next_at is None:
+        return []
+    later = coming_runs(schedule, max(now, schedule.next_at), SHOWN_RUNS - 1)
+    return [schedule.next_at.astimezone(UTC), *later]
+
+
+def _message_view(message: Message) -> dict[str, Any]:
+    return _data_view(message) | {
+        "content_type": message.content_type,
+        "key": message.key,
+        "attributes": message.attributes or {},
+        "ttl_seconds": message.ttl_ms / 1000 if message.ttl_ms else None,
+        "priority": message.priority,
+    }
+
+
+def _data_view(message: Message) -> dict[str, Any]:
+    """Base64 for what is not what its content type says: an answer has to be JSON as a whole."""
+    try:
+        text = message.data.decode("utf-8")
+        if message.content_type is None or not is_json(message.content_type):
+            return {"data": text}
+        return {"data": _raw_json.decode(message.data)}
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return {"data_base64": b64encode(message.data).decode()}
+
+
+def _errors_of_clock(cron: str, time_zone: str) -> list[FieldError]:
+    try:
+        check(cron, time_zone)
+    except BadSchedule as error:
+        return [FieldError(error.field, str(error))]
+    return []
+
+
+def _given(value: Any, before: Any) -> Any:
+    return before if value is UNSET else value
+
+
+def _check_text(field: str, text: str | None, limit_bytes: int) -> None:
+    if text is not None and (not text or longer_than(text, limit_bytes)):
+        raise _refused(field, f"1 to {limit_bytes} bytes of UTF-8")
+
+
+def _refused(field: str, detail: str) -> Problem:
+    return invalid("The body does not fit.", [FieldError(field, detail)])

@@ -1,0 +1,305 @@
+"""Control plane of schemas: create, versions, compatibility, checks and previews."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    header,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.problem import FieldError, Problem, not_found
+from gateway.http.decoding import etag, if_match, read_json
+from gateway.names import name_errors
+from gateway.schemas.bodies import (
+    DefinitionBody,
+    PreviewBody,
+    SchemaCreate,
+    SchemaPatch,
+    ValidateBody,
+    bad_definition,
+    text_of,
+    version_view,
+    view,
+)
+from gateway.topics.recent_messages import RecentStore, recent_messages
+from gateway.topics.topics import precondition_failed, respond_no_content
+from gateway.visible import visible_page
+from metadata.catalog import Catalog
+from metadata.errors import Conflict, NotFound
+from metadata.schemas import MAX_VERSIONS, Schema, SchemaRepository
+from publish_forwarder.schemas.definition import Definition, compile_definition, incompatible
+from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
+
+MAX_SAMPLES = 20
+MAX_TRIES = 3
+T = TypeVar("T")
+
+
+class SchemaRoutes:
+    """Definitions are compiled and compared in threads: it may take many milliseconds."""
+
+    def __init__(self, schemas: SchemaRepository, catalog: Catalog, store: RecentStore) -> None:
+        self._schemas = schemas
+        self._catalog = catalog
+        self._store = store
+
+    def routes(self) -> list[Route]:
+        one = "/schemas/{name}"
+        return [
+            Route("POST", "/schemas", self.create, "manage", "schema:?"),
+            Route("GET", "/schemas", self.page, "read", "schema:?"),
+            Route("GET", one, self.get, "read", "schema:name"),
+            Route("PATCH", one, self.patch, "manage", "schema:name"),
+            Route("DELETE", one, self.delete, "manage", "schema:name"),
+            Route("POST", one + "/versions", self.add_version, "manage", "schema:name"),
+            Route("GET", one + "/versions", self.versions, "read", "schema:name"),
+            Route("GET", one + "/versions/{number}", self.version, "read", "schema:name"),
+            Route("POST", one + ":check", self.check, "read", "schema:name"),
+            Route("POST", one + ":validate", self.validate, "read", "schema:name"),
+            Route("POST", "/topics/{topic}:preview_schema", self.preview, "read", "topic:topic"),
+        ]
+
+    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, SchemaCreate)
+        caller_of(scope).require("manage", "schema", body.name)
+        body.check()
+        text = _compact(await _compiled(body.type, text_of(body.definition)))
+        try:
+            schema = await self._schemas.create(
+                tenant_of(scope),
+                body.name,
+                type_=body.type,
+                compatibility=body.compatibility,
+                definition=text,
+            )
+        except Conflict as error:
+            detail = f"There is a schema {body.name!r} already."
+            raise Problem(409, "schema-exists", "Schema exists", detail) from error
+        location = (b"location", b"/schemas/" + schema.name.encode("ascii"))
+        await _respond(send, 201, view(schema), [location, etag(schema.version)])
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        schema = await self._find(scope)
+        await _respond(send, 200, view(schema), [etag(schema.version)])
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "schema",
+            lambda size, token: self._schemas.page(tenant_id, page_size=size, page_token=token),
+        )
+        listing = {"schemas": [view(one) for one in page.items], "next_page_token": page.next_token}
+        await _respond(send, 200, listing)
+
+    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, SchemaPatch)
+        await self._find(scope)
+        try:
+            schema = await self._schemas.set_compatibility(
+                tenant_of(scope),
+                path_param(scope, "name"),
+                body.compatibility,
+                if_version=if_match(header(scope, b"if-match")),
+            )
+        except Conflict as error:
+            raise precondition_failed("schema") from error
+        await _respond(send, 200, view(schema), [etag(schema.version)])
+
+    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """409 while a topic uses it."""
+        await self._find(scope)
+        version = if_match(header(scope, b"if-match"))
+        name = path_param(scope, "name")
+        try:
+            await self._schemas.delete(tenant_of(scope), name, if_version=version)
+        except Conflict as error:
+            if error.existing is None:
+                raise precondition_failed("schema") from error
+            detail = f"The topic {error.existing!r} uses the schema {name!r}; take it off first."
+            raise Problem(409, "schema-in-use", "Schema in use", detail) from error
+        await respond_no_content(send)
+
+    async def add_version(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """201 with its number; 200 with the latest one's where that has the same definition."""
+        body = await read_json(scope, receive, DefinitionBody)
+        for _ in range(MAX_TRIES):
+            latest = await self._find(scope)
+            definition = await _compiled(latest.type, text_of(body.definition))
+            if _same(_compact(definition), latest.definition):
+                await _respond(send, 200, {"number": latest.number})
+                return
+            errors = await _breaks(latest, definition)
+            if errors:
+                raise _incompatible(latest, errors)
+            if latest.number >= MAX_VERSIONS:
+                detail = f"A schema has at most {MAX_VERSIONS} versions."
+                raise Problem(409, "too-many-versions", "Too many versions", detail)
+            try:
+                added = await self._schemas.add_version(
+                    latest.tenant_id, latest.name, _compact(definition), after=latest.number
+                )
+            except Conflict:
+                continue  # another version came between: compare with that
+            await _respond(send, 201, {"number": added.number})
+            return
+        raise Problem(
+            409, "conflict", "Conflict", "Other versions were added at the same time; try again."
+        )
+
+    async def versions(self, scope: Scope, receive: Receive, send: Send) -> None:
+        schema = await self._find(scope)
+        found = await self._schemas.versions(schema.tenant_id, schema.name)
+        listed = [{"number": number, "created_at": created_at} for number, created_at in found]
+        await _respond(send, 200, {"versions": listed})
+
+    async def version(self, scope: Scope, receive: Receive, send: Send) -> None:
+        schema = await self._find(scope)
+        wanted = path_param(scope, "number")
+        number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
+        found = await self._schemas.version(schema.tenant_id, schema.name, number)
+        await _respond(send, 200, version_view(found))
+
+    async def check(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whether a definition could be the next version; nothing is kept."""
+        body = await read_json(scope, receive, DefinitionBody)
+        latest = await self._find(scope)
+        definition = await _compiled(latest.type, text_of(body.definition))
+        errors = await _breaks(latest, definition)
+        answer = {
+            "compatible": not errors,
+            "compatibility": latest.compatibility,
+            "number": latest.number,
+            "errors": _shown(errors),
+        }
+        await _respond(send, 200, answer)
+
+    async def validate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whether a body fits; nothing is published."""
+        body = await read_json(scope, receive, ValidateBody)
+        data, content_type = body.body()
+        schema = await self._find(scope)
+        number, text = schema.number, schema.definition
+        if body.number is not None and body.number != number:
+            found = await self._schemas.version(schema.tenant_id, schema.name, body.number)
+            number, text = found.number, found.definition
+        definition = (await _compiled(schema.type, text))[0]
+        errors = await asyncio.to_thread(definition.check, data, content_type)
+        answer = {"valid": not errors, "number": number, "errors": _shown(errors)}
+        await _respond(send, 200, answer)
+
+    async def preview(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """How many of the topic's newest messages fit; samples of those that do not."""
+        body = await read_json(scope, receive, PreviewBody)
+        body.check()
+        tenant_id = tenant_of(scope)
+        topic = await self._catalog.topic(tenant_id, path_param(scope, "topic"), refresh=True)
+        if body.schema is not None:
+            caller_of(scope).require("read", "schema", body.schema)
+            schema = await self._named(tenant_id, body.schema)
+            kind, text = schema.type, schema.definition
+        else:
+            assert body.type is not None
+            assert body.definition is not None
+            kind, text = body.type, text_of(body.definition)
+        definition = (await _compiled(kind, text))[0]
+        recent = await recent_messages(self._store, topic, body.messages)
+        samples: list[dict[str, Any]] = []
+        valid = 0
+        for one in recent:
+            errors = await asyncio.to_thread(
+                definition.check, one.message.data, one.message.content_type
+            )
+            valid += not errors
+            if errors and len(samples) < MAX_SAMPLES:
+                name = {"message_id": one.message_id, "partition": one.partition}
+                samples.append(name | {"offset": one.offset, "errors": _shown(errors)})
+        await _respond(send, 200, {"messages": len(recent), "valid": valid, "samples": samples})
+
+    async def _find(self, scope: Scope) -> Schema:
+        return await self._named(tenant_of(scope), path_param(scope, "name"))
+
+    async def _named(self, tenant_id: bytes, name: str) -> Schema:
+        if name_errors(name):
+            raise not_found("schema", name)
+        try:
+            return await self._schemas.get(tenant_id, name)
+        except NotFound as error:
+            raise not_found("schema", name) from error
+
+
+_Compiled = tuple[Definition, str]
+"""A definition and its text."""
+
+
+async def _compiled(kind: str, text: str) -> _Compiled:
+    """Raises a 422 Problem."""
+    try:
+        return await _in_thread(lambda: compile_definition(kind, text)), text
+    except BadDefinition as error:
+        raise bad_definition(error) from error
+
+
+def _compact(compiled: _Compiled) -> str:
+    """Its text as it is stored and compared: without blanks, members in the order given."""
+    return msgspec.json.encode(msgspec.json.decode(compiled[1])).decode()
+
+
+def _same(one: str, other: str) -> bool:
+    """As JSON: members in any order."""
+    return _sorted(msgspec.json.decode(one)) == _sorted(msgspec.json.decode(other))
+
+
+_sorted = msgspec.json.Encoder(order="deterministic").encode
+
+
+async def _breaks(latest: Schema, new: _Compiled) -> Sequence[FieldError]:
+    """Why it cannot be the next version."""
+    if latest.compatibility == "none":
+        return []
+
+    def compare() -> list[FieldError]:
+        old = compile_definition(latest.type, latest.definition)
+        return incompatible(latest.compatibility, new[0], old)
+
+    try:
+        return await _in_thread(compare)
+    except CannotCompare as error:
+        return [FieldError("definition", f"cannot be compared: {error}")]
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work)
+
+
+def _incompatible(latest: Schema, errors: Sequence[FieldError]) -> Problem:
+    return Problem(
+        422,
+        "schema-incompatible",
+        "The definition is not compatible",
+        f"The definition is not {latest.compatibility} compatible with version {latest.number} of "
+        f"{latest.name!r}; errors name values by JSON pointer.",
+        errors=errors,
+    )
+
+
+def _shown(errors: Sequence[FieldError]) -> list[dict[str, str]]:
+    return [error._asdict() for error in errors]
+
+
+async def _respond(
+    send: Send, status: int, body: object, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    await respond(send, status, msgspec.json.encode(body), headers=headers)

@@ -1,0 +1,126 @@
+"""The keys that a push subscription's requests are signed with: list, make a new one, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
+from edge.egress.guard import Guard
+from edge.problem import Problem, not_found
+from edge.sealing import Sealer
+from gateway.http.decoding import etag, if_match, read_json
+from gateway.subscriptions.bodies import spec_of
+from gateway.subscriptions.push_bodies import DAY_S, NewSecret, PushMaker, key_view, secret_view
+from gateway.topics.topics import precondition_failed, respond_no_content
+from metadata.errors import Conflict
+from metadata.push_config import PushConfig, SigningKey, SigningKind
+from metadata.subscriptions import SubscriptionRepository
+from metadata.types import Subscription, SubscriptionSpec
+
+
+class SecretCreate(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /subscriptions/{name}/signing_secrets` takes. Until the earlier keys of the kind
+    expire, requests bear the signatures of all."""
+
+    kind: Literal["v1", "v1a"] = "v1"
+    expires_previous_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=30 * DAY_S)] = (
+        1.0 * DAY_S
+    )
+
+
+class SigningSecretRoutes:
+    """A change of a key is a change of its subscription, with a new version of that."""
+
+    def __init__(self, subscriptions: SubscriptionRepository, sealer: Sealer) -> None:
+        self._subscriptions = subscriptions
+        self._sealer = sealer
+
+    def routes(self) -> list[Route]:
+        path, on = "/subscriptions/{name}/signing_secrets", "subscription:name"
+        return [
+            Route("GET", path, self.page, "read", on),
+            Route("POST", path, self.create, "manage", on),
+            Route("DELETE", path + "/{signing_secret}", self.delete, "manage", on),
+        ]
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Those that sign now, the newest first; no secret among what is shown."""
+        found = await self._subscriptions.get(tenant_of(scope), path_param(scope, "name"))
+        keys = [key_view(key) for key in _signing(_pushed(found))]
+        body = msgspec.json.encode({"signing_secrets": keys})
+        await respond(send, 200, body, headers=[etag(found.version)])
+
+    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """201 with the secret, which is not told again."""
+        body = await read_json(scope, receive, SecretCreate)
+        tenant_id, kind = tenant_of(scope), SigningKind(body.kind)
+        made: tuple[NewSecret, ...] = ()
+
+        def change(present: Subscription) -> SubscriptionSpec:
+            nonlocal made
+            maker = PushMaker(self._sealer, Guard(), tenant_id, present.uid, datetime.now(UTC))
+            push = maker.rotated(_pushed(present), kind, body.expires_previous_after_seconds)
+            made = maker.made
+            return replace(spec_of(present), push=push)
+
+        found = await self._change(scope, change)
+        shown = msgspec.json.encode(secret_view(made[0]))
+        headers = [etag(found.version), (b"cache-control", b"no-store")]
+        await respond(send, 201, shown, headers=headers)
+
+    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """It signs nothing from now on; 409 for the last, without which nothing would be signed."""
+        wanted = path_param(scope, "signing_secret")
+
+        def change(present: Subscription) -> SubscriptionSpec:
+            push = _pushed(present)
+            left = tuple(key for key in _signing(push) if key.id != wanted)
+            if len(left) == len(_signing(push)):
+                raise not_found("signing-secret", wanted)
+            if not left:
+                raise Problem(
+                    409,
+                    "last-signing-secret",
+                    "The last signing secret",
+                    "Nothing would be signed any more. Make another secret first; or say so, by a "
+                    "PATCH of the subscription with an empty push.signing.",
+                )
+            return replace(spec_of(present), push=msgspec.structs.replace(push, signing=left))
+
+        await self._change(scope, change)
+        await respond_no_content(send)
+
+    async def _change(
+        self, scope: Scope, change: Callable[[Subscription], SubscriptionSpec]
+    ) -> Subscription:
+        try:
+            return await self._subscriptions.update(
+                tenant_of(scope),
+                path_param(scope, "name"),
+                change,
+                if_version=if_match(header(scope, b"if-match")),
+            )
+        except Conflict as error:
+            raise precondition_failed("subscription") from error
+
+
+def _pushed(subscription: Subscription) -> PushConfig:
+    if subscription.push is None:
+        raise Problem(
+            409,
+            "not-a-push-subscription",
+            "Not a push subscription",
+            f"The subscription {subscription.name!r} is pulled and signs nothing. A PATCH with type"
+            " push and a push.url makes it one that is pushed.",
+        )
+    return subscription.push
+
+
+def _signing(push: PushConfig) -> list[SigningKey]:
+    now = datetime.now(UTC)
+    return [key for key in push.signing if key.signs_at(now)]

@@ -1,0 +1,35 @@
+"""Which groups take the queues of new partitions: each the next one, those with a leader first."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Groups(Protocol):
+    """The part of `store_nodes.client.StoreClient` that a choice needs."""
+
+    @property
+    def groups(self) -> Sequence[int]:
+        """All there are now; grows when the operator adds some."""
+        ...
+
+    def has_leader(self, group: int) -> bool: ...
+
+
+class GroupChoice:
+    """Consecutive groups, whose leaders differ, from a start that rotates."""
+
+    def __init__(self, store: Groups) -> None:
+        self._store = store
+        self._next = itertools.count(secrets.randbelow(1 << 16))
+
+    def choose(self, count: int) -> list[int]:
+        """A group for each of `count` partitions."""
+        groups = tuple(self._store.groups)
+        start = next(self._next) % len(groups)
+        ring = groups[start:] + groups[:start]
+        ring = tuple(sorted(ring, key=lambda group: not self._store.has_leader(group)))
+        return [ring[number % len(ring)] for number in range(count)]

@@ -1,0 +1,179 @@
+"""Control plane of a topic's partitions: list, grow, move."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Protocol
+
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.problem import FieldError, Problem, invalid, not_found
+from gateway.http.decoding import read_json
+from gateway.topics.bodies import MAX_PARTITIONS, queue_errors
+from gateway.topics.placement import Mover, queue_of
+from metadata.errors import Conflict, NotFound
+from metadata.placements import PlacementRepository
+from metadata.topics import TopicRepository
+from metadata.types import Partition, Placement, SealedPartition, Topic, TopicState
+from store_nodes.errors import QueueNotFound, StoreError
+from store_nodes.queue_id import QueueId
+
+ASK_TIMEOUT_S = 2.0
+
+
+class Offsets(Protocol):
+    """What the store answers about a queue."""
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def stored_bytes(self) -> int: ...
+
+
+class OffsetStore(Protocol):
+    """The part of `store_nodes.client.StoreClient` that a listing needs."""
+
+    @property
+    def groups(self) -> tuple[int, ...]: ...
+
+    async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Offsets: ...
+
+
+class Grow(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /topics/{topic}:grow` takes."""
+
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
+
+
+class Move(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /topics/{topic}/partitions/{partition}:move` takes."""
+
+    group: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class PartitionRoutes:
+    """The handlers; what spans Postgres and the store is in Mover."""
+
+    def __init__(
+        self,
+        topics: TopicRepository,
+        placements: PlacementRepository,
+        store: OffsetStore,
+        mover: Mover,
+    ) -> None:
+        self._topics = topics
+        self._placements = placements
+        self._store = store
+        self._mover = mover
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/topics/{topic}/partitions", self.listing, "read", "topic:topic"),
+            Route("POST", "/topics/{topic}:grow", self.grow, "manage", "topic:topic"),
+            Route(
+                "POST",
+                "/topics/{topic}/partitions/{partition}:move",
+                self.move,
+                "manage",
+                "topic:topic",
+            ),
+        ]
+
+    async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._respond(scope, send, 200)
+
+    async def grow(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 when it is done, 202 when it will be."""
+        body = await read_json(scope, receive, Grow)
+        name = path_param(scope, "topic")
+        topic = await self._topics.get(tenant_of(scope), name)
+        errors = queue_errors(body.partitions, topic.priorities)
+        if errors:
+            raise invalid("The body does not fit.", errors)
+        try:
+            done = await self._mover.grow(tenant_of(scope), name, body.partitions)
+        except Conflict as error:
+            existing = error.existing
+            if isinstance(existing, Topic) and existing.partition_count > body.partitions:
+                count = existing.partition_count
+                raise invalid(
+                    "A topic only grows.",
+                    [FieldError("partitions", f"at least the {count} there are")],
+                ) from error
+            raise _in_progress(name) from error
+        await self._respond(scope, send, 200 if done else 202)
+
+    async def move(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200 when it is done, 202 when it will be."""
+        body = await read_json(scope, receive, Move)
+        name, number = path_param(scope, "topic"), path_param(scope, "partition")
+        if body.group not in self._store.groups:
+            known = f"a group of the store: 0 to {max(self._store.groups)}"
+            raise invalid("The body does not fit.", [FieldError("group", known)])
+        if not (number.isascii() and number.isdecimal() and len(number) <= 4):
+            raise not_found("partition", number)
+        try:
+            done = await self._mover.move(tenant_of(scope), name, int(number), body.group)
+        except Conflict as error:
+            raise _in_progress(name) from error
+        await self._respond(scope, send, 200 if done else 202)
+
+    async def _respond(self, scope: Scope, send: Send, status: int) -> None:
+        tenant_id, name = tenant_of(scope), path_param(scope, "topic")
+        topic = await self._topics.get(tenant_id, name)
+        if topic.state is not TopicState.ACTIVE:
+            raise NotFound("topic", name)
+        placement = await self._placements.get(tenant_id, topic.uid)
+        generations = [
+            generation
+            for partition in topic.partitions
+            for generation in topic.generations(partition.number, partition.lane)
+        ]
+        rows = await asyncio.gather(*(self._row(topic, each) for each in generations))
+        body = {"partitions": rows, "placement": None if placement is None else view(placement)}
+        await respond(send, status, msgspec.json.encode(body))
+
+    async def _row(self, topic: Topic, generation: SealedPartition | Partition) -> dict[str, Any]:
+        """Numbers are null where the group does not answer now."""
+        found: Offsets | None = None
+        try:
+            queue = queue_of(topic.uid, generation)
+            found = await self._store.offsets(generation.group, queue, timeout_s=ASK_TIMEOUT_S)
+        except QueueNotFound:
+            pass  # sealed, and being removed
+        except StoreError:
+            pass
+        return {
+            "partition": generation.number,
+            "lane": generation.lane,
+            "generation": generation.generation,
+            "group": generation.group,
+            "state": "sealed" if isinstance(generation, SealedPartition) else "open",
+            "base": generation.base,
+            "first": None if found is None else found.first,
+            "end": None if found is None else found.end,
+            "stored_bytes": None if found is None else found.stored_bytes,
+        }
+
+
+def view(placement: Placement) -> dict[str, Any]:
+    """An unfinished placement as the API shows it."""
+    opening = [partition for partition in placement.opening if not partition.lane]
+    return {
+        "kind": placement.kind.value,
+        "partitions": [partition.number for partition in opening],
+        "groups": [partition.group for partition in opening],
+    }
+
+
+def _in_progress(topic: str) -> Problem:
+    return Problem(
+        409,
+        "placement-in-progress",
+        "Placement in progress",
+        f"Another move or growth of the topic {topic!r} is not finished; ask again when it is.",
+        retry_after_s=1.0,
+    )

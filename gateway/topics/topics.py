@@ -1,0 +1,217 @@
+"""Control plane of topics: create, get, list, change, delete."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from edge.asgi import (
+    Receive,
+    Route,
+    Scope,
+    Send,
+    caller_of,
+    header,
+    path_param,
+    respond,
+    tenant_of,
+)
+from edge.caller import Caller
+from edge.problem import FieldError, Problem, invalid, not_found, unavailable
+from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.names import name_errors
+from gateway.subscriptions.backlog import EndStore, backlogs, not_empty
+from gateway.topics.bodies import TopicCreate, TopicPatch, TopicPut, changed, check, view
+from gateway.topics.lifecycle import TopicLifecycle
+from gateway.visible import visible_page
+from metadata.errors import Conflict, NotFound
+from metadata.topics import TopicRepository
+from metadata.types import CursorState, Subscription, Topic, TopicSpec, TopicState
+from store_nodes.errors import QueueNotFound, StoreError
+
+
+class Cursors(Protocol):
+    """The part of `metadata.cursors.CursorRepository` that counting a backlog needs."""
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
+
+
+class Subscriptions(Protocol):
+    """The part of `metadata.subscriptions.SubscriptionRepository` that naming them needs."""
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]: ...
+
+
+class TopicRoutes:
+    """The handlers; what spans Postgres and the store is in TopicLifecycle."""
+
+    def __init__(
+        self,
+        topics: TopicRepository,
+        lifecycle: TopicLifecycle,
+        subscriptions: Subscriptions,
+        cursors: Cursors,
+        store: EndStore,
+    ) -> None:
+        self._topics = topics
+        self._lifecycle = lifecycle
+        self._subscriptions = subscriptions
+        self._cursors = cursors
+        self._store = store
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/topics", self.create, "manage", "topic:?"),
+            Route("GET", "/topics", self.page, "read", "topic:?"),
+            Route("GET", "/topics/{topic}", self.get, "read", "topic:topic"),
+            Route("PUT", "/topics/{topic}", self.put, "manage", "topic:topic"),
+            Route("PATCH", "/topics/{topic}", self.patch, "manage", "topic:topic"),
+            Route("DELETE", "/topics/{topic}", self.delete, "manage", "topic:topic"),
+        ]
+
+    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_json(scope, receive, TopicCreate)
+        caller_of(scope).require("manage", "topic", body.name)
+        _check_schema(caller_of(scope), body.schema)
+        await _respond(send, 201, await self._create(tenant_of(scope), body))
+
+    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """201 when it was not there, 200 when it is now as the body says."""
+        body = await read_json(scope, receive, TopicPut)
+        check(body)
+        _check_schema(caller_of(scope), body.schema)
+        tenant_id, name = tenant_of(scope), path_param(scope, "topic")
+        errors = name_errors(name, "topic")
+        if errors:
+            raise invalid("The name does not fit.", errors)
+        version = if_match(header(scope, b"if-match"))
+        try:
+            topic = await self._change(tenant_id, name, body, version)
+        except NotFound as error:
+            if error.kind != "topic":
+                raise
+            if version is not None:
+                raise precondition_failed("topic") from error
+            topic = await self._create(tenant_id, body.to_create(name))
+            await _respond(send, 201, topic)
+        else:
+            await _respond(send, 200, topic)
+
+    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """200; what the body does not name stays."""
+        body = await read_json(scope, receive, TopicPatch)
+        check(body)
+        if body.schema is not msgspec.UNSET:
+            _check_schema(caller_of(scope), body.schema)
+        version = if_match(header(scope, b"if-match"))
+        topic = await self._change(tenant_of(scope), path_param(scope, "topic"), body, version)
+        await _respond(send, 200, topic)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = path_param(scope, "topic")
+        topic = await self._topics.get(tenant_of(scope), name)
+        if topic.state is not TopicState.ACTIVE:
+            raise not_found("topic", name)
+        await respond(send, 200, msgspec.json.encode(view(topic)), headers=[etag(topic.version)])
+
+    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant_id = tenant_of(scope)
+        page = await visible_page(
+            scope,
+            "topic",
+            lambda size, token: self._topics.page(tenant_id, page_size=size, page_token=token),
+        )
+        listing = {"topics": [view(t) for t in page.items], "next_page_token": page.next_token}
+        await respond(send, 200, msgspec.json.encode(listing))
+
+    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """409 while a subscription has undelivered messages, unless `force=true`. What is published
+        after the count is not in it."""
+        tenant_id, name = tenant_of(scope), path_param(scope, "topic")
+        version = if_match(header(scope, b"if-match"))
+        if not Query(scope).flag("force"):
+            await self._refuse_backlog(tenant_id, name)
+        try:
+            await self._lifecycle.delete(tenant_id, name, version)
+        except Conflict as error:
+            raise precondition_failed("topic") from error
+        await respond_no_content(send)
+
+    async def _create(self, tenant_id: bytes, body: TopicCreate) -> Topic:
+        spec = body.spec()
+        try:
+            return await self._lifecycle.create(tenant_id, spec, body.partitions)
+        except NotFound as error:
+            raise _of_schema(error, spec) from error
+
+    async def _change(
+        self, tenant_id: bytes, name: str, body: TopicPut | TopicPatch, version: int | None
+    ) -> Topic:
+        """NotFound of an active topic."""
+        wanted: list[TopicSpec] = []
+
+        def change(topic: Topic) -> TopicSpec:
+            wanted[:] = [changed(body, topic)]
+            return wanted[0]
+
+        try:
+            return await self._topics.update(tenant_id, name, change, if_version=version)
+        except Conflict as error:
+            raise precondition_failed("topic") from error
+        except NotFound as error:
+            raise (_of_schema(error, wanted[0]) if wanted else error) from error
+
+    async def _refuse_backlog(self, tenant_id: bytes, name: str) -> None:
+        topic = await self._topics.get(tenant_id, name)
+        if topic.state is not TopicState.ACTIVE:
+            return
+        named = await self._subscriptions.of_topic(tenant_id, topic.uid)
+        if not named:
+            return
+        cursors = await self._cursors.of_topic(tenant_id, topic.uid)
+        try:
+            left = await backlogs(self._store, topic, cursors)
+        except QueueNotFound:
+            return  # somebody else is deleting it
+        except StoreError as error:
+            detail = "The backlog cannot be counted now; force=true deletes the topic all the same."
+            raise unavailable("store", detail) from error
+        undelivered = {each.name: left[each.uid] for each in named if left[each.uid]}
+        if undelivered:
+            raise not_empty("topic", name, undelivered)
+
+
+async def _respond(send: Send, status: int, topic: Topic) -> None:
+    headers = [etag(topic.version)]
+    if status == 201:
+        headers.append((b"location", b"/topics/" + topic.name.encode("ascii")))
+    await respond(send, status, msgspec.json.encode(view(topic)), headers=headers)
+
+
+def _check_schema(caller: Caller, name: str | None) -> None:
+    """What is wrong with a message tells of its schema."""
+    if name is not None:
+        caller.require("read", "schema", name)
+
+
+def _of_schema(error: NotFound, spec: TopicSpec) -> Exception:
+    """422 where it is the schema that is not there."""
+    if error.kind != "schema":
+        return error
+    detail = f"there is no schema {spec.schema!r}"
+    return invalid("The body does not fit.", [FieldError("schema", detail)])
+
+
+def precondition_failed(kind: str) -> Problem:
+    return Problem(
+        412,
+        "precondition-failed",
+        "Precondition failed",
+        f"The {kind} has changed since the version named in If-Match.",
+    )
+
+
+async def respond_no_content(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,1 @@
+"""`packetboat up`: everything on one machine."""

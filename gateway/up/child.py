@@ -1,0 +1,134 @@
+"""A child process that is kept running: started again with growing pauses when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+FIRST_PAUSE_S = 0.1
+MAX_PAUSE_S = 5.0
+STEADY_S = 30.0
+EXIT_REFUSED = 78
+"""A child ends with this where starting it again changes nothing; its log says what does."""
+MAX_LOG_BYTES = 16 * 1024 * 1024
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Child:
+    """One program of the installation.
+
+    It runs in a session of its own, so that Ctrl-C reaches only the supervisor, and is killed by
+    the kernel when the supervisor dies in whatever way. `start` must run on the main thread: the
+    kernel ties that promise to the thread that forked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        stop_s: float = 10.0,
+    ) -> None:
+        self.name = name
+        self.starts = 0
+        self._command = command
+        self._environment = environment
+        self._log = log
+        self._stop_s = stop_s
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    async def start(self) -> None:
+        self.starts += 1
+        if self._log.exists() and self._log.stat().st_size > MAX_LOG_BYTES:
+            self._log.replace(self._log.with_suffix(".log.1"))
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=die_with(os.getpid()),
+                umask=0o077,  # Messages and logs are their owner's.
+            )
+
+    async def wait(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def keep_running(self, note: Callable[[str], None]) -> None:
+        """Starts it, and again whenever it dies; returns once `stop` was called, or when it ended
+        with `EXIT_REFUSED`."""
+        pause_s = FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            await self.start()
+            ended = await self.wait()
+            if self._stopping.is_set():
+                return
+            if ended == EXIT_REFUSED:
+                note(f"{self.name} must not be started again:\n{self.tail()}")
+                return
+            if time.monotonic() - began_s > STEADY_S:
+                pause_s = FIRST_PAUSE_S
+            note(f"{self.name} ended ({_ending(ended)}); starting it again")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, MAX_PAUSE_S)
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL when it has not ended in its time."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        _signal(process, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self._stop_s):
+                await process.wait()
+        except TimeoutError:
+            _signal(process, signal.SIGKILL)
+            await process.wait()
+
+    def tail(self, max_bytes: int = 2000) -> str:
+        """The end of its log, for an error message."""
+        try:
+            return self._log.read_bytes()[-max_bytes:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+
+def die_with(parent: int) -> Callable[[], None]:
+    """To call in a fresh child: the kernel kills it when its parent dies."""
+
+    def in_child() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # It died before the signal was armed.
+            os._exit(1)
+
+    return in_child
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Not by `Process.send_signal`: that reaps an ended child, and asyncio loses its exit code."""
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,60 @@
+"""The runner of exports beside an embedded platform: whether it can be there, and what it is given.
+
+It is a program of its own (`spark_exports.runner`), known here by its name and its settings only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+import msgspec
+
+from gateway.up.data_dir import DataDir
+
+COMMAND = (sys.executable, "-m", "spark_exports.runner")
+INSTALL = "pip install 'packetboat-server[exports]'"
+OPERATOR = "export-runner"
+"""The operator that it acts as, which may do nothing else."""
+PERMISSION = "run_exports"
+LAKES_FILE = "lakes.json"
+GRACE_S = 3
+STOP_S = 10.0
+"""From SIGTERM on; a driver that is at work is told to stop at once."""
+_NEEDED = ("pyspark", "pyiceberg")
+_ITS_OWN = ("PACKETBOAT_RUNNER_", "PACKETBOAT_EXPORT_", "PACKETBOAT_LOG_LEVEL")
+
+
+def is_installed() -> bool:
+    """What `packetboat-server` alone does not bring; nothing is imported."""
+    return all(find_spec(name) is not None for name in _NEEDED)
+
+
+def lakes(data_dir: DataDir, database_url: str) -> bytes:
+    """The file with the lake of the installation: in its directory, its catalog in its Postgres."""
+    _, _, where = database_url.partition("://")
+    catalog = {"type": "sql", "uri": f"postgresql+psycopg://{where}"}
+    lake = {"name": "default", "warehouse": str(data_dir.path / "lake"), "catalog": catalog}
+    return msgspec.json.format(msgspec.json.encode([lake]))
+
+
+def environment(inherited: Mapping[str, str], data_dir: DataDir, url: str) -> dict[str, str]:
+    """Of the runner's process: no secret of the platform beside its own credential, which is read
+    from its file. Raises OSError."""
+    lines = data_dir.runner_file.read_text(encoding="ascii").splitlines()
+    credential = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("PACKETBOAT_") or name.startswith(_ITS_OWN)
+    }
+    given = {
+        "PACKETBOAT_LAKES": str(data_dir.path / LAKES_FILE),
+        "PACKETBOAT_RUNNER_STATE_DIR": str(data_dir.path / "exports"),
+        "PACKETBOAT_RUNNER_DRAIN_SECONDS": "0",
+        "PACKETBOAT_RUNNER_GRACE_SECONDS": str(GRACE_S),
+    }
+    if lakes_file := inherited.get("PACKETBOAT_LAKES"):
+        given["PACKETBOAT_LAKES"] = lakes_file
+    return given | kept | {"PACKETBOAT_URL": url} | credential
