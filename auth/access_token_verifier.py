@@ -18,8 +18,8 @@ from auth.errors import TokenRefused
 from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
 from auth.principal import Grant, Principal, everything
 from auth.revocations import Revocations
-from metadata.clients import Client, ClientState
-from metadata.tenants import PLATFORM_ID
+from metadata.tenancy.clients import Client, ClientState
+from metadata.tenancy.tenants import PLATFORM_ID
 
 OWNS = GRANTABLE - OF_OPERATORS
 """What an operator may do in a tenant: as its owner."""

@@ -21,9 +21,9 @@ from auth.errors import TokenRefused
 from auth.known import Known
 from auth.policies import BadGrant, parse_scope
 from auth.principal import Grant, Principal
-from metadata.api_keys import ApiKey, KeyState
-from metadata.credentials import matches
 from metadata.errors import MetadataError
+from metadata.tenancy.api_keys import ApiKey, KeyState
+from metadata.tenancy.credentials import matches
 from metadata.types import Change, ChangeKind
 
 PREFIX = b"pbk_"
@@ -36,7 +36,7 @@ Touch = Callable[[Sequence[tuple[bytes, bytes, datetime]]], Awaitable[None]]
 
 
 class Keys(Protocol):
-    """The part of `metadata.api_keys.ApiKeyRepository` that this needs."""
+    """The part of `metadata.tenancy.api_keys.ApiKeyRepository` that this needs."""
 
     async def by_key_id(self, key_id: str) -> ApiKey | None: ...
     async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None: ...

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from auth.errors import TenantSuspended, TokenRefused
 from auth.known import Known
-from metadata.clients import Client, ClientRepository
 from metadata.errors import NotFound
-from metadata.tenants import TenantRepository
+from metadata.tenancy.clients import Client, ClientRepository
+from metadata.tenancy.tenants import TenantRepository
 from metadata.types import Change, ChangeKind, Tenant, TenantState
 
 

@@ -25,7 +25,7 @@ from auth.errors import TokenRefused
 from auth.issuer_keys import ALGORITHMS, IssuerKeys
 from auth.known import Known
 from auth.principal import Grant, Principal
-from metadata.issuers import Issuer
+from metadata.tenancy.issuers import Issuer
 from metadata.types import Change, ChangeKind
 
 LEEWAY_S = 30
@@ -45,7 +45,7 @@ class Grants(Protocol):
 
 
 class Issuers(Protocol):
-    """The part of `metadata.issuers.IssuerRepository` that this needs."""
+    """The part of `metadata.tenancy.issuers.IssuerRepository` that this needs."""
 
     async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]: ...
 

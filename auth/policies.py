@@ -18,7 +18,7 @@ from auth.known import Known
 from auth.permissions import EVERY, GRANTABLE, KINDS, OF_OPERATORS, Permission
 from auth.principal import Grant
 from edge.caller import matcher
-from metadata.policies import Policy
+from metadata.tenancy.policies import Policy
 from metadata.types import Change, ChangeKind
 
 OF_TENANTS = GRANTABLE - OF_OPERATORS
@@ -116,7 +116,7 @@ def _resources(texts: Sequence[str]) -> list[Resource]:
 
 
 class Policies(Protocol):
-    """The part of `metadata.policies.PolicyRepository` that this needs."""
+    """The part of `metadata.tenancy.policies.PolicyRepository` that this needs."""
 
     async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]: ...
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from auth.errors import VerifierUnavailable
 from metadata.errors import MetadataError
-from metadata.revoked_tokens import RevokedTokenRepository
-from metadata.signing_keys import NOBODY
+from metadata.tenancy.revoked_tokens import RevokedTokenRepository
+from metadata.tenancy.signing_keys import NOBODY
 from metadata.types import Change, ChangeKind
 
 MOST_A_TOKEN_LASTS_S = 86_400.0

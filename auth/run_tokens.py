@@ -18,7 +18,7 @@ from auth.access_tokens import AccessTokens
 from auth.permissions import Permission
 from auth.revocations import Revocations
 from metadata.errors import MetadataError
-from metadata.revoked_tokens import RevokedToken, RevokedTokenRepository
+from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 
 LASTS_S = 3_600
 CLIENT_ID = "export_runs"

@@ -4,8 +4,9 @@
      `published_before_s`   `signs_for_s`  until its last token is over
 
 `due` is the whole of the rotation, and pure: of a ring as it is, what it is to become. Any process
-may run it at any time; `metadata.signing_keys` lets one at a time do so, on the ring as it is then.
-So each process rotates when it sees a need, and where several see it, the first one's key stands.
+may run it at any time; `metadata.tenancy.signing_keys` lets one at a time do so, on the ring as it
+is then. So each process rotates when it sees a need, and where several see it, the first one's key
+stands.
 
 A token names its key by `kid`, which is looked up among the keys we made and nothing else. One that
 is not known here is looked for in Postgres once a second at most, whatever is asked.
@@ -28,7 +29,7 @@ from joserfc.jwk import ECKey, JWKRegistry, Key, RSAKey
 from auth.errors import VerifierUnavailable
 from edge.sealing import SealBroken, Sealer
 from metadata.errors import MetadataError
-from metadata.signing_keys import NOBODY, KeyRing, KeyTurn, SigningKey, SigningKeyRepository
+from metadata.tenancy.signing_keys import NOBODY, KeyRing, KeyTurn, SigningKey, SigningKeyRepository
 from metadata.types import Change, ChangeKind
 
 RSA_BITS = 2048

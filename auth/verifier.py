@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from auth.errors import AuthError, TenantSuspended, TokenRefused
 from auth.principal import Principal
-from metadata.signing_keys import NOBODY
-from metadata.tenants import PLATFORM_ID
+from metadata.tenancy.signing_keys import NOBODY
+from metadata.tenancy.tenants import PLATFORM_ID
 from metadata.types import Change, ChangeKind
 
 CACHE_SECONDS = 60.0

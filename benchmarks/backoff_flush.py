@@ -15,17 +15,17 @@ import time
 from pathlib import Path
 
 from benchmarks.processes import free_ports
-from metadata.assignments import AssignmentRepository
-from metadata.cursors import CursorRepository
 from metadata.database import Database
-from metadata.embedded import EmbeddedPostgres
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.leases import LeaseRepository
 from metadata.ids import new_uid
-from metadata.leases import LeaseRepository
-from metadata.migrate import upgrade
+from metadata.postgres.embedded import EmbeddedPostgres
+from metadata.postgres.migrate import upgrade
 from metadata.settings import DatabaseSettings
-from metadata.subscriptions import SubscriptionRepository
-from metadata.tenants import TenantRepository
-from metadata.topics import TopicRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, SubscriptionSpec, TopicSpec, Unit
 from subscribe_forwarder.state.cursor import Settled
 from subscribe_forwarder.state.ledger import Ledger, Now

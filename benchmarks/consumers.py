@@ -29,7 +29,7 @@ from benchmarks.nats_cluster import NatsCluster
 from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
 from benchmarks.processes import NotReady
 from benchmarks.rabbit_cluster import RabbitCluster
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 
 TOPIC = "consumers"
 PARTITIONS = 4

@@ -25,10 +25,10 @@ from auth.development import DEV_TENANT_ID
 from benchmarks.measure import percentile
 from benchmarks.packetboat_cluster import PacketboatCluster
 from metadata.database import Database
-from metadata.due import DueRepository
-from metadata.embedded import EmbeddedPostgres
+from metadata.delivery.due import DueRepository
+from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
-from metadata.topics import TopicRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Partition
 from peering.shared_secret import SharedSecret
 from store_nodes.client import QueueOffsets, StageExtras, StoreClient

@@ -130,9 +130,9 @@ def store_node() -> None:
 @app.command()
 def migrate() -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
-    from metadata.database_schema import UnfitSchema
-    from metadata.migrate import upgrade
-    from metadata.roles import RolesNeeded
+    from metadata.postgres.database_schema import UnfitSchema
+    from metadata.postgres.migrate import upgrade
+    from metadata.postgres.roles import RolesNeeded
     from metadata.settings import DatabaseSettings
 
     try:

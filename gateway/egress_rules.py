@@ -17,7 +17,7 @@ _log = structlog.get_logger("packetboat.egress")
 
 
 class Tenants(Protocol):
-    """The part of `metadata.tenants.TenantRepository` that is needed."""
+    """The part of `metadata.tenancy.tenants.TenantRepository` that is needed."""
 
     async def get_by_id(self, tenant_id: bytes) -> Tenant: ...
 

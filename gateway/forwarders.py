@@ -6,8 +6,8 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, respond, tenant_of
 from gateway.commands.forwarder_view import document, named_in
-from metadata.fleet import FleetRepository
-from metadata.hints import HintRepository
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.hints import HintRepository
 
 NO_STORE = [(b"cache-control", b"no-store")]
 

@@ -23,9 +23,14 @@ import msgspec
 
 from auth.permissions import OF_OPERATORS
 from gateway.up.data_dir import State
-from metadata.audit import AuditEntry, AuditLog
-from metadata.clients import Client, ClientRepository, ClientSpec, ClientState
-from metadata.credentials import (
+from metadata.database import Database
+from metadata.errors import Conflict
+from metadata.ids import new_uid
+from metadata.postgres.embedded import EmbeddedPostgres
+from metadata.settings import DatabaseSettings
+from metadata.tenancy.audit import AuditEntry, AuditLog
+from metadata.tenancy.clients import Client, ClientRepository, ClientSpec, ClientState
+from metadata.tenancy.credentials import (
     CLIENT_ID,
     CLIENT_SECRET,
     PREFIX_CHARS,
@@ -34,12 +39,7 @@ from metadata.credentials import (
     new_client_id,
     new_client_secret,
 )
-from metadata.database import Database
-from metadata.embedded import EmbeddedPostgres
-from metadata.errors import Conflict
-from metadata.ids import new_uid
-from metadata.settings import DatabaseSettings
-from metadata.tenants import PLATFORM_ID, PLATFORM_NAME, TenantRepository
+from metadata.tenancy.tenants import PLATFORM_ID, PLATFORM_NAME, TenantRepository
 
 MOST_LISTED = 1000
 ACTOR = "command"

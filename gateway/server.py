@@ -24,7 +24,7 @@ from gateway.http.server import HttpServer
 from gateway.settings import Listener, ServerSettings
 from gateway.wiring.opening import open_parts
 from gateway.wiring.parts import Parts
-from metadata.database_schema import UnfitSchema
+from metadata.postgres.database_schema import UnfitSchema
 
 MAX_HEADER_BYTES = 64 * 1024
 GRACE_S = 1.0

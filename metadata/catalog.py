@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from metadata.errors import NotFound
 from metadata.feed import ChangeFeed
-from metadata.subscriptions import SubscriptionRepository
-from metadata.topics import TopicRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Change, ChangeKind, Subscription, Topic, TopicState
 
 MAX_STALE_S = 900.0

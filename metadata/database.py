@@ -23,38 +23,38 @@ end both are gone, so a connection carries nothing from one use to the next.
 round trips instead of one, so what is asked for all the time stays there, and so does what is done
 for many tenants at once. These modules may call them (tests/tidy/test_row_security.py):
 
-    ack_history: trim; over all tenants
-    api_keys: touch; many tenants' keys at once
-    assignments: claim, claimable, release, split, merge; hot, units of many tenants at once
-    clients: touch; many tenants' clients at once
-    cursors: flush, _flush_and_publish, load, _books; hot, cursors of many tenants at once
-    database_schema: check; what the schema says of itself
-    dead_letters: undelivered, prune; over all tenants
-    due: progress, due_until, write, forget, forget_orphans; the scheduler's, over all tenants
-    export_leases: claim; runners', over all tenants
-    export_pins: _missing; over all tenants
-    export_sweep: expired, prune, load, lanes, note_ends; over all tenants
-    export_ticks: due; over all tenants
+    delivery/ack_history: trim; over all tenants
+    tenancy/api_keys: touch; many tenants' keys at once
+    delivery/assignments: claim, claimable, release, split, merge; hot, units of many tenants
+    tenancy/clients: touch; many tenants' clients at once
+    delivery/cursors: flush, _flush_and_publish, load, _books; hot, cursors of many tenants at once
+    postgres/database_schema: check; what the schema says of itself
+    subscriptions/dead_letters: undelivered, prune; over all tenants
+    delivery/due: progress, due_until, write, forget, forget_orphans; the scheduler's
+    exports/leases: claim; runners', over all tenants
+    exports/pins: _missing; over all tenants
+    exports/sweep: expired, prune, load, lanes, note_ends; over all tenants
+    exports/ticks: due; over all tenants
     feed: _poll, _prune; the feed of all tenants
-    fleet: live, owned, names; forwarders and what they own, of all tenants
-    forwarded: record, find, forget, forget_topics; the scheduler's, and on the way of each message
-    hints: all, listing, replace, prune; the scheduler's, over all tenants
-    job_claims: claimable, ended; for all who wait in a process, of many tenants
-    job_sweep: expired, prune, behind; over all tenants
-    leases: register, renew, leave, release, live; forwarders, of no tenant
-    lock_catalog: sweep, _sweep; over all tenants
-    lock_waiters: join, renew, leave, sweep; hot, and renewed for many tenants at once
-    locks: _acquire, _make, _renew, _release; hot, and the platform's own
-    placements: collectable; over all tenants
-    publications: open, with_some, left, abort, _drop; hot, acks of many tenants at once
-    push_attempts: append, trim, prune; a log of many tenants, in batches
-    push_endpoints: load, failing, well; endpoints of many tenants, by who pushes to them
-    quota_demands: tell, leave, prune; of many tenants, by who serves them
-    redrives: unfinished, letters, progress, finish, prune; the scheduler's, under its lock
-    retention: topics, holds, floors, trim, note_usage; over all tenants
-    schedules: due, _all; the scheduler's, over all tenants
-    snapshots: sweep; over all tenants
-    usage_reports: add, prune; a report counts many tenants
+    delivery/fleet: live, owned, names; forwarders and what they own, of all tenants
+    delivery/forwarded: record, find, forget, forget_topics; on the way of each message
+    delivery/hints: all, listing, replace, prune; the scheduler's, over all tenants
+    jobs/claims: claimable, ended; for all who wait in a process, of many tenants
+    jobs/sweep: expired, prune, behind; over all tenants
+    delivery/leases: register, renew, leave, release, live; forwarders, of no tenant
+    locks/catalog: sweep, _sweep; over all tenants
+    locks/waiters: join, renew, leave, sweep; hot, and renewed for many tenants at once
+    locks/locks: _acquire, _make, _renew, _release; hot, and the platform's own
+    topics/placements: collectable; over all tenants
+    delivery/publications: open, with_some, left, abort, _drop; hot, acks of many tenants at once
+    subscriptions/push_attempts: append, trim, prune; a log of many tenants, in batches
+    subscriptions/push_endpoints: load, failing, well; of many tenants, by who pushes
+    tenancy/quota_demands: tell, leave, prune; of many tenants, by who serves them
+    subscriptions/redrives: unfinished, letters, progress, finish, prune; the scheduler's
+    topics/retention: topics, holds, floors, trim, note_usage; over all tenants
+    topics/schedules: due, _all; the scheduler's, over all tenants
+    subscriptions/snapshots: sweep; over all tenants
+    tenancy/usage_reports: add, prune; a report counts many tenants
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from sqlalchemy.ext.asyncio import (
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
 from metadata.gate import Gate
 from metadata.outcome import answered, translate
-from metadata.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
+from metadata.postgres.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
 from metadata.settings import DatabaseSettings
 
 T = TypeVar("T")

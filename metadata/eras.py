@@ -27,7 +27,7 @@ import asyncpg
 from metadata.changes import CHANNEL
 from metadata.database import Connection
 from metadata.errors import MetadataUnavailable
-from metadata.locks import LEASE_S, PLATFORM
+from metadata.locks.locks import LEASE_S, PLATFORM
 
 FENCE_BITS = 40
 """Fences of locks and versions of changes from an era on are above `era << FENCE_BITS`."""

@@ -15,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
 from metadata.database import Database
-from metadata.deliveries import Reason
+from metadata.delivery.deliveries import Reason
 from metadata.errors import Conflict
 from metadata.models import CursorRow, DeliveryRow, PartitionRow, TopicRow
-from metadata.topics import named, new_assignment, new_partition, topic_of, turn
+from metadata.topics.topics import named, new_assignment, new_partition, topic_of, turn
 from metadata.types import Partition, RetentionMode, Topic, TopicSpec, TopicState
 
 LaneOf = tuple[int, int]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from metadata.deliveries import (
+from metadata.delivery.deliveries import (
     DeadLetter,
     DeliveryLease,
     OpenDelivery,
@@ -20,7 +20,7 @@ from metadata.deliveries import (
     Range,
     SettledRange,
 )
-from metadata.push_config import PushConfig
+from metadata.subscriptions.push_config import PushConfig
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ import msgspec
 
 from edge import message_id
 from edge.message_id import MessageId
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import Subscription
 from outbox.reading import Stored
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message
@@ -81,8 +81,8 @@ def dead_letter(
 def revived(
     letter: Message, edit: Mapping[str, Any], letter_uid: bytes, only: bytes | None
 ) -> Message:
-    """What is published when it is redriven. `edit`: `metadata.redrives.Redrive.edit`; `only`: the
-    subscription that alone is to get it."""
+    """What is published when it is redriven. `edit`: that of a `Redrive`;
+    `only`: the subscription that alone is to get it."""
     attributes = own_attributes(letter)
     for name, value in edit.get("attributes", {}).items():
         if value is None:

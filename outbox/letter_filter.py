@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge.expressions import Expression, compile_expression
-from metadata.dead_letters import StoredLetter
+from metadata.subscriptions.dead_letters import StoredLetter
 
 VARIABLES = (
     "reason",

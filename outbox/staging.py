@@ -2,7 +2,7 @@
 
 A staged message is as durable as any other and has its id, but no offset before it is released. Its
 tag says whose it is: who dies between staging and the decision leaves it to a sweep that asks for
-the tag's fate (`metadata/publications.py`).
+the tag's fate (`metadata/delivery/publications.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from edge import message_id
 from edge.partition import partition_of
-from metadata.deliveries import StagedOutputs
+from metadata.delivery.deliveries import StagedOutputs
 from metadata.types import Topic
 from outbox.appenders import Appenders
 from outbox.outbox import BATCH_BYTES, TopicFull, size_bytes

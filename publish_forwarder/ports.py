@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from metadata.due import QueueKey
+from metadata.delivery.due import QueueKey
 from metadata.types import Topic
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import StageExtras
@@ -87,7 +87,7 @@ class StoreClient(Store, StagedStore, Protocol):
 
 
 class Forwarded(Protocol):
-    """The part of `metadata.forwarded.ForwardedRepository` that publishing uses."""
+    """The part of `metadata.delivery.forwarded.ForwardedRepository` that publishing uses."""
 
     async def find(self, queue: QueueKey, numbers: Sequence[int]) -> Mapping[int, object]: ...
 

@@ -17,7 +17,7 @@ from edge import message_id
 from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import FieldError, Problem, invalid, not_found
-from metadata.due import QueueKey
+from metadata.delivery.due import QueueKey
 from metadata.errors import MetadataError
 from metadata.types import SealedPartition, Topic
 from publish_forwarder import delays

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from edge.problem import FieldError, Problem, unavailable
 from metadata.errors import MetadataError, NotFound
-from metadata.schemas import Schema, SchemaVersion
+from metadata.topics.schemas import Schema, SchemaVersion
 from metadata.types import Topic
 from publish_forwarder.outcomes import preceding_item_failed
 from publish_forwarder.schemas.definition import Definition, compile_definition
@@ -26,7 +26,7 @@ MAX_VERSION_DIGITS = 9
 
 
 class SchemaSource(Protocol):
-    """The part of `metadata.schema_catalog.SchemaCatalog` that it uses."""
+    """The part of `metadata.topics.schema_catalog.SchemaCatalog` that it uses."""
 
     def cached(self, tenant_id: bytes, name: str) -> Schema | None: ...
     async def get(self, tenant_id: bytes, name: str) -> Schema: ...

@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from metadata.errors import MetadataError
-from metadata.quotas import TenantQuota
+from metadata.tenancy.quotas import TenantQuota
 from metadata.types import Change, ChangeKind
 
 RETRY_S = 0.5
@@ -17,7 +17,7 @@ _log = structlog.get_logger("packetboat.quotas")
 
 
 class QuotaSource(Protocol):
-    """The part of `metadata.quotas.QuotaRepository` that is read here."""
+    """The part of `metadata.tenancy.quotas.QuotaRepository` that is read here."""
 
     async def get(self, tenant_id: bytes) -> TenantQuota: ...
     async def all(self) -> tuple[TenantQuota, ...]: ...

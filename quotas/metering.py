@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from metadata.errors import MetadataError
-from metadata.usage_reports import Counted
+from metadata.tenancy.usage_reports import Counted
 from quotas import metrics
 
 HOUR_S = 3600
@@ -35,7 +35,7 @@ _log = structlog.get_logger("packetboat.usage")
 
 
 class Reports(Protocol):
-    """`metadata.usage_reports.UsageReports`."""
+    """`metadata.tenancy.usage_reports.UsageReports`."""
 
     async def add(
         self, incarnation: bytes, sequence: int, hour: datetime, counted: Sequence[Counted]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from metadata.quotas import QUOTA_NAMES
+from metadata.tenancy.quotas import QUOTA_NAMES
 
 PREFIX = "PACKETBOAT_QUOTA_"
 

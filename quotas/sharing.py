@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from metadata.errors import MetadataError
-from metadata.quota_demands import Demand
+from metadata.tenancy.quota_demands import Demand
 from quotas import metrics
 from quotas.limiter import Limiter
 
@@ -23,7 +23,7 @@ _log = structlog.get_logger("packetboat.quotas")
 
 
 class Demands(Protocol):
-    """`metadata.quota_demands.QuotaDemands`."""
+    """`metadata.tenancy.quota_demands.QuotaDemands`."""
 
     async def tell(
         self, incarnation: bytes, demands: Sequence[Demand]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from metadata.retention import Floors, LaneKey, RetentionRepository
+from metadata.topics.retention import Floors, LaneKey, RetentionRepository
 from scheduler import metrics
 from scheduler.sizes import Sizes
 from scheduler.term import put_off

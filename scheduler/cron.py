@@ -23,8 +23,8 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from metadata.errors import LeaseLost, MetadataError, NotFound, StatementRefused
-from metadata.locks import Lock
-from metadata.schedules import DueSchedule, Progress
+from metadata.locks.locks import Lock
+from metadata.topics.schedules import DueSchedule, Progress
 from metadata.types import Change, ChangeKind, Topic, TopicState
 from outbox import Item, Placed, TopicFull
 from scheduler import metrics
@@ -45,7 +45,7 @@ _TopicKey = tuple[bytes, bytes]
 
 
 class Schedules(Protocol):
-    """The part of `metadata.schedules.ScheduleRepository` that it uses; raises MetadataError."""
+    """The part of a `ScheduleRepository` that it uses; raises MetadataError."""
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueSchedule]: ...
     async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None: ...
@@ -53,7 +53,7 @@ class Schedules(Protocol):
 
 
 class Topics(Protocol):
-    """The part of `metadata.topics.TopicRepository` that it uses; raises MetadataError."""
+    """The part of `metadata.topics.topics.TopicRepository` that it uses; raises MetadataError."""
 
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic: ...
 

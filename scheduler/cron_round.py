@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from metadata.schedules import DueSchedule, Progress
+from metadata.topics.schedules import DueSchedule, Progress
 from outbox import Item
 from scheduler.cron_plan import Plan
 from store_nodes.record_batch import Message

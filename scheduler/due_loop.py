@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from metadata.due import DueRepository, Progress, QueueKey
-from metadata.forwarded import ForwardedRepository
-from metadata.locks import Lock
+from metadata.delivery.due import DueRepository, Progress, QueueKey
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.locks.locks import Lock
 from scheduler.forwarding import Forwarding
 from scheduler.listing import Listing
 from scheduler.pending import StagedQueue

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from metadata.database import Database
 from metadata.errors import MetadataError
-from metadata.export_sweep import ExportSweepRepository
-from metadata.export_ticks import ExportTickRepository
-from metadata.retention import LaneKey
+from metadata.exports.sweep import ExportSweepRepository
+from metadata.exports.ticks import ExportTickRepository
+from metadata.topics.retention import LaneKey
 from scheduler import metrics
 from scheduler.export_ticks import ExportTicks
 from scheduler.sizes import Sizes

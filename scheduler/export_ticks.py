@@ -1,10 +1,10 @@
 """Makes the runs of exports by their schedules.
 
-What decides is in Postgres (metadata/export_ticks.py): each tick makes its run once, whoever leads,
-and whatever clocks say here. A clock that goes back makes nothing again, for a schedule knows the
-tick that comes next; one that goes forward makes the ticks in between late, by the export's policy
-for missed runs. Postgres is asked now and then instead of when a tick is near, so that no clock but
-its own matters.
+What decides is in Postgres (metadata/exports/ticks.py): each tick makes its run once, whoever
+leads, and whatever clocks say here. A clock that goes back makes nothing again, for a schedule
+knows the tick that comes next; one that goes forward makes the ticks in between late, by the
+export's policy for missed runs. Postgres is asked now and then instead of when a tick is near, so
+that no clock but its own matters.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Protocol
 import structlog
 
 from metadata.errors import MetadataError
-from metadata.export_run_machine import Tick
-from metadata.export_ticks import DueExport, Ticks
+from metadata.exports.run_machine import Tick
+from metadata.exports.ticks import DueExport, Ticks
 from scheduler import metrics
 from scheduler.cron_plan import BadSchedule, check, plan
 
@@ -30,7 +30,7 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Schedules(Protocol):
-    """`metadata.export_ticks.ExportTickRepository`; raises MetadataError."""
+    """`metadata.exports.ticks.ExportTickRepository`; raises MetadataError."""
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueExport]: ...
     async def make(self, due: DueExport, what: Ticks) -> Tick | None: ...

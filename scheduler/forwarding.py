@@ -22,7 +22,7 @@ import msgspec
 
 from edge import message_id
 from edge.partition import partition_of
-from metadata.forwarded import Forwarded, ForwardedRepository
+from metadata.delivery.forwarded import Forwarded, ForwardedRepository
 from outbox import routing
 from outbox.appenders import Appenders
 from scheduler import metrics

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from metadata.database import Database
 from metadata.errors import MetadataError
-from metadata.job_claims import JobLeaseRepository
-from metadata.job_machine import Expire, Verdict
-from metadata.job_settling import Item
-from metadata.job_steps import JobSteps
-from metadata.job_sweep import Behind, JobSweepRepository
-from metadata.job_types import Lease
+from metadata.jobs.claims import JobLeaseRepository
+from metadata.jobs.machine import Expire, Verdict
+from metadata.jobs.settling import Item
+from metadata.jobs.steps import JobSteps
+from metadata.jobs.sweep import Behind, JobSweepRepository
+from metadata.jobs.types import Lease
 from scheduler import metrics
 from scheduler.term import put_off
 

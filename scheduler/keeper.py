@@ -15,8 +15,8 @@ from collections import Counter
 
 import structlog
 
-from metadata.export_pins import ExportPinRepository
-from metadata.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
+from metadata.exports.pins import ExportPinRepository
+from metadata.topics.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
 from scheduler import metrics
 from scheduler.limits import Full, Plan, tenant_full, topic_full
 from scheduler.ports import StoredLimits

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from metadata.due import Progress
+from metadata.delivery.due import Progress
 from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore

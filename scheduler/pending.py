@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heapify, heappop, heappush
 
-from metadata.due import Progress, QueueKey
+from metadata.delivery.due import Progress, QueueKey
 from store_nodes.queue_id import QueueId
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from metadata.due import Due, DueRepository, Progress, QueueKey
+from metadata.delivery.due import Due, DueRepository, Progress, QueueKey
 from metadata.errors import MetadataError
-from metadata.locks import Lock
+from metadata.locks.locks import Lock
 from scheduler import metrics
 
 MAX_UNWRITTEN = 50_000

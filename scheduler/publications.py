@@ -18,10 +18,10 @@ from typing import Protocol
 
 import structlog
 
-from metadata.deliveries import Publication, StagedOutputs
-from metadata.due import Progress, QueueKey
+from metadata.delivery.deliveries import Publication, StagedOutputs
+from metadata.delivery.due import Progress, QueueKey
+from metadata.delivery.publications import PublicationRepository
 from metadata.errors import MetadataError
-from metadata.publications import PublicationRepository
 from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore
@@ -43,7 +43,7 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Publications(Protocol):
-    """The part of `metadata.publications.PublicationRepository` that the sweep uses."""
+    """The part of `metadata.delivery.publications.PublicationRepository` that the sweep uses."""
 
     async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]: ...
     async def left(

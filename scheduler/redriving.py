@@ -22,12 +22,12 @@ from typing import NamedTuple
 import structlog
 
 from edge.expressions import BadExpression
-from metadata.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.errors import LeaseLost, MetadataError, NotFound
 from metadata.idle_poll import IdlePoll
-from metadata.locks import Lock
-from metadata.redrives import Redrive, RedriveRepository, RedriveState, Unfinished
-from metadata.topics import TopicRepository
+from metadata.locks.locks import Lock
+from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
+from metadata.subscriptions.redrives import Redrive, RedriveRepository, RedriveState, Unfinished
+from metadata.topics.topics import TopicRepository
 from metadata.types import Topic, TopicState
 from outbox import Item, Outbox, TopicFull
 from outbox.dead_letter import revived

@@ -6,25 +6,25 @@ import asyncio
 from collections.abc import Callable
 
 from edge.quota import NO_LIMITS, Usage
-from metadata.ack_history import AckHistoryRepository
-from metadata.audit import AuditLog
 from metadata.database import Database
-from metadata.dead_letters import DeadLetterRepository
-from metadata.due import DueRepository
-from metadata.export_pins import ExportPinRepository
-from metadata.export_sweep import ExportSweepRepository
+from metadata.delivery.ack_history import AckHistoryRepository
+from metadata.delivery.due import DueRepository
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.publications import PublicationRepository
+from metadata.exports.pins import ExportPinRepository
+from metadata.exports.sweep import ExportSweepRepository
 from metadata.feed import ChangeFeed
-from metadata.fleet import FleetRepository
-from metadata.forwarded import ForwardedRepository
-from metadata.hints import HintRepository
-from metadata.locks import Lock, LockRepository
-from metadata.placements import PlacementRepository
-from metadata.publications import PublicationRepository
-from metadata.redrives import RedriveRepository
-from metadata.retention import RetentionRepository
-from metadata.schedules import ScheduleRepository
-from metadata.topics import TopicRepository
-from metadata.usage_hours import UsageHours
+from metadata.locks.locks import Lock, LockRepository
+from metadata.subscriptions.dead_letters import DeadLetterRepository
+from metadata.subscriptions.redrives import RedriveRepository
+from metadata.tenancy.audit import AuditLog
+from metadata.tenancy.usage_hours import UsageHours
+from metadata.topics.placements import PlacementRepository
+from metadata.topics.retention import RetentionRepository
+from metadata.topics.schedules import ScheduleRepository
+from metadata.topics.topics import TopicRepository
 from outbox import Outbox
 from scheduler.backlogs import Backlogs
 from scheduler.backup_age import BackupAge

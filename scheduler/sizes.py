@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from metadata.retention import Generation, LaneKey
+from metadata.topics.retention import Generation, LaneKey
 from scheduler import metrics
 from scheduler.ports import TrimStore
 from store_nodes.client import QueueInfo

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from metadata.due import QueueKey
+from metadata.delivery.due import QueueKey
 from metadata.errors import MetadataError
-from metadata.retention import Generation, LaneKey, RetentionRepository, TopicLimits
+from metadata.topics.retention import Generation, LaneKey, RetentionRepository, TopicLimits
 from metadata.types import Change, ChangeKind
 from store_nodes.queue_id import QueueId
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from metadata.delivery.forwarded import ForwardedRepository
 from metadata.errors import MetadataError, NotFound
-from metadata.forwarded import ForwardedRepository
-from metadata.placements import PlacementRepository
-from metadata.retention import (
+from metadata.topics.placements import PlacementRepository
+from metadata.topics.retention import (
     Generation,
     Holds,
     KeptSignature,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from metadata.due import DueRepository, QueueKey
-from metadata.locks import Lock
+from metadata.delivery.due import DueRepository, QueueKey
+from metadata.locks.locks import Lock
 from scheduler import metrics
 from scheduler.pending import DueHeap, StagedQueue
 from scheduler.ports import Clock

@@ -22,7 +22,7 @@ from typing import Any
 from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
 from edge.quota import NO_LIMITS, Levels, Usage
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import Subscription, Topic, Unit
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher

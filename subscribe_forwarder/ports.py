@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from metadata.books import CursorBooks
-from metadata.due import QueueKey
-from metadata.forwarded import Forwarded
-from metadata.leases import Lease
+from metadata.delivery.books import CursorBooks
+from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
+from metadata.delivery.leases import Lease
 from metadata.types import (
     Change,
     Claim,
@@ -147,7 +147,7 @@ class Catalog(Protocol):
 
 
 class ForwardedMessages(Protocol):
-    """The part of `metadata.forwarded.ForwardedRepository` that subscribing uses."""
+    """The part of `metadata.delivery.forwarded.ForwardedRepository` that subscribing uses."""
 
     async def find(self, queue: QueueKey, numbers: Sequence[int]) -> Mapping[int, Forwarded]: ...
 
@@ -177,7 +177,7 @@ class Flush(Protocol[T_contra]):
 
 
 class Cursors(Protocol):
-    """The part of `metadata.cursors.CursorRepository` that subscribing uses."""
+    """The part of `metadata.delivery.cursors.CursorRepository` that subscribing uses."""
 
     async def flush(self, updates: Sequence[CursorUpdate]) -> Mapping[CursorKey, int]: ...
     async def load(self, keys: Iterable[Unit]) -> list[CursorState]: ...
@@ -188,7 +188,7 @@ class Cursors(Protocol):
 
 
 class Assignments(Protocol):
-    """The part of `metadata.assignments.AssignmentRepository` that subscribing uses."""
+    """The part of `metadata.delivery.assignments.AssignmentRepository` that subscribing uses."""
 
     async def claim(self, incarnation: bytes, keys: Iterable[Unit]) -> dict[Unit, Claim]: ...
     async def claimable(self, incarnation: bytes) -> list[Unit]: ...
@@ -198,7 +198,7 @@ class Assignments(Protocol):
 
 
 class Leases(Protocol):
-    """The part of `metadata.leases.LeaseRepository` that subscribing uses."""
+    """The part of `metadata.delivery.leases.LeaseRepository` that subscribing uses."""
 
     async def register(
         self, incarnation: bytes, *, role: str, address: str = "", weight: float = 1.0

@@ -14,9 +14,9 @@ import asyncpg
 import pytest
 
 from metadata.database import Database
-from metadata.embedded import EmbeddedPostgres
-from metadata.migrate import upgrade
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
+from metadata.postgres.embedded import EmbeddedPostgres
+from metadata.postgres.migrate import upgrade
 from metadata.settings import DatabaseSettings
 
 ALONE = (

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from metadata.errors import MetadataError
-from metadata.quotas import TenantQuota
+from metadata.tenancy.quotas import TenantQuota
 from metadata.types import Change, ChangeKind
 
 USUAL = 1.0
@@ -16,7 +16,7 @@ RETRY_S = 1.0
 
 
 class Quotas(Protocol):
-    """The part of `metadata.quotas.QuotaRepository` that is used here."""
+    """The part of `metadata.tenancy.quotas.QuotaRepository` that is used here."""
 
     async def all(self) -> tuple[TenantQuota, ...]: ...
 

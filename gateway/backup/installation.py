@@ -17,7 +17,7 @@ from gateway.backup import restoring
 from gateway.backup.vault import Manifest, Vault, VaultError
 from gateway.up.data_dir import DataDir, Ports, State, choose_ports
 from gateway.up.supervisor import GROUPS, NODES
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 from peering.shared_secret import SharedSecret
 from store_nodes.settings import StoreNodeSettings
 

@@ -21,8 +21,8 @@ from gateway.commands import orphan_operation
 from gateway.commands.store_view import size, terminal
 from gateway.settings import cluster_uid, log_level
 from gateway.up.data_dir import State
-from metadata.embedded import EmbeddedPostgresFailed
 from metadata.errors import MetadataError
+from metadata.postgres.embedded import EmbeddedPostgresFailed
 from metadata.settings import DatabaseSettings
 from store_nodes.backup.packs import PackDamaged
 from store_nodes.backup.restoring import SKIP_OFFSETS, NotRestorable

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from gateway.backup.vault import Manifest, StoredFile, Vault, VaultError
 from gateway.recovery.keeper import ERA, WITNESS
-from metadata.dump import load
+from metadata.postgres.dump import load
 from store_nodes.backup.restoring import SKIP_OFFSETS, Copy, restore_node
 from store_nodes.settings import StoreNodeSettings
 

@@ -19,7 +19,7 @@ import zstandard
 from gateway.backup.vault import Draft, Manifest, NewFile, StoredFile, StoredPack, Vault, VaultError
 from gateway.commands.store_operation import Store
 from gateway.recovery.keeper import ERA
-from metadata.dump import Dump, Sink, dump
+from metadata.postgres.dump import Dump, Sink, dump
 from store_nodes.backup import counter
 from store_nodes.backup.packs import PackWriter
 from store_nodes.backup.taking import Taking

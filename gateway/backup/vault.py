@@ -27,8 +27,8 @@ from typing import IO
 import msgspec
 import zstandard
 
-from metadata.dump import Dump
-from metadata.embedded import sync_directory
+from metadata.postgres.dump import Dump
+from metadata.postgres.embedded import sync_directory
 from store_nodes.backup.packs import Pack
 
 VERSION = 1

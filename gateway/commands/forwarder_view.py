@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metadata.fleet import LiveForwarder
-from metadata.hints import Hint
-from metadata.loads import Load, UnitLoad
+from metadata.delivery.fleet import LiveForwarder
+from metadata.delivery.hints import Hint
+from metadata.delivery.loads import Load, UnitLoad
 from metadata.types import WHOLE, Unit
 
 

@@ -19,10 +19,10 @@ from gateway.commands.store_view import size, terminal
 from gateway.settings import log_level
 from gateway.up.data_dir import State
 from metadata.database import Database
-from metadata.embedded import EmbeddedPostgres
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.hints import HintRepository
 from metadata.errors import MetadataError
-from metadata.fleet import FleetRepository
-from metadata.hints import HintRepository
+from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 
 DONE = 0

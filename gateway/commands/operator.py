@@ -93,7 +93,7 @@ def list_(context: typer.Context) -> None:
 @app.command()
 def disable(context: typer.Context, name: Name) -> None:
     """Refuse its secret and its tokens, from now on."""
-    from metadata.clients import ClientState
+    from metadata.tenancy.clients import ClientState
 
     _run(context.obj, lambda operators: operators.set_state(name, ClientState.DISABLED))
     typer.echo(f"The operator {name!r} is disabled.")
@@ -102,7 +102,7 @@ def disable(context: typer.Context, name: Name) -> None:
 @app.command()
 def enable(context: typer.Context, name: Name) -> None:
     """Let it act again."""
-    from metadata.clients import ClientState
+    from metadata.tenancy.clients import ClientState
 
     _run(context.obj, lambda operators: operators.set_state(name, ClientState.ACTIVE))
     typer.echo(f"The operator {name!r} is enabled.")

@@ -20,12 +20,12 @@ from gateway.recovery.adoption import Adoption, NotAdoptable
 from gateway.recovery.orphans import Orphan
 from gateway.up.data_dir import State
 from metadata.database import Database
-from metadata.embedded import EmbeddedPostgres
 from metadata.errors import Conflict, MetadataError
-from metadata.placements import PlacementRepository
+from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.recovery import RecoveryRepository
 from metadata.settings import DatabaseSettings
-from metadata.tenants import TenantRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.placements import PlacementRepository
 from store_nodes.client import StoreClient
 from store_nodes.errors import StoreError
 

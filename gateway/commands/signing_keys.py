@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from metadata.signing_keys import KeyRing
+    from metadata.tenancy.signing_keys import KeyRing
 
 WRONG_USE = 2
 

@@ -17,7 +17,7 @@ from gateway.up.data_dir import State
 from gateway.wiring.tokens import key_policy
 from metadata.database import Database
 from metadata.settings import DatabaseSettings
-from metadata.signing_keys import KeyRing, SigningKeyRepository
+from metadata.tenancy.signing_keys import KeyRing, SigningKeyRepository
 from peering.shared_secret import SharedSecret
 
 NO_STORE = {1: ("127.0.0.1", 1)}

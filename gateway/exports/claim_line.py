@@ -18,7 +18,7 @@ import structlog
 
 from gateway.exports import metrics
 from metadata.errors import MetadataError
-from metadata.export_types import ClaimedRun, RunId
+from metadata.exports.types import ClaimedRun, RunId
 
 MAX_WAITING = 1_000
 """In one process."""
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 
 
 class Leases(Protocol):
-    """The part of `metadata.export_leases.ExportLeaseRepository` that this needs."""
+    """The part of `metadata.exports.leases.ExportLeaseRepository` that this needs."""
 
     async def claim(
         self, lakes: tuple[str, ...], runner: str, lease_s: float

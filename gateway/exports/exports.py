@@ -35,8 +35,8 @@ from gateway.tenancy.answers import respond_page
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
-from metadata.export_types import Export, ExportSpec, LaneState
-from metadata.exports import ExportRepository
+from metadata.exports.exports import ExportRepository
+from metadata.exports.types import Export, ExportSpec, LaneState
 from store_nodes.errors import StoreError
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gateway.exports.bodies import MAX_OFFSET, MAX_PARTITION
-from metadata.export_types import Lane, LanePosition, LaneRange
+from metadata.exports.types import Lane, LanePosition, LaneRange
 
 MAX_LANES = 100_000
 MAX_LANE = 255

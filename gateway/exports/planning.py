@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from gateway.exports.specs import parsed_time
-from metadata.export_types import Lane, LaneEnd, LanePosition, LaneRange, LaneState
+from metadata.exports.types import Lane, LaneEnd, LanePosition, LaneRange, LaneState
 from metadata.types import Topic
 from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from edge.problem import FieldError, Problem, invalid
 from gateway.topics.topics import precondition_failed
 from metadata.errors import Conflict, LeaseLost
-from metadata.export_runs import MAX_LIVE, TooManyRuns
-from metadata.exports import MAX_EXPORTS, TableTaken, TooManyExports
+from metadata.exports.exports import MAX_EXPORTS, TableTaken, TooManyExports
+from metadata.exports.runs import MAX_LIVE, TooManyRuns
 
 
 @asynccontextmanager

@@ -33,8 +33,9 @@ from gateway.exports.runner_bodies import (
 from gateway.exports.views import spec_for_runner
 from gateway.http.decoding import decode_json, read_json
 from metadata.errors import LeaseLost
-from metadata.export_leases import ExportLeaseRepository, Finished
-from metadata.export_types import (
+from metadata.exports.exports import ExportRepository
+from metadata.exports.leases import ExportLeaseRepository, Finished
+from metadata.exports.types import (
     EXPORT,
     SUCCEEDED,
     BadRunId,
@@ -43,7 +44,6 @@ from metadata.export_types import (
     LaneEnd,
     RunId,
 )
-from metadata.exports import ExportRepository
 
 NO_STORE = [(b"cache-control", b"no-store")]
 LEASE_BYTES = 16

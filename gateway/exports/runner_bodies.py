@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.exports.bodies import MAX_OFFSET
 from gateway.exports.lanes import Positions, stored
-from metadata.export_types import Ending, Failure, RunProgress, RunResult
+from metadata.exports.types import Ending, Failure, RunProgress, RunResult
 
 MAX_LEASE_S = 3600
 MAX_WAIT_S = 60

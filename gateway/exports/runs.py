@@ -32,9 +32,9 @@ from gateway.exports.specs import parsed_time
 from gateway.exports.views import run_view
 from gateway.http.decoding import MAX_BODY_BYTES, Query, decode_json
 from gateway.tenancy.answers import page_size_of, respond_page
-from metadata.export_runs import ExportRunRepository
-from metadata.export_types import BACKFILL, EXPORT, MAINTAIN, RUNNING, Export, LaneRange, Run
-from metadata.exports import ExportRepository
+from metadata.exports.exports import ExportRepository
+from metadata.exports.runs import ExportRunRepository
+from metadata.exports.types import BACKFILL, EXPORT, MAINTAIN, RUNNING, Export, LaneRange, Run
 
 TEXT = b"text/plain; charset=utf-8"
 WINDOW = ("from_time", "to_time", "from_offset", "to_offset", "topic", "partition")

@@ -14,7 +14,7 @@ from edge.problem import FieldError, Problem, invalid
 from gateway.exports.bodies import TABLE_PATTERN, ExportPatch, ExportPut, Maintenance
 from gateway.names import label_errors, name_errors
 from gateway.subscriptions.bodies import filter_errors
-from metadata.export_types import IMMUTABLE, Export, ExportSpec
+from metadata.exports.types import IMMUTABLE, Export, ExportSpec
 from scheduler.cron_plan import BadSchedule, check, next_run
 
 MAX_COLUMN_CHARS = 255

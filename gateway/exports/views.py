@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from gateway.exports.lanes import lane_view
-from metadata.export_types import Export, ExportSpec, Failure, LaneRange, LaneState, Run
+from metadata.exports.types import Export, ExportSpec, Failure, LaneRange, LaneState, Run
 from scheduler.cron_plan import runs_after
 
 SHOWN_TICKS = 3

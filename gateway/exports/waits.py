@@ -7,8 +7,8 @@ import random
 
 from gateway.exports.claim_line import ClaimLine
 from metadata.database import Database
-from metadata.export_bell import ExportBell
-from metadata.export_leases import ExportLeaseRepository
+from metadata.exports.bell import ExportBell
+from metadata.exports.leases import ExportLeaseRepository
 
 LOOK_EVERY_S = 1.0
 """About: for rings that got lost, and for what becomes ready by time alone."""

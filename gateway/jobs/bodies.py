@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
-from metadata.job_machine import MAX_ERROR_CHARS
-from metadata.job_types import REDUCE, JobSpec, Parent
+from metadata.jobs.machine import MAX_ERROR_CHARS
+from metadata.jobs.types import REDUCE, JobSpec, Parent
 
 MAX_JOB_TASKS = 100_000
 MAX_TASKS_AT_ONCE = 1_000

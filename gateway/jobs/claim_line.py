@@ -21,10 +21,10 @@ import structlog
 
 from gateway.jobs import metrics
 from metadata.errors import MetadataError
-from metadata.job_claims import JobLeaseRepository, Wanted
-from metadata.job_machine import Release
-from metadata.job_settling import Item
-from metadata.job_types import LeasedTask
+from metadata.jobs.claims import JobLeaseRepository, Wanted
+from metadata.jobs.machine import Release
+from metadata.jobs.settling import Item
+from metadata.jobs.types import LeasedTask
 
 MAX_WAITING = 10_000
 """In one process."""

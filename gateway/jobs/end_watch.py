@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from metadata.job_claims import JobLeaseRepository
-from metadata.job_types import Job
-from metadata.jobs import JobRepository
+from metadata.jobs.claims import JobLeaseRepository
+from metadata.jobs.jobs import JobRepository
+from metadata.jobs.types import Job
 
 MAX_WAITING = 10_000
 """In one process; who comes after is answered at once."""

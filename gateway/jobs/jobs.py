@@ -42,9 +42,10 @@ from gateway.tenancy.answers import page_size_of, respond_page
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
-from metadata.job_reading import JobReader
-from metadata.job_steps import JobSteps
-from metadata.job_types import (
+from metadata.jobs.jobs import JobLimits, JobRepository
+from metadata.jobs.reading import JobReader
+from metadata.jobs.steps import JobSteps
+from metadata.jobs.types import (
     CANCELLED,
     DELAYED,
     FAILED,
@@ -56,7 +57,6 @@ from metadata.job_types import (
     Job,
     JobSpec,
 )
-from metadata.jobs import JobLimits, JobRepository
 
 TASK_STATES = {
     **{each: each for each in (WAITING, RUNNING, DELAYED, SUCCEEDED, FAILED, CANCELLED)},

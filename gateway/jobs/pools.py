@@ -15,8 +15,8 @@ from gateway.tenancy.answers import respond_page
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
-from metadata.job_pools import JobPoolRepository
-from metadata.job_types import Pool
+from metadata.jobs.pools import JobPoolRepository
+from metadata.jobs.types import Pool
 
 
 class PoolRoutes:

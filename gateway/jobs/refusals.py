@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from edge.problem import FieldError, Problem, invalid
 from gateway.topics.topics import precondition_failed
 from metadata.errors import Conflict
-from metadata.job_steps import JobEnded, JobLive, JobSealed, TaskDiffers, TasksMissing
-from metadata.jobs import BadParent, TooManyStored
+from metadata.jobs.jobs import BadParent, TooManyStored
+from metadata.jobs.steps import JobEnded, JobLive, JobSealed, TaskDiffers, TasksMissing
 
 RETRY_AFTER_S = 60.0
 """Room comes by deleting, or with time."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from metadata.errors import StatementRefused
-from metadata.job_claims import JobLeaseRepository
-from metadata.job_machine import Complete, Verdict
-from metadata.job_settling import Item
+from metadata.jobs.claims import JobLeaseRepository
+from metadata.jobs.machine import Complete, Verdict
+from metadata.jobs.settling import Item
 
 MAX_ITEMS = 500
 MAX_BYTES = 32 * 1024 * 1024

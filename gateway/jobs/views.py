@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from metadata.job_types import NESTED, REDUCE, Job, LeasedTask, Output, Pool, Task
+from metadata.jobs.types import NESTED, REDUCE, Job, LeasedTask, Output, Pool, Task
 
 WAITING_FOR_JOB = "waiting_for_job"
 """What a task is called that waits for a child."""

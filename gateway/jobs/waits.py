@@ -13,9 +13,9 @@ from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.settle_line import SettleLine
 from metadata.database import Database
 from metadata.errors import MetadataError
-from metadata.job_bell import JobBell
-from metadata.job_claims import JobLeaseRepository
-from metadata.jobs import JobRepository
+from metadata.jobs.bell import JobBell
+from metadata.jobs.claims import JobLeaseRepository
+from metadata.jobs.jobs import JobRepository
 
 LOOK_EVERY_S = 1.0
 """About: for rings that got lost, and for what becomes ready by time alone."""

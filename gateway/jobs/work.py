@@ -43,10 +43,10 @@ from gateway.jobs.payload import converted, items_of, members_of, payload_of, re
 from gateway.jobs.settle_line import SettleLine
 from gateway.jobs.views import leased_view
 from gateway.names import name_errors
-from metadata.job_claims import JobLeaseRepository, Wanted
-from metadata.job_machine import Complete, Fail, Release, Settlement, Verdict
-from metadata.job_settling import Item
-from metadata.job_types import BadLeaseId, Lease, LeasedTask
+from metadata.jobs.claims import JobLeaseRepository, Wanted
+from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
+from metadata.jobs.settling import Item
+from metadata.jobs.types import BadLeaseId, Lease, LeasedTask
 
 NO_STORE = [(b"cache-control", b"no-store")]
 Failures = list[dict[str, object]]

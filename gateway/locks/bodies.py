@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from metadata.lock_catalog import LockState
-from metadata.locks import Lock
+from metadata.locks.catalog import LockState
+from metadata.locks.locks import Lock
 
 MAX_TEXT_CHARS = 128
 MAX_TTL_S = 3600

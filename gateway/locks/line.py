@@ -20,9 +20,9 @@ import structlog
 
 from metadata.database import Database
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
-from metadata.lock_bell import LockBell
-from metadata.lock_waiters import LAST_TICKET, RENEW_EVERY_S, LockWaiterRepository, Place
-from metadata.locks import Claim, Held, Lock, LockRepository
+from metadata.locks.bell import LockBell
+from metadata.locks.locks import Claim, Held, Lock, LockRepository
+from metadata.locks.waiters import LAST_TICKET, RENEW_EVERY_S, LockWaiterRepository, Place
 
 MAX_WAITING = 1000
 """For one lock, in one process."""

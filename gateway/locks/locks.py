@@ -35,9 +35,9 @@ from gateway.names import label_errors, name_errors
 from gateway.topics.topics import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
-from metadata.lock_catalog import LockCatalog
-from metadata.lock_waiters import LockWaiterRepository
-from metadata.locks import Claim, Held, Lock, LockRepository, TooManyLocks
+from metadata.locks.catalog import LockCatalog
+from metadata.locks.locks import Claim, Held, Lock, LockRepository, TooManyLocks
+from metadata.locks.waiters import LockWaiterRepository
 
 SWEEP_EVERY_S = 600.0
 NO_STORE = [(b"cache-control", b"no-store")]

@@ -27,11 +27,11 @@ from edge.asgi import Header, Receive, Route, Scope, Send, respond
 from gateway.oauth.form import Credentials, credentials_of, read_form, refused
 from gateway.oauth.server import Answer, Asked, Server
 from gateway.oauth.slow_down import SlowDown
-from metadata.clients import Client, ClientRepository, ClientState
-from metadata.credentials import CLIENT_ID, matches
 from metadata.errors import Conflict, MetadataError, NotFound
-from metadata.revoked_tokens import RevokedToken, RevokedTokenRepository
-from metadata.tenants import PLATFORM_ID, TenantRepository
+from metadata.tenancy.clients import Client, ClientRepository, ClientState
+from metadata.tenancy.credentials import CLIENT_ID, matches
+from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
+from metadata.tenancy.tenants import PLATFORM_ID, TenantRepository
 
 MAX_WAITING = 200
 """Answers that are held back at a time; what is over is refused at once."""

@@ -32,8 +32,8 @@ from auth.access_token_verifier import allowed, subject_of
 from auth.access_tokens import AccessToken, AccessTokens, parse_scope
 from auth.permissions import Permission
 from gateway.oauth.form import Credentials, refused
-from metadata.clients import Client
-from metadata.tenants import PLATFORM_ID
+from metadata.tenancy.clients import Client
+from metadata.tenancy.tenants import PLATFORM_ID
 from metadata.types import Tenant, TenantState
 
 # Its debug lines have whole tokens in them, whatever level is asked for.

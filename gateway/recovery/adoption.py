@@ -10,9 +10,9 @@ from gateway.recovery.history import Queues, begun_with, first_offset
 from gateway.recovery.orphans import Orphan, Store, times
 from gateway.recovery.rebuild import Report, replay
 from gateway.topics.placement import QueueMaker
-from metadata.placements import LaneOf, PlacementRepository
 from metadata.recovery import RecoveryRepository
-from metadata.tenants import TenantRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Retention, Topic, TopicSpec
 
 DEFAULT_AGE_S = 7 * 24 * 3600

@@ -21,9 +21,9 @@ from gateway.topics.placement import STORE_TIMEOUT_S, QueueMaker, queue_meta, qu
 from metadata.database import Database
 from metadata.eras import Lift
 from metadata.errors import NotFound
-from metadata.placements import LaneOf, PlacementRepository
 from metadata.recovery import Reach, RecoveryRepository
-from metadata.topics import TopicRepository
+from metadata.topics.placements import LaneOf, PlacementRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, Topic, TopicState
 from store_nodes.admin.census import Store as CountedStore
 from store_nodes.admin.census import census

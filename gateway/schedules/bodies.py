@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from edge.problem import FieldError, Problem, invalid
 from gateway.names import label_errors, name_errors
-from metadata.schedules import Schedule, ScheduleSpec
+from metadata.topics.schedules import Schedule, ScheduleSpec
 from publish_forwarder.headers import (
     MAX_ATTRIBUTES,
     MAX_ID_BYTES,

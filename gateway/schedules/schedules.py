@@ -41,7 +41,7 @@ from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.schedules import Schedule, ScheduleRepository, ScheduleSpec
+from metadata.topics.schedules import Schedule, ScheduleRepository, ScheduleSpec
 from metadata.types import Topic
 from outbox import Item, Outbox, TopicFull
 from store_nodes.record_batch import Message

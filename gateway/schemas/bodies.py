@@ -8,7 +8,7 @@ import msgspec
 
 from edge.problem import FieldError, Problem, invalid
 from gateway.names import name_errors
-from metadata.schemas import Schema, SchemaVersion
+from metadata.topics.schemas import Schema, SchemaVersion
 from publish_forwarder.schemas.definition import is_json
 from publish_forwarder.schemas.limits import BadDefinition
 

@@ -38,7 +38,7 @@ from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
-from metadata.schemas import MAX_VERSIONS, Schema, SchemaRepository
+from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
 from publish_forwarder.schemas.definition import Definition, compile_definition, incompatible
 from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
 

@@ -16,7 +16,7 @@ from gateway.subscriptions.push_bodies import NewSecret, PushBody
 from gateway.subscriptions.push_bodies import view as push_view
 from gateway.subscriptions.start_positions import Start, start_errors, start_spec
 from gateway.topics.bodies import immutable
-from metadata.push_config import PushConfig
+from metadata.subscriptions.push_config import PushConfig
 from metadata.types import (
     Delivery,
     OnExhausted,

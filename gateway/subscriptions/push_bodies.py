@@ -21,7 +21,7 @@ from edge.egress.guard import EgressDenied, Guard
 from edge.egress.session import check_url
 from edge.problem import FieldError, Problem, invalid
 from edge.sealing import SealBroken, Sealer
-from metadata.push_config import (
+from metadata.subscriptions.push_config import (
     DEFAULT_CONCURRENCY,
     DEFAULT_DISABLE_AFTER_S,
     DEFAULT_TIMEOUT_S,

@@ -18,8 +18,8 @@ from gateway.subscriptions.bodies import spec_of
 from gateway.subscriptions.push_bodies import DAY_S, NewSecret, PushMaker, key_view, secret_view
 from gateway.topics.topics import precondition_failed, respond_no_content
 from metadata.errors import Conflict
-from metadata.push_config import PushConfig, SigningKey, SigningKind
-from metadata.subscriptions import SubscriptionRepository
+from metadata.subscriptions.push_config import PushConfig, SigningKey, SigningKind
+from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec
 
 

@@ -12,15 +12,15 @@ from edge.problem import FieldError, invalid, not_found
 from gateway.http.decoding import Query, read_json
 from gateway.subscriptions.bodies import filter_errors
 from gateway.topics.topics import respond_no_content
-from metadata.skip_rules import SkipRuleRepository
-from metadata.subscriptions import SubscriptionRepository
+from metadata.subscriptions.skip_rules import SkipRuleRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import CursorState, SkipRule
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Cursors(Protocol):
-    """The part of `metadata.cursors.CursorRepository` that counting needs."""
+    """The part of `metadata.delivery.cursors.CursorRepository` that counting needs."""
 
     async def of_subscription(
         self, tenant_id: bytes, subscription_uid: bytes

@@ -15,7 +15,7 @@ from gateway.names import label_errors, name_errors
 from gateway.topics.topics import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, MetadataError
-from metadata.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
+from metadata.subscriptions.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
 
 DAY_S = 86_400
 SWEEP_EVERY_S = 60.0

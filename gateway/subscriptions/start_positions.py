@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from edge.problem import FieldError
-from metadata.seeks import LaneOf, Target
-from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions.seeks import LaneOf, Target
+from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from subscribe_forwarder.reading.places import OffsetStore
 from subscribe_forwarder.reading.targets import MAX_OFFSET, SnapshotOf, Targets, Time, To

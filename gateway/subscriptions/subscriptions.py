@@ -42,8 +42,8 @@ from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.snapshots import SnapshotRepository
-from metadata.subscriptions import SubscriptionRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
@@ -51,7 +51,7 @@ from subscribe_forwarder.reading.places import Found
 
 
 class Cursors(Protocol):
-    """The part of `metadata.cursors.CursorRepository` that counting a backlog needs."""
+    """The part of `metadata.delivery.cursors.CursorRepository` that counting a backlog needs."""
 
     async def of_subscription(
         self, tenant_id: bytes, subscription_uid: bytes

@@ -16,8 +16,8 @@ from edge.problem import FieldError, Problem, invalid
 from gateway.http.decoding import Query, etag
 from gateway.topics.topics import precondition_failed
 from gateway.visible import MAX_PAGE_SIZE
-from metadata.credentials import Secret
 from metadata.errors import Conflict, LastOwner, NotFound, TooManySecrets
+from metadata.tenancy.credentials import Secret
 
 MAX_DISPLAY_NAME_CHARS = 255
 MAX_OVERLAP_S = 30 * 86_400

@@ -11,8 +11,8 @@ from edge.problem import FieldError, invalid, not_found
 from gateway.http.decoding import Query
 from gateway.names import name_errors
 from gateway.tenancy.answers import page_size_of, respond_page, time_of
-from metadata.audit import AuditEntry, AuditFilter, AuditLog
-from metadata.tenants import TenantRepository
+from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog
+from metadata.tenancy.tenants import TenantRepository
 
 NDJSON = b"application/x-ndjson"
 LINES_AT_ONCE = 500

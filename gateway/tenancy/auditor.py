@@ -33,9 +33,9 @@ from edge.asgi import (
 from gateway.http.decoding import MAX_BODY_BYTES, Query
 from gateway.middleware.errors import problem_of
 from gateway.tenancy.redaction import MAX_CHARS, members_of, redacted, storable
-from metadata.audit import AuditEntry, AuditLog
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
 from metadata.ids import new_uid
+from metadata.tenancy.audit import AuditEntry, AuditLog
 
 CHANGING = (Permission.MANAGE.value, Permission.ADMINISTER.value, Permission.OPERATE.value)
 MAX_RESOURCE_CHARS = 512

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from edge.problem import invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import DisplayName, same_name, secrets_view, text_errors
-from metadata.clients import Client, ClientSpec, ClientState
+from metadata.tenancy.clients import Client, ClientSpec, ClientState
 
 
 class ClientBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -17,8 +17,8 @@ from gateway.tenancy.answers import (
 )
 from gateway.tenancy.client_bodies import ClientBody, view
 from gateway.topics.topics import respond_no_content
-from metadata.clients import Client, ClientRepository
-from metadata.credentials import Minted, new_client_id, new_client_secret
+from metadata.tenancy.clients import Client, ClientRepository
+from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
 
 
 class ClientRoutes:

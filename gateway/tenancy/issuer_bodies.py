@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import same_name
-from metadata.issuers import Issuer, IssuerSpec
+from metadata.tenancy.issuers import Issuer, IssuerSpec
 
 MAX_URL_CHARS = 512
 MAX_CLAIMS = 16

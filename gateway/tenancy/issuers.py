@@ -15,7 +15,7 @@ from gateway.tenancy.answers import (
 )
 from gateway.tenancy.issuer_bodies import IssuerBody, view
 from gateway.topics.topics import respond_no_content
-from metadata.issuers import IssuerRepository, IssuerTaken
+from metadata.tenancy.issuers import IssuerRepository, IssuerTaken
 
 
 class IssuerRoutes:

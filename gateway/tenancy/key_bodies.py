@@ -12,8 +12,8 @@ from auth.policies import BadGrant, parse_scope
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import same_name, secrets_view, text_errors
-from metadata.api_keys import ApiKey, ApiKeySpec, KeyState
-from metadata.credentials import API_KEY
+from metadata.tenancy.api_keys import ApiKey, ApiKeySpec, KeyState
+from metadata.tenancy.credentials import API_KEY
 
 MAX_SCOPES = 100
 

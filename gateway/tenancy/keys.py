@@ -17,8 +17,8 @@ from gateway.tenancy.answers import (
 )
 from gateway.tenancy.key_bodies import KeyBody, view
 from gateway.topics.topics import respond_no_content
-from metadata.api_keys import ApiKey, ApiKeyRepository
-from metadata.credentials import Minted, new_api_key, new_key_id
+from metadata.tenancy.api_keys import ApiKey, ApiKeyRepository
+from metadata.tenancy.credentials import Minted, new_api_key, new_key_id
 
 
 class KeyRoutes:

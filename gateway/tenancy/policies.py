@@ -15,7 +15,7 @@ from gateway.tenancy.answers import (
 )
 from gateway.tenancy.policy_bodies import PolicyBody, view
 from gateway.topics.topics import respond_no_content
-from metadata.policies import PolicyRepository
+from metadata.tenancy.policies import PolicyRepository
 
 
 class PolicyRoutes:

@@ -12,7 +12,7 @@ from auth.policies import BadGrant, check_member, parse_resource
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import same_name, text_errors
-from metadata.policies import Policy, PolicySpec
+from metadata.tenancy.policies import Policy, PolicySpec
 
 MAX_MEMBERS = 500
 MAX_RESOURCES = 100

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from edge.problem import FieldError, invalid
-from metadata.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
 
 MAX_LIMIT = 2**53
 MAX_WEIGHT = 1000

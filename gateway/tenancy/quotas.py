@@ -9,8 +9,8 @@ from gateway.http.decoding import if_match, read_json
 from gateway.tenancy.answers import refusals, respond_one
 from gateway.tenancy.quota_bodies import QuotaBody, view
 from gateway.tenancy.tenants import tenant_name
-from metadata.quotas import QuotaRepository, TenantQuota
-from metadata.tenants import TenantRepository
+from metadata.tenancy.quotas import QuotaRepository, TenantQuota
+from metadata.tenancy.tenants import TenantRepository
 
 
 class QuotaRoutes:

@@ -11,7 +11,7 @@ from edge.egress.guard import parse_allowance
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import DisplayName, same_name, text_errors
-from metadata.clients import ClientSpec
+from metadata.tenancy.clients import ClientSpec
 from metadata.types import Tenant, TenantSpec, TenantState
 
 MAX_EGRESS_ALLOWED = 100

@@ -17,7 +17,7 @@ from typing import Protocol
 import structlog
 
 from metadata.errors import MetadataError, NotFound
-from metadata.tenants import TenantRepository
+from metadata.tenancy.tenants import TenantRepository
 from metadata.types import Page, Tenant, Topic
 
 EVERY_S = 15.0
@@ -28,7 +28,7 @@ _log = structlog.get_logger("packetboat.tenants")
 
 
 class Topics(Protocol):
-    """The part of `metadata.topics.TopicRepository` that this needs."""
+    """The part of `metadata.topics.topics.TopicRepository` that this needs."""
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None

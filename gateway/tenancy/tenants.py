@@ -18,10 +18,10 @@ from gateway.tenancy.answers import (
 )
 from gateway.tenancy.tenant_bodies import TenantBody, view
 from gateway.tenancy.tenant_deletion import TenantDeletion
-from metadata.clients import Client
-from metadata.credentials import Minted, new_client_id, new_client_secret
 from metadata.errors import Conflict
-from metadata.tenants import PLATFORM_NAME, FirstOwner, TenantRepository
+from metadata.tenancy.clients import Client
+from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
+from metadata.tenancy.tenants import PLATFORM_NAME, FirstOwner, TenantRepository
 from metadata.types import Tenant, TenantSpec, TenantState
 
 Made = tuple[Tenant, Client | None]

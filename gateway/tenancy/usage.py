@@ -9,8 +9,8 @@ from edge.problem import FieldError, invalid
 from gateway.http.decoding import Query
 from gateway.tenancy.answers import page_size_of, respond_page, time_of
 from gateway.tenancy.tenants import tenant_name
-from metadata.tenants import TenantRepository
-from metadata.usage_hours import UsageHours
+from metadata.tenancy.tenants import TenantRepository
+from metadata.tenancy.usage_hours import UsageHours
 
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 

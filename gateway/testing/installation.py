@@ -27,7 +27,7 @@ from gateway.testing import postgres_clock
 from gateway.testing.shared_clock import SharedClock
 from gateway.up.child import die_with
 from gateway.up.supervisor import LOOPBACK
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 
 GROUPS = 4
 START_S = 180.0

@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncpg
 
-from metadata.locks import PLATFORM
+from metadata.locks.locks import PLATFORM
 
 _INSTALL = """
 CREATE SCHEMA packetboat_clock;

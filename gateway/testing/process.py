@@ -37,7 +37,7 @@ def main(kind: str, clock_file: str, what: str) -> int:
 def _serve(shared: SharedClock, credential_file: Path) -> int:
     from gateway import operators, server
     from gateway.settings import ServerSettings
-    from metadata.migrate import upgrade
+    from metadata.postgres.migrate import upgrade
     from metadata.settings import DatabaseSettings
     from scheduler import metrics
 

@@ -24,8 +24,8 @@ from gateway.topics.bodies import spec_of
 from gateway.topics.group_choice import GroupChoice
 from gateway.topics.placement import STORE_TIMEOUT_S, QueueStore, queue_meta, queue_of
 from metadata.errors import Conflict, MetadataError, NotFound
-from metadata.placements import PlacementRepository
-from metadata.topics import TopicRepository
+from metadata.topics.placements import PlacementRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, SealedPartition, Topic, TopicSpec, TopicState
 from store_nodes.client import QueueOffsets
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError

@@ -13,8 +13,8 @@ from gateway.http.decoding import read_json
 from gateway.topics.bodies import MAX_PARTITIONS, queue_errors
 from gateway.topics.placement import Mover, queue_of
 from metadata.errors import Conflict, NotFound
-from metadata.placements import PlacementRepository
-from metadata.topics import TopicRepository
+from metadata.topics.placements import PlacementRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic, TopicState
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId

@@ -25,7 +25,7 @@ import structlog
 from gateway.topics.group_choice import GroupChoice, Groups
 from metadata.errors import MetadataError
 from metadata.idle_poll import IdlePoll
-from metadata.placements import LaneOf, PlacementRepository
+from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic
 from store_nodes.client import StagedPage
 from store_nodes.errors import QueueNotFound, StoreError, Unavailable

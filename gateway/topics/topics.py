@@ -26,19 +26,19 @@ from gateway.topics.bodies import TopicCreate, TopicPatch, TopicPut, changed, ch
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
-from metadata.topics import TopicRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, Subscription, Topic, TopicSpec, TopicState
 from store_nodes.errors import QueueNotFound, StoreError
 
 
 class Cursors(Protocol):
-    """The part of `metadata.cursors.CursorRepository` that counting a backlog needs."""
+    """The part of `metadata.delivery.cursors.CursorRepository` that counting a backlog needs."""
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
 
 
 class Subscriptions(Protocol):
-    """The part of `metadata.subscriptions.SubscriptionRepository` that naming them needs."""
+    """The part of a `SubscriptionRepository` that naming them needs."""
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]: ...
 

@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from metadata.embedded import sync_directory
+from metadata.postgres.embedded import sync_directory
 
 STATE_VERSION = 1
 HTTP_PORTS = range(8080, 8090)

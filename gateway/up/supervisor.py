@@ -31,8 +31,8 @@ from gateway.up.data_dir import (
     are_free,
     choose_ports,
 )
-from metadata.binaries import PostgresNotFound
-from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
+from metadata.postgres.binaries import PostgresNotFound
+from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 
 NODES = (1, 2, 3)
 GROUPS = 8
@@ -139,7 +139,7 @@ class Supervisor:
     async def _start_postgres(self, ports: Ports) -> str:
         postgres = EmbeddedPostgres(self._data_dir.postgres, port=ports.postgres)
         await asyncio.to_thread(postgres.prepare)
-        # On this thread, which lives as long as the process: see metadata/embedded.py.
+        # On this thread, which lives as long as the process: see metadata/postgres/embedded.py.
         postgres.spawn()
         self._postgres = postgres
         await asyncio.to_thread(postgres.wait_ready)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.admission.admission import Admission, Limits
 from gateway.admission.weights import Weights
 from gateway.wiring.parts import Shared, own
-from metadata.quotas import QuotaRepository
+from metadata.tenancy.quotas import QuotaRepository
 
 
 def open_admission(shared: Shared) -> Admission:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.wiring.parts import Shared
-from metadata.subscription_names import SubscriptionNames
+from metadata.subscriptions.names import SubscriptionNames
 from subscribe_forwarder.backlogs.backlogs import Backlogs
 from subscribe_forwarder.backlogs.local import OwnHoldings
 from subscribe_forwarder.backlogs.routes import BacklogRoutes

@@ -25,16 +25,16 @@ from gateway.wiring.jobs import open_jobs
 from gateway.wiring.oauth import open_oauth
 from gateway.wiring.parts import Shared, own
 from gateway.wiring.tenancy import open_tenancy
-from metadata.cursors import CursorRepository
-from metadata.fleet import FleetRepository
-from metadata.hints import HintRepository
-from metadata.lock_catalog import LockCatalog
-from metadata.lock_waiters import LockWaiterRepository
-from metadata.locks import LockRepository
-from metadata.placements import PlacementRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.hints import HintRepository
+from metadata.locks.catalog import LockCatalog
+from metadata.locks.locks import LockRepository
+from metadata.locks.waiters import LockWaiterRepository
 from metadata.recovery import RecoveryRepository
-from metadata.schedules import ScheduleRepository
-from metadata.skip_rules import SkipRuleRepository
+from metadata.subscriptions.skip_rules import SkipRuleRepository
+from metadata.topics.placements import PlacementRepository
+from metadata.topics.schedules import ScheduleRepository
 from outbox import Outbox
 from publish_forwarder.schema_check import SchemaCheck
 

@@ -9,10 +9,10 @@ from gateway.exports.runner import RunnerRoutes
 from gateway.exports.runs import ExportRunRoutes
 from gateway.exports.waits import ExportWaits
 from gateway.wiring.parts import Shared, own
-from metadata.export_leases import ExportLeaseRepository
-from metadata.export_runs import ExportRunRepository
-from metadata.exports import ExportRepository
-from metadata.revoked_tokens import RevokedTokenRepository
+from metadata.exports.exports import ExportRepository
+from metadata.exports.leases import ExportLeaseRepository
+from metadata.exports.runs import ExportRunRepository
+from metadata.tenancy.revoked_tokens import RevokedTokenRepository
 
 
 def open_exports(shared: Shared) -> None:

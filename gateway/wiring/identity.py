@@ -16,11 +16,11 @@ from gateway.issuer_documents import GuardOf, IssuerDocuments
 from gateway.settings import ServerSettings
 from gateway.wiring.parts import Identity, own
 from gateway.wiring.tokens import follow, make_tokens
-from metadata.api_keys import ApiKeyRepository
 from metadata.database import Database
 from metadata.feed import ChangeFeed
-from metadata.issuers import IssuerRepository
-from metadata.policies import PolicyRepository
+from metadata.tenancy.api_keys import ApiKeyRepository
+from metadata.tenancy.issuers import IssuerRepository
+from metadata.tenancy.policies import PolicyRepository
 
 
 def open_identity(

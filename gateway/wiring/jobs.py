@@ -7,11 +7,11 @@ from gateway.jobs.pools import PoolRoutes
 from gateway.jobs.waits import JobWaits
 from gateway.jobs.work import WorkRoutes
 from gateway.wiring.parts import Shared, own
-from metadata.job_claims import JobLeaseRepository
-from metadata.job_pools import JobPoolRepository
-from metadata.job_reading import JobReader
-from metadata.job_steps import JobSteps
-from metadata.jobs import JobLimits, JobRepository
+from metadata.jobs.claims import JobLeaseRepository
+from metadata.jobs.jobs import JobLimits, JobRepository
+from metadata.jobs.pools import JobPoolRepository
+from metadata.jobs.reading import JobReader
+from metadata.jobs.steps import JobSteps
 
 
 def open_jobs(shared: Shared) -> None:

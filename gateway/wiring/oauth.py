@@ -7,9 +7,9 @@ from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
 from gateway.wiring.parts import Shared, own
 from gateway.wiring.tokens import Tokens
-from metadata.clients import ClientRepository
-from metadata.revoked_tokens import RevokedTokenRepository
-from metadata.tenants import TenantRepository
+from metadata.tenancy.clients import ClientRepository
+from metadata.tenancy.revoked_tokens import RevokedTokenRepository
+from metadata.tenancy.tenants import TenantRepository
 
 
 def open_oauth(shared: Shared, tokens: Tokens, verifier: AccessTokenVerifier) -> None:

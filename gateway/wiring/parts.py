@@ -25,11 +25,11 @@ from gateway.wiring.tokens import Tokens
 from metadata.catalog import Catalog
 from metadata.database import Database
 from metadata.feed import ChangeFeed
-from metadata.schema_catalog import SchemaCatalog
-from metadata.schemas import SchemaRepository
-from metadata.snapshots import SnapshotRepository
-from metadata.subscriptions import SubscriptionRepository
-from metadata.topics import TopicRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.topics.schema_catalog import SchemaCatalog
+from metadata.topics.schemas import SchemaRepository
+from metadata.topics.topics import TopicRepository
 from peering.tls import PeerTls
 from quotas.limiter import Limiter
 from quotas.limits import TenantLimit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.wiring.parts import Shared
-from metadata.forwarded import ForwardedRepository
+from metadata.delivery.forwarded import ForwardedRepository
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gateway.wiring.parts import Shared
-from metadata.push_attempts import PushAttemptRepository
-from metadata.push_endpoints import PushEndpointRepository
-from metadata.tenants import TenantRepository
+from metadata.subscriptions.push_attempts import PushAttemptRepository
+from metadata.subscriptions.push_endpoints import PushEndpointRepository
+from metadata.tenancy.tenants import TenantRepository
 from outbox import Outbox
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.push import PushRoutes

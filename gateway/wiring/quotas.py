@@ -10,9 +10,9 @@ from gateway.settings import Role
 from gateway.wiring.parts import Metered, own
 from metadata.database import Database
 from metadata.feed import ChangeFeed
-from metadata.quota_demands import QuotaDemands
-from metadata.quotas import QuotaRepository, TenantQuota
-from metadata.usage_reports import UsageReports
+from metadata.tenancy.quota_demands import QuotaDemands
+from metadata.tenancy.quotas import QuotaRepository, TenantQuota
+from metadata.tenancy.usage_reports import UsageReports
 from quotas import settings as quota_settings
 from quotas.limiter import Limiter
 from quotas.limits import LimitBook, TenantLimit

@@ -9,17 +9,17 @@ from gateway.wiring.links import open_links
 from gateway.wiring.parts import Shared, own
 from gateway.wiring.pushing import open_pushing
 from gateway.wiring.throttling import follow, open_throttling
-from metadata.ack_history import AckHistoryRepository
-from metadata.assignments import AssignmentRepository
-from metadata.cursors import CursorRepository
-from metadata.dead_letters import DeadLetterRepository
-from metadata.forwarded import ForwardedRepository
-from metadata.hints import HintRepository
-from metadata.leases import LeaseRepository
-from metadata.publications import PublicationRepository
-from metadata.redrives import RedriveRepository
-from metadata.seeks import SeekRepository
-from metadata.subscription_states import SubscriptionStateRepository
+from metadata.delivery.ack_history import AckHistoryRepository
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.leases import LeaseRepository
+from metadata.delivery.publications import PublicationRepository
+from metadata.subscriptions.dead_letters import DeadLetterRepository
+from metadata.subscriptions.redrives import RedriveRepository
+from metadata.subscriptions.seeks import SeekRepository
+from metadata.subscriptions.states import SubscriptionStateRepository
 from outbox import Outbox
 from outbox.staging import Staging
 from publish_forwarder.outputs import OutputReader

@@ -13,14 +13,14 @@ from gateway.tenancy.tenants import TenantRoutes
 from gateway.tenancy.usage import UsageRoutes
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.wiring.parts import Shared, own
-from metadata.api_keys import ApiKeyRepository
-from metadata.audit import AuditLog
-from metadata.clients import ClientRepository
-from metadata.issuers import IssuerRepository
-from metadata.policies import PolicyRepository
-from metadata.quotas import QuotaRepository
-from metadata.tenants import TenantRepository
-from metadata.usage_hours import UsageHours
+from metadata.tenancy.api_keys import ApiKeyRepository
+from metadata.tenancy.audit import AuditLog
+from metadata.tenancy.clients import ClientRepository
+from metadata.tenancy.issuers import IssuerRepository
+from metadata.tenancy.policies import PolicyRepository
+from metadata.tenancy.quotas import QuotaRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.tenancy.usage_hours import UsageHours
 
 
 def open_tenancy(shared: Shared, lifecycle: TopicLifecycle) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gateway.wiring.parts import Shared
-from metadata.subscription_flows import SubscriptionFlowRepository
+from metadata.subscriptions.flows import SubscriptionFlowRepository
 from subscribe_forwarder.api.flow import FlowRoutes
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.links.ports import Links

@@ -14,12 +14,12 @@ from auth.revocations import Revocations
 from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
 from gateway.settings import ServerSettings
-from metadata.clients import ClientRepository
 from metadata.database import Database
 from metadata.feed import ChangeFeed
-from metadata.revoked_tokens import RevokedTokenRepository
-from metadata.signing_keys import SigningKeyRepository
-from metadata.tenants import TenantRepository
+from metadata.tenancy.clients import ClientRepository
+from metadata.tenancy.revoked_tokens import RevokedTokenRepository
+from metadata.tenancy.signing_keys import SigningKeyRepository
+from metadata.tenancy.tenants import TenantRepository
 
 OWN_ISSUER = "packetboat"
 """Where none is set: nobody else can find our keys, but the installation itself."""

@@ -1,1 +1,1 @@
-"""Alembic migrations; `metadata.migrate.upgrade` runs them."""
+"""Alembic migrations; `metadata.postgres.migrate.upgrade` runs them."""

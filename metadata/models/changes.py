@@ -35,7 +35,7 @@ class ChangeRow(Base):
 
 
 class DatabaseSchemaRow(Base):
-    """database_schema: one row: what schema this is (see metadata/database_schema.py)."""
+    """database_schema: one row: what schema this is (see metadata/postgres/database_schema.py)."""
 
     __tablename__ = "database_schema"
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import structlog
 
-from metadata.fleet import LiveForwarder, TopicKey
-from metadata.hints import Hint
-from metadata.locks import Lock
+from metadata.delivery.fleet import LiveForwarder, TopicKey
+from metadata.delivery.hints import Hint
+from metadata.locks.locks import Lock
 from metadata.types import Unit
 from scheduler import metrics
 from scheduler.balancing.plan import plan, topics_of_interest
@@ -30,14 +30,14 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Fleet(Protocol):
-    """The part of `metadata.fleet.FleetRepository` that this needs."""
+    """The part of `metadata.delivery.fleet.FleetRepository` that this needs."""
 
     async def live(self) -> Sequence[LiveForwarder]: ...
     async def owned(self, topics: Collection[TopicKey]) -> Mapping[Unit, bytes | None]: ...
 
 
 class Hints(Protocol):
-    """The part of `metadata.hints.HintRepository` that this needs."""
+    """The part of `metadata.delivery.hints.HintRepository` that this needs."""
 
     async def listing(self) -> Sequence[Hint]: ...
     async def replace(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from metadata.fleet import TopicKey
-from metadata.loads import UnitLoad
+from metadata.delivery.fleet import TopicKey
+from metadata.delivery.loads import UnitLoad
 from metadata.types import WHOLE, Unit
 from scheduler.balancing.pressure import FULL, SETTLES_S, UNEVEN, Pressure
 from scheduler.balancing.view import Change, Kind, View

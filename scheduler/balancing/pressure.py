@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from metadata.loads import UnitLoad
+from metadata.delivery.loads import UnitLoad
 from metadata.types import Unit
 from scheduler.balancing.view import Busy
 

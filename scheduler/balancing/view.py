@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from metadata.loads import Load
+from metadata.delivery.loads import Load
 from metadata.types import WHOLE, Unit
 
 Home = Callable[[bytes, Mapping[bytes, float]], bytes | None]

@@ -10,8 +10,8 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.message_id import FORM_OFFSET, MessageId
 from edge.problem import not_found
-from metadata.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.errors import NotFound
+from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.types import Subscription
 from outbox.dead_letter import why_not_written
 from subscribe_forwarder.api import status

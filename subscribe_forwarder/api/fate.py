@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from metadata.ack_history import Fate
+from metadata.delivery.ack_history import Fate
 from metadata.types import Counters
 from subscribe_forwarder.delivery.reader import Reader
 

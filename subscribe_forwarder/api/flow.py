@@ -23,7 +23,7 @@ from edge.asgi import (
 )
 from edge.duplicate_keys import refuse_duplicates
 from edge.problem import FieldError, invalid, not_found
-from metadata.subscription_flows import Flow
+from metadata.subscriptions.flows import Flow
 from metadata.types import Subscription
 from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.ports import Catalog
@@ -48,7 +48,7 @@ _FLOW = msgspec.json.Decoder(FlowBody)
 
 
 class Flows(Protocol):
-    """The part of `metadata.subscription_flows.SubscriptionFlowRepository` that is used here."""
+    """The part of `metadata.subscriptions.flows.SubscriptionFlowRepository` that is used here."""
 
     async def put(
         self,

@@ -11,8 +11,8 @@ import msgspec
 from edge.asgi import Scope
 from edge.expressions import BadExpression
 from edge.problem import FieldError, Problem, invalid, not_found
-from metadata.dead_letters import LetterState
-from metadata.redrives import RedriveSpec
+from metadata.subscriptions.dead_letters import LetterState
+from metadata.subscriptions.redrives import RedriveSpec
 from outbox.dead_letter import PREFIX
 from outbox.letter_filter import Filter, compile_filter
 from subscribe_forwarder.api.requests import decode

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from edge.problem import FieldError, invalid
-from metadata.dead_letters import (
+from metadata.subscriptions.dead_letters import (
     START,
     DeadLetterRepository,
     LetterState,

@@ -10,7 +10,7 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, read_body, respond
 from edge.problem import Problem, not_found, unavailable
-from metadata.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import OpenDelivery, Reason
 from outbox.dead_letter import original_id, rfc3339
 from outbox.reading import Stored, read
 from subscribe_forwarder.api.hubs import hub_of

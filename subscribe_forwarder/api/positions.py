@@ -28,9 +28,9 @@ from edge.asgi import (
 )
 from edge.problem import FieldError, Problem, invalid
 from metadata.errors import MetadataError
-from metadata.seeks import LaneOf, SeekRepository, Sought
-from metadata.snapshots import SnapshotRepository
-from metadata.subscription_states import SubscriptionStateRepository
+from metadata.subscriptions.seeks import LaneOf, SeekRepository, Sought
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.types import Subscription, SubscriptionState
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.forwarder import SubscribeForwarder

@@ -12,8 +12,8 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.problem import Problem
-from metadata.push_attempts import PushAttempt
-from metadata.push_endpoints import PushEndpoint
+from metadata.subscriptions.push_attempts import PushAttempt
+from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Subscription
 from outbox import TopicFull
 from subscribe_forwarder.api.push_bodies import (
@@ -35,7 +35,7 @@ _encode = msgspec.json.encode
 
 
 class Attempts(Protocol):
-    """`metadata.push_attempts.PushAttemptRepository`."""
+    """`metadata.subscriptions.push_attempts.PushAttemptRepository`."""
 
     async def page(
         self,
@@ -50,7 +50,7 @@ class Attempts(Protocol):
 
 
 class Endpoints(Protocol):
-    """`metadata.push_endpoints.PushEndpointRepository`."""
+    """`metadata.subscriptions.push_endpoints.PushEndpointRepository`."""
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes) -> PushEndpoint | None: ...
 

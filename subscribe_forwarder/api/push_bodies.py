@@ -10,7 +10,7 @@ import msgspec
 
 from edge.asgi import Scope
 from edge.problem import FieldError, Problem, invalid
-from metadata.push_attempts import END
+from metadata.subscriptions.push_attempts import END
 from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.push.verdict import Outcome
 

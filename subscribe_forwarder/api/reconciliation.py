@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
-from metadata.books import CursorBooks
+from metadata.delivery.books import CursorBooks
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 NO_STORE = [(b"cache-control", b"no-store")]

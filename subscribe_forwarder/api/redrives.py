@@ -19,9 +19,9 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.problem import FieldError, Problem, invalid, not_found
-from metadata.dead_letters import DeadLetterRepository, Place, StoredLetter
 from metadata.errors import Conflict, NotFound
-from metadata.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
+from metadata.subscriptions.dead_letters import DeadLetterRepository, Place, StoredLetter
+from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
 from metadata.types import Subscription
 from subscribe_forwarder.api.dead_letters import NO_STORE
 from subscribe_forwarder.api.dead_letters import view as letter_view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from metadata.ack_history import Fate
+from metadata.delivery.ack_history import Fate
 from metadata.types import Partition, SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
@@ -20,7 +20,7 @@ from subscribe_forwarder.state.lanes import Lane
 
 
 class Fates(Protocol):
-    """The part of `metadata.ack_history.AckHistoryRepository` that is asked here."""
+    """The part of `metadata.delivery.ack_history.AckHistoryRepository` that is asked here."""
 
     async def fates(
         self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid
 from metadata.errors import NotFound
-from metadata.subscription_names import NamedSubscription
+from metadata.subscriptions.names import NamedSubscription
 from metadata.types import Subscription, SubscriptionState, Topic
 from subscribe_forwarder.backlogs.part import Wanted
 
@@ -59,7 +59,7 @@ class Subscriptions(Protocol):
 
 
 class Names(Protocol):
-    """The part of `metadata.subscription_names.SubscriptionNames` that this uses."""
+    """The part of `metadata.subscriptions.names.SubscriptionNames` that this uses."""
 
     async def beginning_with(
         self, tenant_id: bytes, prefixes: Sequence[str], limit: int

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from metadata.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import OpenDelivery, Reason
 from subscribe_forwarder.reading.tail import Tail
 from subscribe_forwarder.state.ledger import Ledger
 from subscribe_forwarder.state.order import KeyOrder, Verdict

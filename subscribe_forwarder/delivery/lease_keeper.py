@@ -11,8 +11,8 @@ from typing import Protocol
 
 import structlog
 
+from metadata.delivery.leases import RENEW_EVERY_S, Lease
 from metadata.errors import LeaseLost, MetadataError
-from metadata.leases import RENEW_EVERY_S, Lease
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Leases
 

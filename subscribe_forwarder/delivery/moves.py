@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from metadata.seeks import ERA_SHIFT
+from metadata.subscriptions.seeks import ERA_SHIFT
 
 MAX_MOVES = 10_000
 """Older ones are long past any read that was under way."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import Claim, CursorKey, CursorState, Epoch, Unit
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.moves import Moves

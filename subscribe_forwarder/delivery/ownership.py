@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from edge.problem import Problem
+from metadata.delivery.leases import Lease
 from metadata.errors import MetadataError
-from metadata.leases import Lease
 from metadata.types import Claim, CursorKey, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.owner import Owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 from metadata.errors import NotFound
 from metadata.types import Claim, CursorKey, Unit
 from peering.shared_secret import SharedSecret

@@ -4,7 +4,7 @@ What must be durable before what:
 
     1. the row `open`, naming the queues          before anything is staged
     2. every output staged, under the row's tag   before the commit
-    3. ack and `committed` with the numbers       in one statement (metadata/cursors.py): the commit
+    3. ack and `committed` with the numbers       in one statement of delivery/cursors.py: the commit
     4. the outputs released                       after the commit; then the row goes
 
 Whoever dies in between leaves a row, and the scheduler finishes or undoes what it says
@@ -24,7 +24,7 @@ import structlog
 
 from edge import failpoints
 from edge.problem import Problem, unavailable
-from metadata.deliveries import Publication, StagedOutputs
+from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.errors import MetadataError
 from outbox import TopicFull
 from outbox.staging import Output, Plan, Staged, plan
@@ -49,7 +49,7 @@ class Published(NamedTuple):
 
 
 class Publications(Protocol):
-    """The part of `metadata.publications.PublicationRepository` that it uses."""
+    """The part of `metadata.delivery.publications.PublicationRepository` that it uses."""
 
     async def open(self, publications: Sequence[Publication]) -> None: ...
     async def released(self, publications: Sequence[Publication]) -> None: ...

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import CursorState, Epoch, Unit
 from peering.shared_secret import SharedSecret
 from store_nodes.record_batch import BadBatch

@@ -30,7 +30,7 @@ class Forwarder(Protocol):
 
 
 class Letters(Protocol):
-    """The part of `metadata.dead_letters.DeadLetterRepository` that it uses."""
+    """The part of `metadata.subscriptions.dead_letters.DeadLetterRepository` that it uses."""
 
     async def undelivered(self, limit: int) -> list[tuple[bytes, str]]: ...
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from metadata.deliveries import DeadLetter, OpenDelivery, Reason
+from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import MetadataError, NotFound
 from metadata.ids import new_uid
 from metadata.types import CursorKey, Subscription, Topic, Unit

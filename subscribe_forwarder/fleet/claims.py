@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from edge.problem import Problem
+from metadata.delivery.leases import Lease
 from metadata.errors import MetadataError
-from metadata.leases import Lease
 from metadata.types import Unit
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.fleet.members import Members

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metadata.leases import Lease
+from metadata.delivery.leases import Lease
 from metadata.types import Unit
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.ownership import Ownership, Partitions

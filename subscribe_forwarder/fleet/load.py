@@ -11,8 +11,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-from metadata import loads
-from metadata.loads import MAX_UNITS, Load, UnitLoad
+from metadata.delivery import loads
+from metadata.delivery.loads import MAX_UNITS, Load, UnitLoad
 from metadata.types import WHOLE, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.reader import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from metadata.leases import LEAVING
+from metadata.delivery.leases import LEAVING
 from metadata.types import Forwarder
 
 SETTLED_S = 3.0

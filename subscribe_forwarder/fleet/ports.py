@@ -48,7 +48,7 @@ class Directory(Protocol):
 
 
 class Hints(Protocol):
-    """The part of `metadata.hints.HintRepository` that claims use."""
+    """The part of `metadata.delivery.hints.HintRepository` that claims use."""
 
     async def all(self) -> Mapping[Unit, bytes]:
         """Where the scheduler wants units to be, by incarnation; raises MetadataError."""

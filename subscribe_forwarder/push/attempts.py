@@ -18,7 +18,7 @@ import structlog
 
 from metadata.errors import MetadataError
 from metadata.ids import new_uid
-from metadata.push_attempts import KEPT, AttemptOf, PushAttempt
+from metadata.subscriptions.push_attempts import KEPT, AttemptOf, PushAttempt
 from metadata.types import Subscription
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.settling import Item
@@ -45,7 +45,7 @@ class Answer(Protocol):
 
 
 class Attempts(Protocol):
-    """`metadata.push_attempts.PushAttemptRepository`."""
+    """`metadata.subscriptions.push_attempts.PushAttemptRepository`."""
 
     async def append(self, attempts: Sequence[AttemptOf]) -> None: ...
     async def trim(self, subscriptions: Sequence[tuple[bytes, bytes]]) -> None: ...

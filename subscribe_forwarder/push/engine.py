@@ -33,7 +33,7 @@ import structlog
 from edge.problem import Problem
 from edge.quota import NO_LIMITS, PUSH_DELIVERIES, Usage
 from metadata.errors import MetadataError
-from metadata.push_config import PushConfig
+from metadata.subscriptions.push_config import PushConfig
 from metadata.types import Delivery as Guarantee
 from metadata.types import Subscription, SubscriptionState
 from subscribe_forwarder.delivery.flush import AckFlusher

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from edge.problem import Problem
-from metadata.audit import AuditEntry
 from metadata.errors import MetadataError, NotFound
+from metadata.tenancy.audit import AuditEntry
 from metadata.types import Subscription, Topic
 from outbox import Item, Placed, TopicFull
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
@@ -31,7 +31,7 @@ _log = structlog.get_logger("packetboat.push")
 
 
 class Endpoints(Protocol):
-    """The part of `metadata.push_endpoints.PushEndpointRepository` that it uses."""
+    """The part of `metadata.subscriptions.push_endpoints.PushEndpointRepository` that it uses."""
 
     async def transitions(
         self, subscription: Subscription, since: datetime

@@ -20,7 +20,7 @@ import structlog
 
 from edge.problem import Problem
 from metadata.errors import MetadataError, NotFound
-from metadata.push_endpoints import PushEndpoint
+from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Change, ChangeKind, Subscription, SubscriptionType, Unit
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
@@ -41,7 +41,7 @@ _log = structlog.get_logger("packetboat.push")
 
 
 class PushEndpoints(Protocol):
-    """`metadata.push_endpoints.PushEndpointRepository`."""
+    """`metadata.subscriptions.push_endpoints.PushEndpointRepository`."""
 
     async def load(self, subscriptions: Sequence[Subscription]) -> dict[bytes, PushEndpoint]: ...
     async def failing(self, failing_s: Sequence[tuple[Subscription, float]]) -> None: ...

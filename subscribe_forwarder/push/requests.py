@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from edge.sealing import SealBroken, Sealer
-from metadata.push_config import PushConfig, PushFormat, header_purpose, key_purpose
+from metadata.subscriptions.push_config import PushConfig, PushFormat, header_purpose, key_purpose
 from metadata.types import Subscription
 from subscribe_forwarder.push import cloud_events
 from subscribe_forwarder.push.outgoing import Outgoing

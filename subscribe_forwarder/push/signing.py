@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from metadata.push_config import SigningKind
+from metadata.subscriptions.push_config import SigningKind
 
 SECRET_BYTES = 32
 """The specification asks for 24 to 64."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from metadata.push_config import PushConfig
-from metadata.push_endpoints import EndpointState, PushEndpoint
+from metadata.subscriptions.push_config import PushConfig
+from metadata.subscriptions.push_endpoints import EndpointState, PushEndpoint
 
 NOT_YET = "it was not asked yet"
 FIRST_RETRY_S = 1.0

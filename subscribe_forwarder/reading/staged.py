@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from edge.message_id import MessageId
-from metadata.due import QueueKey
+from metadata.delivery.due import QueueKey
 from metadata.types import SealedPartition, Topic
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from edge.problem import FieldError, Problem, invalid
-from metadata.seeks import LaneOf, Target
-from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions.seeks import LaneOf, Target
+from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
 

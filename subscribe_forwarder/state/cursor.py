@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from metadata.deliveries import Outcome, SettledRange
+from metadata.delivery.deliveries import Outcome, SettledRange
 from metadata.types import Counters, CursorKey, CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.state.ranges import RangeSet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 from subscribe_forwarder.state.exceptions import Exceptions
 from subscribe_forwarder.state.failures import DOOMED
 

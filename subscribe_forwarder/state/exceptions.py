@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from metadata.deliveries import OpenDelivery
+from metadata.delivery.deliveries import OpenDelivery
 
 
 class Exceptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from metadata.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import OpenDelivery, Reason
 from subscribe_forwarder.state.retry import Policy
 
 DOOMED = (Reason.EXHAUSTED, Reason.REJECTED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from metadata.deliveries import DeadLetter, OpenDelivery, Publication
+from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Publication
 from metadata.types import CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.state.ages import Ages
 from subscribe_forwarder.state.cursor import Cursor

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from metadata.deliveries import DeliveryLease
+from metadata.delivery.deliveries import DeliveryLease
 from metadata.types import Epoch
 from subscribe_forwarder.state.ranges import Range, RangeSet
 

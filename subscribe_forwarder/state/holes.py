@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from metadata.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import OpenDelivery, Reason
 from subscribe_forwarder.state.ages import Ages
 from subscribe_forwarder.state.cursor import Cursor
 from subscribe_forwarder.state.exceptions import Exceptions

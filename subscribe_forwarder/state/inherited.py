@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from metadata.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import OpenDelivery, Reason
 from subscribe_forwarder.state.cursor import Cursor
 from subscribe_forwarder.state.exceptions import Exceptions
 from subscribe_forwarder.state.held_leases import HeldLeases

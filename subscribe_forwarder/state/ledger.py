@@ -18,7 +18,7 @@ import random as random_module
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from metadata.deliveries import DeadLetter, OpenDelivery, Publication, Reason
+from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Publication, Reason
 from metadata.types import CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.state import failures
 from subscribe_forwarder.state.ages import Ages

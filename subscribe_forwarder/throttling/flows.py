@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from metadata.errors import MetadataError
-from metadata.subscription_flows import Flow
+from metadata.subscriptions.flows import Flow
 from metadata.types import Change, ChangeKind
 from subscribe_forwarder.links.ports import Links
 from subscribe_forwarder.throttling import metrics
@@ -29,7 +29,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Flows(Protocol):
-    """The part of `metadata.subscription_flows.SubscriptionFlowRepository` that is read here."""
+    """The part of `metadata.subscriptions.flows.SubscriptionFlowRepository` that is read here."""
 
     async def all(self) -> list[Flow]: ...
     async def load(self, of: Sequence[tuple[bytes, bytes]]) -> list[Flow]: ...

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import asyncpg
 
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 
 PROMOTED_S = 20.0
 

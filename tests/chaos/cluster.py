@@ -24,7 +24,7 @@ from benchmarks.http_client import connect, request
 from benchmarks.measure import tree
 from benchmarks.processes import Processes, free_ports
 from benchmarks.settings import inherited_environment
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
 from peering.tls import open_peer_tls

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from metadata.job_types import Lease
+from metadata.jobs.types import Lease
 from tests.chaos.delivery.job_book import Book, Held
 from tests.chaos.delivery.job_plans import ADD, BEARS, HOPELESS, NARROW, SPLIT, Plan, planned
 

@@ -23,7 +23,7 @@ import requests
 
 from auth.development import token_hash
 from benchmarks.processes import free_ports
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 from tests.deploy.unit_files import SYSTEM, Machine
 from tests.tidy.test_alerts import METRIC, alerts, named_on_dashboards
 

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from gateway.up.data_dir import free_port
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 from tests.e2e.installation import Installation
 
 StartServer = Callable[..., str]

@@ -17,7 +17,7 @@ from packetboat.aio.client import AsyncClient
 from packetboat.credentials import ClientCredentials
 from packetboat.options import Options
 
-from metadata.migrate import upgrade_async
+from metadata.postgres.migrate import upgrade_async
 from tests.chaos.cluster import HOST, ChaosCluster
 from tests.golden.record import SEGMENT_BYTES, Facts
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import openapi
 from edge.message_id import FORM_OFFSET, MessageId
-from metadata.export_types import RunId
-from metadata.job_types import Lease
+from metadata.exports.types import RunId
+from metadata.jobs.types import Lease
 from tests.security.tenants import fresh
 
 METHODS = ("get", "put", "patch", "post", "delete")

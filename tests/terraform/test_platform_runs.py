@@ -21,7 +21,7 @@ import requests
 from auth.development import token_hash
 from benchmarks.balancers import HAProxy, program
 from benchmarks.processes import Processes
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 from peering.authority import issue, make_authority
 from tests.conftest import free_port
 from tests.terraform.manifests import COMPONENT, SMALL, Manifests, rendered

@@ -9,7 +9,7 @@ from metadata import database
 from tests.tidy.test_source import ROOT, modules, name, tree
 
 RAW = {"statement", "transaction"}
-DECLARED = re.compile(r"^    (\w+): ([\w, ]+); \w.+$", re.MULTILINE)
+DECLARED = re.compile(r"^    ([\w/]+): ([\w, ]+); \w.+$", re.MULTILINE)
 
 
 def declared() -> set[tuple[str, str]]:

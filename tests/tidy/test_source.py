@@ -118,7 +118,7 @@ BANNED = {
 }
 ALLOWED = {
     # sidecar.py: a sleep of nothing, in a thread, lets the event loop have the interpreter.
-    r"\btime\.sleep\(": {"metadata/embedded.py", "store_nodes/storage/sidecar.py"}
+    r"\btime\.sleep\(": {"metadata/postgres/embedded.py", "store_nodes/storage/sidecar.py"}
 }
 
 
@@ -142,7 +142,7 @@ def test_only_settings_read_the_environment() -> None:
         and re.search(r"\bos\.(environ|getenv)\b", path.read_text(encoding="utf-8"))
     ]
     allowed = {
-        "metadata/binaries.py",  # cleans the environment that it hands to Postgres
+        "metadata/postgres/binaries.py",  # cleans the environment that it hands to Postgres
         "spark_exports/fail_points.py",  # of tests; off by being absent
         "spark_exports/session.py",  # Spark has settings that are variables alone
     }
@@ -192,7 +192,7 @@ def test_no_dead_modules() -> None:
         "gateway/testing/plugin.py",
         "gateway/testing/process.py",
         "metadata/migrations/env.py",
-        "metadata/migrate.py",
+        "metadata/postgres/migrate.py",
         "sdk/python/generate_sync.py",
         "spark_exports/driver/__main__.py",
         "spark_exports/runner/__main__.py",

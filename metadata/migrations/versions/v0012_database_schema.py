@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from metadata.row_security import secure_tables
+from metadata.postgres.row_security import secure_tables
 
 revision = "0012"
 down_revision = "0011"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from metadata.job_types import Lease
+from metadata.jobs.types import Lease
 from tests.chaos.delivery.job_plans import Plan
 
 Place = tuple[bytes, int]

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from metadata.cursors import CursorRepository
 from metadata.database import Database
-from metadata.dead_letters import DeadLetterRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.subscriptions.dead_letters import DeadLetterRepository
 from metadata.types import OnExhausted, RetryPolicy
 from outbox.dead_letter import PREFIX
 from store_nodes.client import StoreClient

@@ -9,20 +9,20 @@ from typing import Any
 
 from edge.asgi import AUTHORISED, CALLER, Route
 from edge.problem import Problem
-from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
-from metadata.cursors import CursorRepository
 from metadata.database import Database
-from metadata.dead_letters import DeadLetterRepository
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.leases import LeaseRepository
 from metadata.feed import ChangeFeed
-from metadata.forwarded import ForwardedRepository
 from metadata.ids import new_uid
-from metadata.leases import LeaseRepository
-from metadata.locks import LockRepository
-from metadata.redrives import RedriveRepository
-from metadata.subscriptions import SubscriptionRepository
-from metadata.tenants import TenantRepository
-from metadata.topics import TopicRepository
+from metadata.locks.locks import LockRepository
+from metadata.subscriptions.dead_letters import DeadLetterRepository
+from metadata.subscriptions.redrives import RedriveRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import RetryPolicy, SubscriptionSpec, Topic, TopicSpec
 from outbox import Item, Outbox
 from scheduler.redriving import Redriving

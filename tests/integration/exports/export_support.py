@@ -6,12 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from metadata.database import Connection, Database
-from metadata.export_leases import ExportLeaseRepository, Finished
-from metadata.export_pins import ExportPinRepository
-from metadata.export_runs import ExportRunRepository
-from metadata.export_sweep import ExportSweepRepository
-from metadata.export_ticks import ExportTickRepository
-from metadata.export_types import (
+from metadata.exports.exports import ExportRepository
+from metadata.exports.leases import ExportLeaseRepository, Finished
+from metadata.exports.pins import ExportPinRepository
+from metadata.exports.runs import ExportRunRepository
+from metadata.exports.sweep import ExportSweepRepository
+from metadata.exports.ticks import ExportTickRepository
+from metadata.exports.types import (
     FAILED,
     SUCCEEDED,
     ClaimedRun,
@@ -26,8 +27,7 @@ from metadata.export_types import (
     Run,
     RunResult,
 )
-from metadata.exports import ExportRepository
-from metadata.retention import RetentionRepository
+from metadata.topics.retention import RetentionRepository
 from metadata.types import Topic
 from scheduler.export_ticks import ExportTicks
 from tests.integration.metadata.world import World

@@ -9,7 +9,7 @@ import pytest
 
 from metadata.database import Database
 from metadata.errors import MetadataUnavailable
-from metadata.export_pins import ExportPinRepository
+from metadata.exports.pins import ExportPinRepository
 from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec
 from tests.integration.exports.export_support import Harbour, each
 from tests.integration.metadata.world import World

@@ -8,9 +8,9 @@ from collections import Counter
 from contextlib import suppress
 
 from metadata.errors import LeaseLost, NotFound
-from metadata.export_bell import ExportBell
-from metadata.export_types import FAILED, SUCCEEDED, ClaimedRun, Ending, LanePosition, RunResult
-from metadata.exports import ExportRepository
+from metadata.exports.bell import ExportBell
+from metadata.exports.exports import ExportRepository
+from metadata.exports.types import FAILED, SUCCEEDED, ClaimedRun, Ending, LanePosition, RunResult
 from metadata.types import Topic
 from scheduler.export_keeper import ExportKeeper
 from scheduler.sizes import Sizes

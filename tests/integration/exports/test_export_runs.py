@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from metadata.errors import BadPageToken, LeaseLost, NotFound
-from metadata.export_run_machine import LEASE_ENDED
-from metadata.export_runs import MAX_ATTEMPTS, MAX_LOG_BYTES, TooManyRuns
-from metadata.export_sweep import KEPT_RUNS
-from metadata.export_types import (
+from metadata.exports.run_machine import LEASE_ENDED
+from metadata.exports.runs import MAX_ATTEMPTS, MAX_LOG_BYTES, TooManyRuns
+from metadata.exports.sweep import KEPT_RUNS
+from metadata.exports.types import (
     CANCELLED,
     Ending,
     Failure,
@@ -260,7 +260,7 @@ async def test_ranges_of_a_back_fill_are_its_plan(harbour: Harbour) -> None:
 
 
 async def test_too_many_runs_are_refused(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metadata.export_runs.MAX_LIVE", 2)
+    monkeypatch.setattr("metadata.exports.runs.MAX_LIVE", 2)
     await harbour.topic()
     await harbour.export()
     await harbour.run(kind="maintain")

@@ -11,9 +11,9 @@ from typing import Any
 
 from metadata.database import Database
 from metadata.errors import MetadataUnavailable
-from metadata.export_run_machine import Tick
-from metadata.export_ticks import DueExport, ExportTickRepository, Ticks
-from metadata.export_types import Export, Run
+from metadata.exports.run_machine import Tick
+from metadata.exports.ticks import DueExport, ExportTickRepository, Ticks
+from metadata.exports.types import Export, Run
 from metadata.types import TenantSpec, TenantState
 from scheduler.export_ticks import ExportTicks
 from tests.integration.exports.conftest import OpenHarbour

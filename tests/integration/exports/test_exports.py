@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from metadata.errors import BadPageToken, Conflict, NotFound
-from metadata.export_types import ExportSpec, LanePosition
-from metadata.exports import ExportRepository, ImmutableField, TableTaken, TooManyExports
+from metadata.exports.exports import ExportRepository, ImmutableField, TableTaken, TooManyExports
+from metadata.exports.types import ExportSpec, LanePosition
 from tests.integration.exports.export_support import Harbour, each, lanes
 
 SPEC = ExportSpec(
@@ -162,7 +162,7 @@ async def test_pages_go_by_name_and_topic(harbour: Harbour) -> None:
 
 
 async def test_a_tenant_has_so_many(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metadata.exports.MAX_EXPORTS", 2)
+    monkeypatch.setattr("metadata.exports.exports.MAX_EXPORTS", 2)
     await harbour.export("a")
     await harbour.export("b")
     with pytest.raises(TooManyExports):

@@ -7,7 +7,7 @@ import pytest
 
 from metadata.database import Database
 from metadata.settings import DatabaseSettings
-from metadata.tenants import TenantRepository
+from metadata.tenancy.tenants import TenantRepository
 from tests.integration.jobs.job_support import TENANT, Desk
 
 OpenDesk = Callable[[], Awaitable[Desk]]

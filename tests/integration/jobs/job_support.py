@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from metadata.database import Connection, Database
-from metadata.job_claims import JobLeaseRepository, Wanted
-from metadata.job_machine import Complete, Fail, Settlement, Verdict
-from metadata.job_pools import JobPoolRepository
-from metadata.job_reading import JobReader
-from metadata.job_settling import Item
-from metadata.job_steps import JobSteps
-from metadata.job_sweep import JobSweepRepository
-from metadata.job_types import Job, JobSpec, LeasedTask
-from metadata.jobs import JobRepository
+from metadata.jobs.claims import JobLeaseRepository, Wanted
+from metadata.jobs.jobs import JobRepository
+from metadata.jobs.machine import Complete, Fail, Settlement, Verdict
+from metadata.jobs.pools import JobPoolRepository
+from metadata.jobs.reading import JobReader
+from metadata.jobs.settling import Item
+from metadata.jobs.steps import JobSteps
+from metadata.jobs.sweep import JobSweepRepository
+from metadata.jobs.types import Job, JobSpec, LeasedTask
 
 TENANT = bytes(15) + b"\x09"
 

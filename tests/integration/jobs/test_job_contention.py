@@ -6,10 +6,10 @@ import asyncio
 import random
 from collections import Counter
 
-from metadata.job_claims import Wanted
-from metadata.job_machine import Complete, Fail, Release, Verdict
-from metadata.job_settling import Item
-from metadata.job_types import JobSpec, Parent
+from metadata.jobs.claims import Wanted
+from metadata.jobs.machine import Complete, Fail, Release, Verdict
+from metadata.jobs.settling import Item
+from metadata.jobs.types import JobSpec, Parent
 from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.conftest import OpenDesk
 from tests.integration.jobs.job_support import TENANT, Desk

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from metadata.errors import NotFound
-from metadata.job_machine import Complete, Fail, Release, Settlement, Verdict
-from metadata.job_steps import JobEnded, JobLive
-from metadata.job_types import JobSpec, LeasedTask, Parent
+from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
+from metadata.jobs.steps import JobEnded, JobLive
+from metadata.jobs.types import JobSpec, LeasedTask, Parent
 from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.job_support import TENANT, Desk
 from tests.integration.jobs.job_twin import REDUCE, Twin, TwinJob

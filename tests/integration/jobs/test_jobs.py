@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from metadata.errors import NotFound
-from metadata.job_claims import Extension
-from metadata.job_machine import Complete, Verdict
-from metadata.job_settling import Item
-from metadata.job_steps import JobLive, JobSealed, TaskDiffers, TasksMissing
-from metadata.job_types import JobSpec, Parent
-from metadata.jobs import JobLimits, TooManyStored
+from metadata.jobs.claims import Extension
+from metadata.jobs.jobs import JobLimits, TooManyStored
+from metadata.jobs.machine import Complete, Verdict
+from metadata.jobs.settling import Item
+from metadata.jobs.steps import JobLive, JobSealed, TaskDiffers, TasksMissing
+from metadata.jobs.types import JobSpec, Parent
 from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.job_support import TENANT, Desk
 
@@ -311,7 +311,7 @@ async def test_what_a_tenant_keeps_is_bounded(desk: Desk) -> None:
 async def test_pages_of_outputs_end_where_they_are_large(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metadata.job_reading.MAX_PAGE_BYTES", 100)
+    monkeypatch.setattr("metadata.jobs.reading.MAX_PAGE_BYTES", 100)
     await desk.job(tasks=5)
     for task in await desk.claim():
         await desk.complete(task, output=b"1" * 60)

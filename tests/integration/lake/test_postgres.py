@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import OperationalError
 
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 from spark_exports.lake import commit as protocol
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import CatalogUnavailable

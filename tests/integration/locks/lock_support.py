@@ -8,8 +8,8 @@ from typing import Any
 
 from gateway.locks.line import LockLine
 from metadata.database import Connection, Database
-from metadata.lock_waiters import LAST_TICKET
-from metadata.locks import Claim, Held, Lock, LockRepository
+from metadata.locks.locks import Claim, Held, Lock, LockRepository
+from metadata.locks.waiters import LAST_TICKET
 
 TENANT = bytes(15) + b"\x07"
 NAME = "nightly"

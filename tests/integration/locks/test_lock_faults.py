@@ -9,7 +9,7 @@ import pytest
 
 from metadata.database import Database
 from metadata.errors import LeaseLost, OutcomeUnknown
-from metadata.lock_catalog import LockCatalog
+from metadata.locks.catalog import LockCatalog
 from metadata.settings import DatabaseSettings
 from tests.integration.locks.conftest import OpenProcess
 from tests.integration.locks.lock_support import NAME, TENANT, Process, ask, holder, until_places

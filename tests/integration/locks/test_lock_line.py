@@ -13,9 +13,9 @@ from gateway.locks import line as lock_line
 from gateway.locks.line import TooManyWaiting
 from metadata.database import Database
 from metadata.errors import NotFound
-from metadata.lock_catalog import LockCatalog
-from metadata.lock_waiters import LockWaiterRepository
-from metadata.locks import Held, Lock, TooManyLocks
+from metadata.locks.catalog import LockCatalog
+from metadata.locks.locks import Held, Lock, TooManyLocks
+from metadata.locks.waiters import LockWaiterRepository
 from tests.integration.locks.conftest import OpenProcess
 from tests.integration.locks.lock_support import (
     NAME,
@@ -267,7 +267,7 @@ async def test_line_and_locks_are_bounded(
         await process.acquire("third")
     process.line.drain()
     await waiting
-    monkeypatch.setattr("metadata.locks.MAX_LOCKS", 1)
+    monkeypatch.setattr("metadata.locks.locks.MAX_LOCKS", 1)
     with pytest.raises(TooManyLocks):
         await process.locks.take("another", bytes(16), tenant_id=TENANT)
 

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost, NotFound
 from metadata.ids import new_uid
-from metadata.lock_catalog import LockCatalog
-from metadata.locks import Claim, Held, Lock, LockRepository
+from metadata.locks.catalog import LockCatalog
+from metadata.locks.locks import Claim, Held, Lock, LockRepository
 from metadata.settings import DatabaseSettings
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
 from metadata.database import Database
 from metadata.settings import DatabaseSettings
-from metadata.signing_keys import SigningKeyRepository
+from metadata.tenancy.signing_keys import SigningKeyRepository
 
 
 async def main(url: str, seal_keys: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from metadata.ack_history import AckHistoryRepository, Fate
 from metadata.database import Connection
-from metadata.deliveries import DeadLetter, OpenDelivery, Reason, SettledRange
+from metadata.delivery.ack_history import AckHistoryRepository, Fate
+from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason, SettledRange
 from metadata.ids import new_uid
 from metadata.types import Counters, CursorState, CursorUpdate, Topic
 from tests.integration.metadata.world import World

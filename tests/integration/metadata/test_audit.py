@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gateway.tenancy.redaction import members_of
-from metadata.audit import AuditEntry, AuditFilter, AuditLog
 from metadata.database import Database
 from metadata.errors import BadPageToken, MetadataError
 from metadata.ids import new_uid
 from metadata.models import AuditRow
+from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog
 from metadata.types import Page
 
 MINE, OTHER = new_uid(), new_uid()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
-from metadata.beside import format_ranges, parse_ranges
+from metadata.delivery.beside import format_ranges, parse_ranges
 from metadata.errors import StatementRefused
 from metadata.types import Counters, CursorKey, Range
 from tests.integration.metadata.world import World, settled

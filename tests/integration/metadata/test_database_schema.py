@@ -7,10 +7,10 @@ import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
 
-from metadata import database_schema
 from metadata.database import Database
-from metadata.database_schema import OLDEST, REVISION, DatabaseSchema, UnfitSchema, judge
-from metadata.migrate import configuration, upgrade_async
+from metadata.postgres import database_schema
+from metadata.postgres.database_schema import OLDEST, REVISION, DatabaseSchema, UnfitSchema, judge
+from metadata.postgres.migrate import configuration, upgrade_async
 from metadata.settings import DatabaseSettings
 
 LATER = "9998"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from metadata.database import Database
-from metadata.due import Due, DueRepository, Progress, QueueKey
+from metadata.delivery.due import Due, DueRepository, Progress, QueueKey
+from metadata.delivery.forwarded import Forwarded, ForwardedRepository
 from metadata.errors import LeaseLost
-from metadata.forwarded import Forwarded, ForwardedRepository
 from metadata.ids import new_uid
-from metadata.locks import Lock, LockRepository
+from metadata.locks.locks import Lock, LockRepository
 from tests.integration.metadata.world import World
 
 A = QueueKey(new_uid(), new_uid(), 0, 0, 0)

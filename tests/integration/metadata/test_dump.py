@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 
 from metadata.database import Database
-from metadata.dump import Dump, NoSchema, NotEmpty, dump, load
-from metadata.seeks import ERA_SHIFT
+from metadata.postgres.dump import Dump, NoSchema, NotEmpty, dump, load
 from metadata.settings import DatabaseSettings
+from metadata.subscriptions.seeks import ERA_SHIFT
 from tests.integration.metadata.world import World
 
 ERA = 16

@@ -22,9 +22,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from metadata import account, binaries
-from metadata.account import Account
-from metadata.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
+from metadata.postgres import account, binaries
+from metadata.postgres.account import Account
+from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 from tests.conftest import free_port
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +33,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has somebod
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from metadata.embedded import EmbeddedPostgres
+from metadata.postgres.embedded import EmbeddedPostgres
 server = EmbeddedPostgres(Path(sys.argv[1]), port=int(sys.argv[2]))
 server.start()
 print(server.pid, flush=True)
@@ -133,7 +133,7 @@ def test_a_second_server_on_the_same_data_is_refused(
 ) -> None:
     server.start()
     second = EmbeddedPostgres(directory, port=free_port())
-    monkeypatch.setattr("metadata.embedded.PREDECESSOR_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("metadata.postgres.embedded.PREDECESSOR_TIMEOUT_S", 0.2)
     with pytest.raises(EmbeddedPostgresFailed, match="already serving"):
         second.start()
     assert ask(server.url, "SELECT 1") == 1

@@ -18,8 +18,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata.database import Database
-from metadata.embedded import EmbeddedPostgres
 from metadata.errors import MetadataUnavailable, OutcomeUnknown, UnsafeServer
+from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from metadata.types import CursorState, SubscriptionSpec, Topic, TopicSpec
 from tests.conftest import free_port, running_postgres

@@ -12,9 +12,9 @@ from gateway.breakers import METADATA, MetadataGate
 from metadata.database import Connection, Database
 from metadata.errors import MetadataError, MetadataUnavailable, NotFound
 from metadata.ids import new_uid
-from metadata.locks import Claim, Lock, LockRepository
+from metadata.locks.locks import Claim, Lock, LockRepository
 from metadata.settings import DatabaseSettings
-from metadata.topics import TopicRepository
+from metadata.topics.topics import TopicRepository
 from tests.integration.metadata.proxy import Proxy
 
 AT_ONCE_S = 0.3

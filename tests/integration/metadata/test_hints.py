@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from metadata import loads
+from metadata.delivery import loads
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.hints import HintRepository
 from metadata.errors import LeaseLost
-from metadata.fleet import FleetRepository
-from metadata.hints import HintRepository
 from metadata.ids import new_uid
-from metadata.locks import Lock, LockRepository
+from metadata.locks.locks import Lock, LockRepository
 from tests.integration.metadata.world import World, keys_of
 
 LOAD = loads.Load(0.5, 0.01, 100.0, 1e6, 3, 2)

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from metadata import locks
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost
 from metadata.ids import new_uid
-from metadata.locks import Lock, LockRepository
+from metadata.locks import locks
+from metadata.locks.locks import Lock, LockRepository
 
 NAME = "work"
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from metadata.ids import new_uid
-from metadata.migrate import configuration, upgrade_async
 from metadata.models import Base
+from metadata.postgres.migrate import configuration, upgrade_async
 
 PLATFORM = {
     "alembic_version",

@@ -10,13 +10,13 @@ import pytest
 
 from gateway.commands import operator as operator_command
 from gateway.operators import NotMade, Operators, credential_in, new_credential
-from metadata.audit import AuditFilter, AuditLog
-from metadata.clients import ClientRepository, ClientState
-from metadata.credentials import matches
 from metadata.database import Connection, Database
 from metadata.errors import NotFound
 from metadata.settings import DatabaseSettings
-from metadata.tenants import PLATFORM_ID
+from metadata.tenancy.audit import AuditFilter, AuditLog
+from metadata.tenancy.clients import ClientRepository, ClientState
+from metadata.tenancy.credentials import matches
+from metadata.tenancy.tenants import PLATFORM_ID
 
 
 async def test_one_is_made_with_a_secret_that_only_its_owner_has(database: Database) -> None:

@@ -5,9 +5,9 @@ import asyncio
 import asyncpg
 import pytest
 
+from metadata.delivery.leases import LEASE_S, MARGIN_S, Lease, LeaseRepository
 from metadata.errors import LeaseLost
 from metadata.ids import new_uid
-from metadata.leases import LEASE_S, MARGIN_S, Lease, LeaseRepository
 from metadata.types import Epoch, TopicSpec, Unit
 from tests.integration.metadata.world import World, keys_of, settled
 

@@ -13,13 +13,13 @@ import pytest
 
 from metadata import eras
 from metadata.database import Connection, Database
-from metadata.due import Due, DueRepository, Progress, QueueKey
+from metadata.delivery.due import Due, DueRepository, Progress, QueueKey
 from metadata.eras import FENCE_BITS, Lift
 from metadata.errors import Conflict, MetadataUnavailable
 from metadata.ids import new_uid
-from metadata.locks import Claim, Held, Lock, LockRepository
+from metadata.locks.locks import Claim, Held, Lock, LockRepository
 from metadata.recovery import RecoveryRepository
-from metadata.seeks import ERA_SHIFT, SeekRepository, Target
+from metadata.subscriptions.seeks import ERA_SHIFT, SeekRepository, Target
 from metadata.types import ChangeKind, Partition, TopicSpec, TopicState
 from tests.integration.metadata.world import World, keys_of, settled, with_epoch
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from metadata.database import Connection
 from metadata.ids import new_uid
-from metadata.pins import PinKind, PinRepository
-from metadata.retention import FullFlag, KeptSignature, LaneKey, RetentionRepository
+from metadata.topics.pins import PinKind, PinRepository
+from metadata.topics.retention import FullFlag, KeptSignature, LaneKey, RetentionRepository
 from metadata.types import OnLimit, Retention, Subscription, Topic, TopicSpec
 from tests.integration.metadata.world import World, settled
 

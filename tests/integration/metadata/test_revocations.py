@@ -15,8 +15,8 @@ from metadata.errors import Conflict
 from metadata.feed import ChangeFeed
 from metadata.ids import new_uid
 from metadata.models.identity import RevokedTokenRow
-from metadata.revoked_tokens import RevokedToken, RevokedTokenRepository
 from metadata.settings import DatabaseSettings
+from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 from metadata.types import Change, ChangeKind
 
 TENANT = b"t" * 16

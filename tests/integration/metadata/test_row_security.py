@@ -24,24 +24,24 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata.database import Connection, Database
-from metadata.embedded import EmbeddedPostgres
 from metadata.errors import MetadataError, MetadataUnavailable, StatementRefused
-from metadata.export_runs import ExportRunRepository
-from metadata.export_types import ExportSpec, Lane, LanePosition
-from metadata.exports import ExportRepository
+from metadata.exports.exports import ExportRepository
+from metadata.exports.runs import ExportRunRepository
+from metadata.exports.types import ExportSpec, Lane, LanePosition
 from metadata.ids import new_uid
-from metadata.lock_waiters import LockWaiterRepository
-from metadata.locks import Claim, LockRepository
-from metadata.migrate import upgrade_async
+from metadata.locks.locks import Claim, LockRepository
+from metadata.locks.waiters import LockWaiterRepository
 from metadata.models import TopicRow
-from metadata.redrives import RedriveRepository, RedriveSpec
-from metadata.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING, RolesNeeded
-from metadata.row_security import TENANT_MAY
-from metadata.schedules import ScheduleRepository, ScheduleSpec
-from metadata.schemas import SchemaRepository
+from metadata.postgres.embedded import EmbeddedPostgres
+from metadata.postgres.migrate import upgrade_async
+from metadata.postgres.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING, RolesNeeded
+from metadata.postgres.row_security import TENANT_MAY
 from metadata.settings import DatabaseSettings
-from metadata.skip_rules import SkipRuleRepository
-from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions.redrives import RedriveRepository, RedriveSpec
+from metadata.subscriptions.skip_rules import SkipRuleRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.topics.schedules import ScheduleRepository, ScheduleSpec
+from metadata.topics.schemas import SchemaRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic, TopicSpec
 from tests.conftest import free_port
 from tests.integration.metadata.two_tenants import MARK, NAME, Arguments, Method, methods
@@ -467,7 +467,7 @@ async def _furnish(world: World) -> tuple[Topic, Subscription, list[bytes]]:
     values = Arguments(labels=labels, display_name=MARK, role="viewer")
     for method in methods():
         # Also what was added after this was written, where a name is all that it takes.
-        if method.name == "create" and "metadata.named_rows" in _imports(method):
+        if method.name == "create" and "metadata.tenancy.named_rows" in _imports(method):
             made = await method.bind(database)(tenant_id=tenant_id, **values.of(method))
             uids.append(made.uid)
     return topic, subscription, uids

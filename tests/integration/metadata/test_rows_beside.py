@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from metadata.database import Connection
-from metadata.deliveries import DeadLetter, DeliveryLease, OpenDelivery, Reason, SettledRange
+from metadata.delivery.deliveries import (
+    DeadLetter,
+    DeliveryLease,
+    OpenDelivery,
+    Reason,
+    SettledRange,
+)
 from metadata.ids import new_uid
 from metadata.types import Counters, CursorState, CursorUpdate, Unit
 from tests.integration.metadata.world import World

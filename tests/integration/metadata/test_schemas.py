@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from metadata.errors import Conflict, NotFound
-from metadata.schema_catalog import SchemaCatalog
-from metadata.schemas import SchemaRepository
+from metadata.topics.schema_catalog import SchemaCatalog
+from metadata.topics.schemas import SchemaRepository
 from metadata.types import TopicSpec
 from tests.integration.metadata.world import World
 

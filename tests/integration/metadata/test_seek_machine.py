@@ -19,10 +19,10 @@ from hypothesis.stateful import (
 )
 
 from metadata.database import Database
-from metadata.retention import LaneKey, RetentionRepository
-from metadata.seeks import SeekRepository, Target
 from metadata.settings import DatabaseSettings
-from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions.seeks import SeekRepository, Target
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.topics.retention import LaneKey, RetentionRepository
 from metadata.types import Counters, CursorState, CursorUpdate
 from tests.integration.metadata.world import World
 from tests.unit.metadata.test_seek_places import ranges_of

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from metadata.deliveries import Reason
+from metadata.delivery.deliveries import Reason
 from metadata.errors import Conflict, NotFound
-from metadata.retention import LaneKey, RetentionRepository
-from metadata.seeks import SeekRepository, Target
-from metadata.snapshots import SnapshotRepository
-from metadata.subscription_states import SubscriptionStateRepository
+from metadata.subscriptions.seeks import SeekRepository, Target
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.states import SubscriptionStateRepository
+from metadata.topics.retention import LaneKey, RetentionRepository
 from metadata.types import Counters, CursorState, Subscription, SubscriptionState, Topic
 from tests.integration.metadata.world import World, settled
 

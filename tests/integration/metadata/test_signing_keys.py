@@ -18,7 +18,7 @@ from edge.sealing import Sealer
 from metadata.database import Connection, Database
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
-from metadata.signing_keys import KeyTurn, SigningKeyRepository
+from metadata.tenancy.signing_keys import KeyTurn, SigningKeyRepository
 
 ROOT = Path(__file__).parents[3]
 OLD, NEW = "a:" + "11" * 32, "b:" + "22" * 32

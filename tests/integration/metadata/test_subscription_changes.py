@@ -11,8 +11,14 @@ import pytest
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.push_config import OidcToken, PushConfig, PushFormat, SigningKey, SigningKind
-from metadata.skip_rules import MAX_ACTIVE, SkipRuleRepository
+from metadata.subscriptions.push_config import (
+    OidcToken,
+    PushConfig,
+    PushFormat,
+    SigningKey,
+    SigningKind,
+)
+from metadata.subscriptions.skip_rules import MAX_ACTIVE, SkipRuleRepository
 from metadata.types import (
     OnExhausted,
     RetryPolicy,
@@ -134,7 +140,7 @@ async def test_rules_of_another_subscription_are_not_there(
 async def test_so_many_rules_hold_and_no_more(
     world: World, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metadata.skip_rules.MAX_ACTIVE", 2)
+    monkeypatch.setattr("metadata.subscriptions.skip_rules.MAX_ACTIVE", 2)
     assert MAX_ACTIVE == 100
     rules, tenant_id = SkipRuleRepository(database), world.tenant_id
     await world.subscription(await world.topic())

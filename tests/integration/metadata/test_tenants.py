@@ -7,16 +7,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from metadata.api_keys import ApiKeyRepository, ApiKeySpec
-from metadata.clients import ClientRepository, ClientSpec, ClientState
-from metadata.credentials import Secret, new_api_key, new_client_id, new_client_secret, new_key_id
 from metadata.database import Database
 from metadata.errors import Conflict, LastOwner, NotFound, QuotaExceeded, TooManySecrets
-from metadata.issuers import IssuerRepository, IssuerSpec, IssuerTaken
-from metadata.policies import PolicyRepository, PolicySpec
-from metadata.quotas import QuotaRepository
-from metadata.tenants import FirstOwner, TenantRepository
-from metadata.topics import TopicRepository
+from metadata.tenancy.api_keys import ApiKeyRepository, ApiKeySpec
+from metadata.tenancy.clients import ClientRepository, ClientSpec, ClientState
+from metadata.tenancy.credentials import (
+    Secret,
+    new_api_key,
+    new_client_id,
+    new_client_secret,
+    new_key_id,
+)
+from metadata.tenancy.issuers import IssuerRepository, IssuerSpec, IssuerTaken
+from metadata.tenancy.policies import PolicyRepository, PolicySpec
+from metadata.tenancy.quotas import QuotaRepository
+from metadata.tenancy.tenants import FirstOwner, TenantRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import ChangeKind, Tenant, TenantSpec, TenantState, TopicSpec
 from tests.integration.metadata.world import World
 

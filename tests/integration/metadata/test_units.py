@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from metadata.delivery.leases import LEAVING
 from metadata.errors import LeaseLost
-from metadata.leases import LEAVING
 from metadata.types import Claim, CursorState, Epoch, Subscription, Topic, Unit
 from tests.integration.metadata.world import World, keys_of, settled
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.leases import LeaseRepository
 from metadata.feed import ChangeFeed
 from metadata.ids import new_uid
-from metadata.leases import LeaseRepository
-from metadata.subscriptions import SubscriptionRepository
-from metadata.tenants import TenantRepository
-from metadata.topics import TopicRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import (
     Claim,
     Counters,

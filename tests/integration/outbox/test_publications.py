@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from metadata.cursors import CursorRepository
 from metadata.database import Database
-from metadata.deliveries import Publication
-from metadata.forwarded import ForwardedRepository
-from metadata.publications import PublicationRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.deliveries import Publication
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.publications import PublicationRepository
 from metadata.types import CursorUpdate, Topic
 from outbox.staging import Output, Staged, Staging, plan
 from scheduler.forwarding import Forwarding

@@ -9,8 +9,8 @@ from edge import message_id
 from gateway.subscriptions.start_positions import StartAt, StartPositions
 from gateway.topics.placement import queue_of
 from metadata.database import Database
-from metadata.seeks import Target
-from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions.seeks import Target
+from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Counters, CursorState
 from store_nodes import record_batch
 from store_nodes.client import StageExtras

@@ -10,7 +10,7 @@ import pytest
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.placements import PlacementRepository
+from metadata.topics.placements import PlacementRepository
 from metadata.types import (
     Change,
     Partition,

@@ -6,8 +6,8 @@ import asyncio
 
 from gateway.topics.placement import queue_of
 from metadata.database import Database
-from metadata.seeks import SeekRepository
-from metadata.snapshots import SnapshotRepository
+from metadata.subscriptions.seeks import SeekRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
 from store_nodes.record_batch import Message
 from subscribe_forwarder.reading.targets import Targets
 from tests.chaos.cluster import ChaosCluster

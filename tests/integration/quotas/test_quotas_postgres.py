@@ -13,11 +13,11 @@ from edge.quota import PUBLISH_MESSAGES
 from metadata.database import Database
 from metadata.feed import ChangeFeed
 from metadata.ids import new_uid
-from metadata.quota_demands import Demand, QuotaDemands
-from metadata.quotas import QuotaRepository
-from metadata.tenants import TenantRepository
-from metadata.usage_hours import UsageHours
-from metadata.usage_reports import Counted, UsageReports
+from metadata.tenancy.quota_demands import Demand, QuotaDemands
+from metadata.tenancy.quotas import QuotaRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.tenancy.usage_hours import UsageHours
+from metadata.tenancy.usage_reports import Counted, UsageReports
 from quotas.limiter import Limiter
 from quotas.limits import LimitBook
 from quotas.metering import Meter

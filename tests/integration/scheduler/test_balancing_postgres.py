@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from metadata import loads
 from metadata.database import Connection, Database
+from metadata.delivery import loads
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.loads import Load, UnitLoad
 from metadata.errors import LeaseLost
-from metadata.fleet import FleetRepository
-from metadata.hints import HintRepository
 from metadata.ids import new_uid
-from metadata.loads import Load, UnitLoad
-from metadata.locks import Lock, LockRepository
+from metadata.locks.locks import Lock, LockRepository
 from metadata.types import Topic, Unit
 from scheduler.balancing.balancer import EVERY_S, Balancer
 from subscribe_forwarder.fleet.rendezvous import home

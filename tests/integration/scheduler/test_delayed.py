@@ -16,7 +16,7 @@ import pytest
 from benchmarks.http_client import connect, request
 from benchmarks.processes import Processes, free_ports
 from metadata.database import Database
-from metadata.due import DueRepository
+from metadata.delivery.due import DueRepository
 from metadata.ids import new_uid
 from metadata.types import Topic
 from store_nodes.client import StageExtras, StoreClient

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from metadata.database import Database
-from metadata.locks import LEASE_S, Lock, LockRepository
+from metadata.locks.locks import LEASE_S, Lock, LockRepository
 from metadata.settings import DatabaseSettings
 from scheduler import leader
 from scheduler.leader import Leader

@@ -13,9 +13,15 @@ import pytest
 from metadata.database import Database
 from metadata.errors import Conflict, LeaseLost, NotFound, OutcomeUnknown
 from metadata.ids import new_uid
-from metadata.locks import Lock, LockRepository
-from metadata.schedules import DueSchedule, Progress, Schedule, ScheduleRepository, ScheduleSpec
-from metadata.tenants import TenantRepository
+from metadata.locks.locks import Lock, LockRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.schedules import (
+    DueSchedule,
+    Progress,
+    Schedule,
+    ScheduleRepository,
+    ScheduleSpec,
+)
 from metadata.types import TenantSpec, TenantState, Topic
 from outbox import Outbox
 from scheduler.cron import Cron

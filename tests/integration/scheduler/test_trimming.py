@@ -9,12 +9,12 @@ import pytest
 
 from edge.quota import STORED_BYTE_HOURS, STORED_BYTES
 from metadata.database import Connection, Database
-from metadata.due import QueueKey
-from metadata.export_pins import ExportPinRepository
-from metadata.forwarded import Forwarded, ForwardedRepository
-from metadata.placements import PlacementRepository
-from metadata.quotas import TenantQuota
-from metadata.retention import RetentionRepository
+from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded, ForwardedRepository
+from metadata.exports.pins import ExportPinRepository
+from metadata.tenancy.quotas import TenantQuota
+from metadata.topics.placements import PlacementRepository
+from metadata.topics.retention import RetentionRepository
 from metadata.types import (
     OnLimit,
     Placement,

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.leases import LeaseRepository
 from metadata.feed import ChangeFeed
-from metadata.forwarded import ForwardedRepository
 from metadata.ids import new_uid
-from metadata.leases import LeaseRepository
-from metadata.seeks import LaneOf, Target
-from metadata.subscriptions import SubscriptionRepository
-from metadata.tenants import TenantRepository
-from metadata.topics import TopicRepository
+from metadata.subscriptions.seeks import LaneOf, Target
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic, TopicSpec
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.forwarder import SubscribeForwarder

@@ -7,25 +7,25 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from metadata.ack_history import AckHistoryRepository
-from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.ack_history import AckHistoryRepository
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.leases import LeaseRepository
+from metadata.delivery.publications import PublicationRepository
 from metadata.feed import ChangeFeed
-from metadata.forwarded import ForwardedRepository
-from metadata.hints import HintRepository
 from metadata.ids import new_uid
-from metadata.leases import LeaseRepository
-from metadata.locks import LockRepository
-from metadata.publications import PublicationRepository
-from metadata.seeks import SeekRepository
-from metadata.snapshots import SnapshotRepository
-from metadata.subscription_flows import SubscriptionFlowRepository
-from metadata.subscription_states import SubscriptionStateRepository
-from metadata.subscriptions import SubscriptionRepository
-from metadata.tenants import TenantRepository
-from metadata.topics import TopicRepository
+from metadata.locks.locks import LockRepository
+from metadata.subscriptions.flows import SubscriptionFlowRepository
+from metadata.subscriptions.seeks import SeekRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.states import SubscriptionStateRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.tenancy.tenants import TenantRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic, TopicSpec, Unit
 from outbox import Outbox
 from outbox.staging import Staging

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.cursors import CursorRepository
 from metadata.types import Counters, Delivery, RetryPolicy
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill

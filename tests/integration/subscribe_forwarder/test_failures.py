@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.cursors import CursorRepository
 from metadata.database import Database
-from metadata.deliveries import Reason
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.deliveries import Reason
 from metadata.types import Counters, RetryPolicy
 from subscribe_forwarder.state import ages, holes
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from metadata.database import Database
-from metadata.skip_rules import SkipRuleRepository
-from metadata.subscriptions import SubscriptionRepository
+from metadata.subscriptions.skip_rules import SkipRuleRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec
 from store_nodes.record_batch import Message
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill

@@ -7,19 +7,19 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from metadata.assignments import AssignmentRepository
 from metadata.catalog import Catalog
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.fleet import FleetRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.leases import LeaseRepository
 from metadata.feed import ChangeFeed
-from metadata.fleet import FleetRepository
-from metadata.forwarded import ForwardedRepository
-from metadata.hints import HintRepository
 from metadata.ids import new_uid
-from metadata.leases import LeaseRepository
-from metadata.locks import LockRepository
-from metadata.subscriptions import SubscriptionRepository
-from metadata.topics import TopicRepository
+from metadata.locks.locks import LockRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Unit
 from subscribe_forwarder.fleet import rendezvous
 from subscribe_forwarder.fleet.load import LoadReporter

@@ -13,9 +13,9 @@ import pytest
 
 from edge.egress.guard import Guard
 from metadata.database import Database
-from metadata.push_attempts import PushAttemptRepository
-from metadata.push_config import PushConfig
-from metadata.push_endpoints import PushEndpointRepository
+from metadata.subscriptions.push_attempts import PushAttemptRepository
+from metadata.subscriptions.push_config import PushConfig
+from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.types import CursorState, RetryPolicy, SubscriptionType
 from outbox import Outbox
 from store_nodes.client import StoreClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from metadata.database import Database
-from metadata.deliveries import Reason
+from metadata.delivery.deliveries import Reason
 from metadata.types import Counters, OnExhausted, RetryPolicy
 from store_nodes.record_batch import Message
 from subscribe_forwarder.state.lanes import Lane

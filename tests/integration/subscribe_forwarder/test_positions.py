@@ -14,13 +14,13 @@ import pytest
 
 from edge.asgi import AUTHORISED, CALLER
 from edge.problem import Problem
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.cursors import CursorRepository
 from metadata.errors import NotFound
 from metadata.ids import new_uid
-from metadata.seeks import SeekRepository
-from metadata.snapshots import SnapshotRepository
-from metadata.subscription_states import SubscriptionStateRepository
+from metadata.subscriptions.seeks import SeekRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.types import SubscriptionState
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.reading.targets import SnapshotOf, Targets

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from edge.egress.guard import Guard
-from metadata.audit import AuditFilter, AuditLog
 from metadata.database import Database
-from metadata.push_attempts import PushAttemptRepository
-from metadata.push_config import PushConfig
-from metadata.push_endpoints import PushEndpointRepository
+from metadata.subscriptions.push_attempts import PushAttemptRepository
+from metadata.subscriptions.push_config import PushConfig
+from metadata.subscriptions.push_endpoints import PushEndpointRepository
+from metadata.tenancy.audit import AuditFilter, AuditLog
 from metadata.types import RetryPolicy, Subscription, SubscriptionType
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.push import breaker as breaker_module

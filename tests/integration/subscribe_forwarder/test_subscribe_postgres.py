@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.assignments import AssignmentRepository
-from metadata.cursors import CursorRepository
 from metadata.database import Database
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.leases import LEASE_S, LeaseRepository
 from metadata.ids import new_uid
-from metadata.leases import LEASE_S, LeaseRepository
-from metadata.subscriptions import SubscriptionRepository
-from metadata.topics import TopicRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Counters, Unit
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill, subscribe

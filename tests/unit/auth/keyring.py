@@ -10,7 +10,7 @@ from typing import Any, cast
 from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
 from metadata.errors import MetadataUnavailable
-from metadata.signing_keys import KeyRing, KeyTurn, SigningKey, SigningKeyRepository
+from metadata.tenancy.signing_keys import KeyRing, KeyTurn, SigningKey, SigningKeyRepository
 
 SEALER = Sealer.from_text("a:" + "5a" * 32)
 

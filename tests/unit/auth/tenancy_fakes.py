@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from auth.client_directory import ClientDirectory
 from metadata.errors import MetadataUnavailable, NotFound
-from metadata.policies import Policy
+from metadata.tenancy.policies import Policy
 from metadata.types import Change, ChangeKind, Tenant, TenantState
 
 ACME, OTHER = b"a" * 16, b"o" * 16

@@ -10,9 +10,9 @@ from auth.api_key_verifier import ApiKeyVerifier
 from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.permissions import Permission
 from auth.principal import Grant
-from metadata.api_keys import ApiKey, KeyState
-from metadata.credentials import new_api_key
 from metadata.errors import MetadataUnavailable
+from metadata.tenancy.api_keys import ApiKey, KeyState
+from metadata.tenancy.credentials import new_api_key
 from metadata.types import ChangeKind, TenantState
 from tests.unit.auth.tenancy_fakes import ACME, WHEN, Tenants, change, directory_of
 

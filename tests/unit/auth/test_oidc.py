@@ -20,7 +20,7 @@ from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.issuer_keys import IssuerKeys, IssuerUnreachable, read_key
 from auth.oidc import IssuerVerifier
 from auth.policies import PolicyBook
-from metadata.issuers import Issuer
+from metadata.tenancy.issuers import Issuer
 from metadata.types import ChangeKind, TenantState
 from tests.unit.auth.tenancy_fakes import (
     ACME,

@@ -15,7 +15,7 @@ from auth.policies import PolicyBook
 from auth.revocations import Revocations
 from auth.run_tokens import LASTS_S, MAX_SCHEMAS, Attempt, RunTokens
 from metadata.errors import MetadataUnavailable
-from metadata.revoked_tokens import RevokedToken
+from metadata.tenancy.revoked_tokens import RevokedToken
 from metadata.types import TenantState
 from tests.unit.auth.keyring import Clock, made_keys
 from tests.unit.auth.tenancy_fakes import ACME, Policies, Tenants, directory_of, policy

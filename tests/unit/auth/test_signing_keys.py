@@ -13,7 +13,7 @@ from auth.errors import VerifierUnavailable
 from auth.signing_keys import MARGIN_S, KeyPolicy, NoSigningKey, due, replacement, succession
 from edge.sealing import Sealer
 from metadata.errors import MetadataUnavailable
-from metadata.signing_keys import NOBODY, KeyRing, KeyTurn, SigningKey
+from metadata.tenancy.signing_keys import NOBODY, KeyRing, KeyTurn, SigningKey
 from metadata.types import Change, ChangeKind
 from tests.unit.auth.keyring import Clock, MemoryRing, keys_of
 

@@ -13,8 +13,8 @@ from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.permissions import GRANTABLE, Permission
 from auth.principal import Principal, everything
 from auth.verifier import CACHE_SECONDS, REFUSAL_SECONDS, CachingVerifier
-from metadata.signing_keys import NOBODY
-from metadata.tenants import PLATFORM_ID
+from metadata.tenancy.signing_keys import NOBODY
+from metadata.tenancy.tenants import PLATFORM_ID
 from metadata.types import Change, ChangeKind
 
 PRINCIPAL = Principal(b"t" * 16, "someone", everything())

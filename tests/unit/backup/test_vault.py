@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gateway.backup.vault import MANIFEST, Manifest, StoredPack, Vault, VaultError
-from metadata.dump import Dump
+from metadata.postgres.dump import Dump
 
 
 @pytest.fixture

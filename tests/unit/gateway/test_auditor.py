@@ -11,8 +11,8 @@ import pytest
 from edge.asgi import REQUEST_ID, SUBJECT, TENANT, ClientGone, Route, read_body, respond
 from edge.problem import Problem
 from gateway.tenancy.auditor import Auditor, resource_of
-from metadata.audit import AuditEntry
 from metadata.errors import MetadataUnavailable, NotFound, OutcomeUnknown
+from metadata.tenancy.audit import AuditEntry
 
 TENANT_ID = b"t" * 16
 

@@ -21,7 +21,7 @@ from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
 from gateway.readiness import Readiness
 from metadata import errors as metadata
-from metadata.quotas import TenantQuota
+from metadata.tenancy.quotas import TenantQuota
 from quotas.limiter import Limiter
 from store_nodes import errors as store
 

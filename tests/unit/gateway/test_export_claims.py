@@ -10,7 +10,7 @@ import pytest
 from gateway.exports import claim_line
 from gateway.exports.claim_line import ClaimLine, TooManyWaiting, Wanted
 from metadata.errors import MetadataUnavailable
-from metadata.export_types import EXPORT, ClaimedRun, ExportSpec, RunId
+from metadata.exports.types import EXPORT, ClaimedRun, ExportSpec, RunId
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.exports.planning import Offsets, Window, lanes_of
-from metadata.export_types import Lane, LaneEnd, LaneRange, LaneState
+from metadata.exports.types import Lane, LaneEnd, LaneRange, LaneState
 from metadata.types import Partition, Retention, Topic, TopicState
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId

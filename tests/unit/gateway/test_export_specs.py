@@ -14,7 +14,7 @@ from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut, RunStar
 from gateway.exports.runs import window_of
 from gateway.exports.specs import changed, new_spec, parsed_time, paused, table_of
 from gateway.http.decoding import decode_json
-from metadata.export_types import Export, ExportSpec
+from metadata.exports.types import Export, ExportSpec
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 LAKES = frozenset({"default", "attic"})

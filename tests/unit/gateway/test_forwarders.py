@@ -15,10 +15,10 @@ from gateway.command import app
 from gateway.commands import forwarders_operation
 from gateway.commands.forwarder_view import document, named_in
 from gateway.commands.forwarders_operation import tables
-from metadata.fleet import LiveForwarder
-from metadata.hints import Hint
+from metadata.delivery.fleet import LiveForwarder
+from metadata.delivery.hints import Hint
+from metadata.delivery.loads import Load, UnitLoad
 from metadata.ids import new_uid
-from metadata.loads import Load, UnitLoad
 from metadata.types import Unit
 
 TENANT, OTHER_TENANT = new_uid(), new_uid()

@@ -13,10 +13,10 @@ from gateway.jobs import claim_line, settle_line
 from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
 from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
 from metadata.errors import MetadataUnavailable, StatementRefused
-from metadata.job_claims import Wanted
-from metadata.job_machine import Complete, Release, Verdict
-from metadata.job_settling import Item
-from metadata.job_types import Lease, LeasedTask
+from metadata.jobs.claims import Wanted
+from metadata.jobs.machine import Complete, Release, Verdict
+from metadata.jobs.settling import Item
+from metadata.jobs.types import Lease, LeasedTask
 
 TENANT = bytes(16)
 

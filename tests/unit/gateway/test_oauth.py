@@ -30,11 +30,11 @@ from gateway.oauth import endpoints as module
 from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
 from gateway.oauth.slow_down import EVERY_S, FREE, MAX_CLIENTS, MOST_WAIT_S, SlowDown
-from metadata.clients import Client, ClientState
-from metadata.credentials import new_client_id, new_client_secret
 from metadata.errors import MetadataUnavailable, NotFound
-from metadata.revoked_tokens import RevokedToken
-from metadata.tenants import PLATFORM_ID, PLATFORM_NAME
+from metadata.tenancy.clients import Client, ClientState
+from metadata.tenancy.credentials import new_client_id, new_client_secret
+from metadata.tenancy.revoked_tokens import RevokedToken
+from metadata.tenancy.tenants import PLATFORM_ID, PLATFORM_NAME
 from metadata.types import Change, ChangeKind, Tenant, TenantState
 from tests.unit.auth.keyring import Clock, made_keys
 

@@ -26,7 +26,7 @@ from gateway.subscriptions.bodies import (
     view,
 )
 from gateway.subscriptions.push_bodies import MAX_SIGNING_KEYS, PushMaker, secret_view
-from metadata.push_config import PushConfig, SigningKind, header_purpose, key_purpose
+from metadata.subscriptions.push_config import PushConfig, SigningKind, header_purpose, key_purpose
 from metadata.types import Subscription, SubscriptionSpec, SubscriptionType
 from tests.unit.gateway.test_subscription_bodies import stored
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gateway.schedules.bodies import MessageBody, view
-from metadata.schedules import Schedule
+from metadata.topics.schedules import Schedule
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

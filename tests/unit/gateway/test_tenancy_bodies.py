@@ -18,7 +18,7 @@ from gateway.tenancy.key_bodies import KeyBody
 from gateway.tenancy.policy_bodies import PolicyBody
 from gateway.tenancy.quota_bodies import QuotaBody, view
 from gateway.tenancy.tenant_bodies import TenantBody
-from metadata.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
 POLICY = {"role": "viewer", "members": ["client:a"]}

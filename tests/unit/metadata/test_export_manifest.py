@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.export_manifest import LaneFacts, is_there, manifest
-from metadata.export_rows import positions_of, positions_text, ranges_of, ranges_text
-from metadata.export_types import BadRunId, Lane, LanePosition, LaneRange, RunId, like
+from metadata.exports.manifest import LaneFacts, is_there, manifest
+from metadata.exports.rows import positions_of, positions_text, ranges_of, ranges_text
+from metadata.exports.types import BadRunId, Lane, LanePosition, LaneRange, RunId, like
 
 OFFSETS = st.integers(0, 60)
 LANES = st.builds(Lane, st.just("t"), st.just(b"t" * 16), st.integers(0, 9), st.integers(0, 2))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from metadata.export_run_machine import (
+from metadata.exports.run_machine import (
     CANCELLED_BEFORE,
     LEASE_ENDED,
     MAX_BACKOFF_S,
@@ -22,7 +22,7 @@ from metadata.export_run_machine import (
     more_follows,
     tick,
 )
-from metadata.export_types import (
+from metadata.exports.types import (
     BACKFILL,
     CANCELLED,
     EXPORT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metadata import loads
+from metadata.delivery import loads
 from metadata.ids import new_uid
 from metadata.types import Unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.seeks import Target, place
+from metadata.subscriptions.seeks import Target, place
 
 LAST = 30
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edge import message_id
 from edge.asgi import MutableMapping
 from edge.problem import Problem
-from metadata.due import QueueKey
+from metadata.delivery.due import QueueKey
 from metadata.types import SealedPartition
 from publish_forwarder.delays import Delay, after, after_text, at
 from publish_forwarder.forwarder import PublishForwarder

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from edge.quota import PUBLISHED_BYTES, PUBLISHED_MESSAGES
-from metadata.quotas import TenantQuota
+from metadata.tenancy.quotas import TenantQuota
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.settings import PublishSettings
 from quotas.limiter import Limiter

@@ -8,7 +8,7 @@ import pytest
 
 from edge.problem import Problem
 from metadata.errors import MetadataUnavailable, NotFound
-from metadata.schemas import Schema, SchemaVersion
+from metadata.topics.schemas import Schema, SchemaVersion
 from metadata.types import Retention, Topic, TopicState
 from publish_forwarder.schema_check import VERSION_ATTRIBUTE, SchemaCheck
 from store_nodes.record_batch import Message

@@ -17,9 +17,9 @@ from edge.quota import (
     Refusal,
     rate_limited,
 )
-from metadata.quota_demands import Demand
-from metadata.quotas import QUOTA_NAMES, TenantQuota
-from metadata.tenants import PLATFORM_ID
+from metadata.tenancy.quota_demands import Demand
+from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.tenants import PLATFORM_ID
 from quotas.bucket import BURST_S, policy_of
 from quotas.limiter import PRESENCE, Limiter
 from quotas.shares import share_of

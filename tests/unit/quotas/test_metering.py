@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
-from metadata.usage_reports import Counted
+from metadata.tenancy.usage_reports import Counted
 from quotas import metering
 from quotas.metering import Meter
 

@@ -10,8 +10,8 @@ import pytest
 
 from edge.quota import PUBLISH_MESSAGES
 from metadata.errors import MetadataUnavailable
-from metadata.quota_demands import FRESH_S, Demand
-from metadata.quotas import TenantQuota
+from metadata.tenancy.quota_demands import FRESH_S, Demand
+from metadata.tenancy.quotas import TenantQuota
 from quotas.limiter import Limiter
 from quotas.sharing import LEAST_GAP_S, Sharing
 

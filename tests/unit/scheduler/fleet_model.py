@@ -11,10 +11,10 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from metadata.fleet import LiveForwarder, TopicKey
-from metadata.hints import Hint
-from metadata.loads import MAX_UNITS, Load, UnitLoad
-from metadata.locks import Lock
+from metadata.delivery.fleet import LiveForwarder, TopicKey
+from metadata.delivery.hints import Hint
+from metadata.delivery.loads import MAX_UNITS, Load, UnitLoad
+from metadata.locks.locks import Lock
 from metadata.types import WHOLE, Unit
 from scheduler.balancing.balancer import EVERY_S, Balancer
 from subscribe_forwarder.fleet.load import SMOOTHED_OVER_S

@@ -12,10 +12,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from metadata.due import Due, Progress, QueueKey
+from metadata.delivery.due import Due, Progress, QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.errors import LeaseLost
-from metadata.forwarded import Forwarded
-from metadata.locks import PLATFORM, Lock
+from metadata.locks.locks import PLATFORM, Lock
 from store_nodes import commands as c
 from store_nodes.client import (
     Location,

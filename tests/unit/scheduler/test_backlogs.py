@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from metadata.retention import Floors, LaneKey
+from metadata.topics.retention import Floors, LaneKey
 from scheduler.backlogs import MAX_SAMPLES, Ages
 
 LANE = LaneKey(b"t", b"topic", 0, 0)

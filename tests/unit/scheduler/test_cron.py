@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable, OutcomeUnknown
-from metadata.locks import Lock
-from metadata.schedules import DueSchedule, Progress
+from metadata.locks.locks import Lock
+from metadata.topics.schedules import DueSchedule, Progress
 from metadata.types import Change, ChangeKind, Retention, Topic, TopicState
 from outbox import Item, Placed, TopicFull
 from scheduler.cron import Cron

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from metadata.due import Progress, QueueKey
+from metadata.delivery.due import Progress, QueueKey
 from metadata.errors import LeaseLost, MetadataUnavailable
 from scheduler import listing, projection, releasing
 from scheduler.due_loop import DueLoop

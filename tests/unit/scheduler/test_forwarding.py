@@ -8,9 +8,9 @@ import pytest
 
 from edge import message_id
 from edge.partition import partition_of
-from metadata.due import QueueKey
+from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataUnavailable
-from metadata.forwarded import Forwarded
 from scheduler.forwarding import FORWARD_AT_ONCE
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId

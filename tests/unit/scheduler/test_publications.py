@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from metadata.deliveries import Publication, StagedOutputs
+from metadata.delivery.deliveries import Publication, StagedOutputs
 from scheduler import publications as module
 from scheduler.publications import PublicationSweep
 from store_nodes.client import StagedPage

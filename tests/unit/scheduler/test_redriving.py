@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import pytest
 
-from metadata.dead_letters import Place, StoredLetter
 from metadata.errors import LeaseLost, MetadataUnavailable, NotFound
-from metadata.redrives import Redrive, RedriveState, Unfinished
+from metadata.subscriptions.dead_letters import Place, StoredLetter
+from metadata.subscriptions.redrives import Redrive, RedriveState, Unfinished
 from metadata.types import Partition, Retention, Topic, TopicState
 from outbox import Item, Placed
 from outbox.reading import Stored

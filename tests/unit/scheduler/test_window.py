@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.due import Progress, QueueKey
+from metadata.delivery.due import Progress, QueueKey
 from metadata.errors import MetadataUnavailable
 from scheduler.pending import StagedQueue
 from scheduler.window import Window

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packetboat.webhooks import Delivery, Receiver, Unreadable
 from packetboat.webhooks import Message as Got
 
-from metadata.push_config import PushFormat
+from metadata.subscriptions.push_config import PushFormat
 from store_nodes.record_batch import Message
 from tests.unit.sdk.webhook_support import (
     NOW_S,

@@ -21,7 +21,7 @@ from packetboat.webhooks import (
 from packetboat.webhooks.signatures import MAX_SIGNATURES
 from standardwebhooks import Webhook
 
-from metadata.push_config import SigningKind
+from metadata.subscriptions.push_config import SigningKind
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.requests import PushRequest
 from tests.unit.sdk.webhook_support import NOW_S, Hook, Pair, headers_of, pair

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 from packetboat.webhooks import Delivery, Reject, Retry
 
 from edge.sealing import Sealer
-from metadata.push_config import PushConfig, PushFormat, SigningKey, SigningKind, key_purpose
+from metadata.subscriptions.push_config import (
+    PushConfig,
+    PushFormat,
+    SigningKey,
+    SigningKind,
+    key_purpose,
+)
 from metadata.types import Subscription, SubscriptionType
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.outgoing import Outgoing

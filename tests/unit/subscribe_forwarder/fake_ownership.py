@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from metadata.delivery.leases import LEAVING, MARGIN_S, Lease
 from metadata.errors import LeaseLost
-from metadata.leases import LEAVING, MARGIN_S, Lease
 from metadata.types import (
     WHOLE,
     Claim,

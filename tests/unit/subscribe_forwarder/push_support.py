@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from metadata.push_attempts import AttemptOf
-from metadata.push_config import PushConfig
-from metadata.push_endpoints import PushEndpoint
+from metadata.subscriptions.push_attempts import AttemptOf
+from metadata.subscriptions.push_config import PushConfig
+from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Change, ChangeKind, Subscription, SubscriptionType
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
@@ -95,7 +95,7 @@ class FakeSender:
 
 
 class FakeEndpoints:
-    """`metadata.push_endpoints`, in memory; changes are told at once."""
+    """`metadata.subscriptions.push_endpoints`, in memory; changes are told at once."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, PushEndpoint] = {}
@@ -148,7 +148,7 @@ class FakeEndpoints:
 
 
 class FakeAttempts:
-    """`metadata.push_attempts`, in memory."""
+    """`metadata.subscriptions.push_attempts`, in memory."""
 
     def __init__(self) -> None:
         self.rows: list[AttemptOf] = []

@@ -14,11 +14,11 @@ import msgspec
 
 from edge.asgi import AUTHORISED, CALLER, ClientGone, Handler, Route
 from edge.problem import Problem
-from metadata.ack_history import Fate, OpenFate
-from metadata.books import CursorBooks
-from metadata.due import QueueKey
+from metadata.delivery.ack_history import Fate, OpenFate
+from metadata.delivery.books import CursorBooks
+from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataError, NotFound
-from metadata.forwarded import Forwarded
 from metadata.types import (
     Change,
     ChangeKind,

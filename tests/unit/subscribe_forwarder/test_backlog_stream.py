@@ -12,7 +12,7 @@ import pytest
 
 from edge.asgi import Handler
 from metadata.errors import NotFound
-from metadata.subscription_names import NamedSubscription
+from metadata.subscriptions.names import NamedSubscription
 from metadata.types import ChangeKind, SubscriptionState
 from subscribe_forwarder.backlogs import backlogs as service
 from subscribe_forwarder.backlogs import interest, tracker

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from metadata.ack_history import DeadFate, Fate, OpenFate, SettledFate
+from metadata.delivery.ack_history import DeadFate, Fate, OpenFate, SettledFate
 from metadata.types import Counters, CursorKey, CursorState, Epoch
 from subscribe_forwarder.api.fate import ack_state
 from subscribe_forwarder.delivery.reader import Reader

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from edge.problem import Problem
-from metadata.leases import LEASE_S
+from metadata.delivery.leases import LEASE_S
 from metadata.types import WHOLE, Topic, Unit
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from tests.unit.subscribe_forwarder.fleet_support import (

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from metadata.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import OpenDelivery, Reason
 from metadata.types import (
     ChangeKind,
     Counters,

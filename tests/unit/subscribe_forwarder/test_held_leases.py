@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metadata.deliveries import DeliveryLease
+from metadata.delivery.deliveries import DeliveryLease
 from metadata.types import Epoch
 from subscribe_forwarder.state.held_leases import KEPT_US, HeldLeases
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from metadata.deliveries import Reason
+from metadata.delivery.deliveries import Reason
 from metadata.errors import StatementRefused
 from metadata.types import CursorKey, CursorUpdate
 from subscribe_forwarder.state import flushes

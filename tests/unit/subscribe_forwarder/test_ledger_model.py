@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from metadata.deliveries import DeadLetter, Reason
+from metadata.delivery.deliveries import DeadLetter, Reason
 from metadata.types import CursorUpdate, Epoch
 from subscribe_forwarder.state import holes
 from subscribe_forwarder.state.cursor import Settled

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from metadata.dead_letters import Place
+from metadata.subscriptions.dead_letters import Place
 from subscribe_forwarder.api.letter_bodies import discard_of, page_of, redrive_of, uid_of
 from subscribe_forwarder.api.letter_search import _UNIX, place_of, token_of
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from metadata import loads
+from metadata.delivery import loads
+from metadata.delivery.loads import MAX_UNITS, Load
 from metadata.ids import new_uid
-from metadata.loads import MAX_UNITS, Load
 from metadata.types import CursorKey, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.fleet import lag

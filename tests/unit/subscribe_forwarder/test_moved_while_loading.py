@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from metadata.seeks import ERA_SHIFT
+from metadata.subscriptions.seeks import ERA_SHIFT
 from metadata.types import Claim, Counters, CursorKey, CursorState, Subscription, Unit
 from subscribe_forwarder.delivery.moves import MAX_MOVES, Moves
 from tests.unit.subscribe_forwarder.subscribe_support import (

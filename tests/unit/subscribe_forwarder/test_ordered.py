@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from metadata.deliveries import Reason
+from metadata.delivery.deliveries import Reason
 from metadata.types import ChangeKind, Counters, OnExhausted, RetryPolicy, Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reader import Reader

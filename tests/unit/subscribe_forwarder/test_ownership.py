@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from metadata.delivery.leases import LEASE_S
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
-from metadata.leases import LEASE_S
 from metadata.types import ChangeKind, Counters, Unit
 from subscribe_forwarder.delivery.owner import Owner
 from tests.unit.subscribe_forwarder.subscribe_support import (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from edge.problem import Problem
-from metadata.deliveries import Publication, StagedOutputs
+from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.types import CursorKey, CursorUpdate, Delivery
 from outbox.staging import Output, Plan, Staged
 from store_nodes.errors import QueueSealed

@@ -13,7 +13,7 @@ import pytest
 from edge.breaker import State
 from edge.quota import PUSH_CONCURRENCY
 from metadata.errors import MetadataUnavailable
-from metadata.push_config import PushFormat
+from metadata.subscriptions.push_config import PushFormat
 from metadata.types import ChangeKind, Delivery, RetryPolicy, SubscriptionState
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import engine as engine_module

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from metadata.audit import AuditEntry
 from metadata.errors import NotFound
+from metadata.tenancy.audit import AuditEntry
 from metadata.types import Subscription
 from outbox import Item, TopicFull
 from store_nodes.errors import QueueSealed

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from metadata.errors import MetadataUnavailable
-from metadata.push_config import PushFormat
+from metadata.subscriptions.push_config import PushFormat
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import pushers as pushers_module
 from subscribe_forwarder.push.attempts import MAX_FAILURES, MAX_SUCCESSES

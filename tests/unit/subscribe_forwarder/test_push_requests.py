@@ -22,7 +22,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from edge import message_id
 from edge.sealing import Sealer
-from metadata.push_config import (
+from metadata.subscriptions.push_config import (
     OidcToken,
     PushConfig,
     PushFormat,

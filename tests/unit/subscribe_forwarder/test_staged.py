@@ -6,8 +6,8 @@ from typing import Any
 
 from edge import message_id
 from edge.problem import TYPE_BASE
-from metadata.due import QueueKey
-from metadata.forwarded import Forwarded
+from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.types import Counters
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from metadata.subscription_flows import Flow
+from metadata.subscriptions.flows import Flow
 from metadata.types import Change, ChangeKind
 from subscribe_forwarder.state.rate import RateLimits
 from subscribe_forwarder.throttling.flows import FlowBook

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metadata.deliveries import DeadLetter, OpenDelivery, Reason
+from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import NotFound
 from metadata.types import CursorKey, Subscription, Topic, Unit
 from outbox import Item, Placed, TopicFull

@@ -1,0 +1,1 @@
+"""Ack state, and which forwarder owns it."""

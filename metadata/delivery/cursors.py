@@ -1,0 +1,343 @@
+"""Cursor rows: the ack state of (subscription, partition, lane), and the one hot statement.
+
+What a flush relies on:
+- An ack is answered only after the flush that holds it has returned.
+- Every write names the epoch and the generation it was made under; a row that has moved on is left
+  alone. A claim moves the epoch of all rows of its partition in one transaction, so after it no
+  statement of an earlier owner, however late it arrives, changes anything.
+- Rows are locked in key order by flushes and claims alike, so they never deadlock.
+- A flush whose outcome is unknown may still be on its way. Reading the rows again would not stop
+  it; claiming the partition again does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from prometheus_client import Histogram
+
+from metadata.database import Connection, Database
+from metadata.delivery import beside, publications
+from metadata.delivery.beside import format_ranges, parse_ranges
+from metadata.delivery.books import CursorBooks
+from metadata.types import (
+    Counters,
+    CursorKey,
+    CursorState,
+    CursorUpdate,
+    Epoch,
+    Unit,
+)
+
+_FLUSH_SECONDS = Histogram(
+    "packetboat_metadata_flush_seconds",
+    "From taking a connection to the answer of one cursor flush",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+)
+
+_WRITTEN = """
+WITH new AS (
+    SELECT * FROM unnest(
+        $1::uuid[], $2::uuid[], $3::int4[], $4::int2[], $5::int8[], $6::int8[], $7::int4[],
+        $8::int8[], $9::int8[], $10::text[],
+        $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[]
+    ) WITH ORDINALITY AS new (
+        tenant_id, subscription_uid, partition, lane, epoch_era, epoch_n, generation,
+        floor, read_to, acked,
+        acked_total, filtered_total, skipped_total, expired_total, dead_lettered_total,
+        exceptions, number
+    )
+), locked AS MATERIALIZED (
+    SELECT new.*, old.exceptions AS exceptions_before
+    FROM new
+    JOIN cursors AS old USING (tenant_id, subscription_uid, partition, lane)
+    WHERE old.epoch_era = new.epoch_era
+      AND old.epoch_n = new.epoch_n
+      AND old.generation = new.generation
+    ORDER BY old.tenant_id, old.subscription_uid, old.partition, old.lane
+    FOR NO KEY UPDATE OF old
+), written AS (
+    UPDATE cursors AS old
+    SET floor = locked.floor,
+        read_to = locked.read_to,
+        acked = locked.acked::int8multirange,
+        acked_total = locked.acked_total,
+        filtered_total = locked.filtered_total,
+        skipped_total = locked.skipped_total,
+        expired_total = locked.expired_total,
+        dead_lettered_total = locked.dead_lettered_total,
+        exceptions = locked.exceptions
+    FROM locked
+    WHERE old.tenant_id = locked.tenant_id
+      AND old.subscription_uid = locked.subscription_uid
+      AND old.partition = locked.partition
+      AND old.lane = locked.lane
+      AND old.epoch_era = locked.epoch_era
+      AND old.epoch_n = locked.epoch_n
+      AND old.generation = locked.generation
+    RETURNING old.tenant_id, old.subscription_uid, old.partition, old.lane, old.topic_uid,
+        old.generation, locked.number, locked.exceptions_before, old.exceptions,
+        (old.floor - old.start_offset + (
+            SELECT coalesce(sum(upper(piece) - lower(piece)), 0) FROM unnest(old.acked) AS piece
+        ) - old.acked_total - old.filtered_total - old.skipped_total - old.expired_total
+          - old.dead_lettered_total - old.exceptions)::int8 AS difference
+)
+"""
+_FLUSH = (
+    _WRITTEN
+    + """
+SELECT tenant_id, subscription_uid, partition, lane,
+    CASE WHEN difference <> 0 THEN difference ELSE exceptions_before - exceptions END
+FROM written
+"""
+)
+_FLUSH_WITH_ROWS = _WRITTEN + beside.WRITE
+
+COLUMNS = """
+    cursors.tenant_id, cursors.subscription_uid, cursors.partition, cursors.lane,
+    cursors.topic_uid, cursors.epoch_era, cursors.epoch_n, cursors.generation,
+    cursors.start_offset, cursors.floor, cursors.read_to, cursors.acked::text AS acked,
+    cursors.acked_total, cursors.filtered_total, cursors.skipped_total, cursors.expired_total,
+    cursors.dead_lettered_total, cursors.exceptions
+"""
+"""What `state_of` reads, for statements put together when their module is loaded."""
+
+_OF_PARTITIONS = (
+    "SELECT"
+    + COLUMNS
+    + """
+    FROM cursors
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[], $4::uuid[])
+        AS wanted (tenant_id, topic_uid, partition, split_off)
+        USING (tenant_id, topic_uid, partition)
+    WHERE wanted.split_off IN ('00000000-0000-0000-0000-000000000000', cursors.subscription_uid)
+    ORDER BY cursors.tenant_id, cursors.subscription_uid, cursors.partition, cursors.lane
+    """
+)
+_OF_SUBSCRIPTION = (
+    "SELECT"
+    + COLUMNS
+    + "FROM cursors WHERE tenant_id = $1 AND subscription_uid = $2 ORDER BY partition, lane"
+)
+_OF_TOPIC = (
+    "SELECT"
+    + COLUMNS
+    + "FROM cursors WHERE tenant_id = $1 AND topic_uid = $2"
+    + " ORDER BY subscription_uid, partition, lane"
+)
+_BOOKS = (
+    "SELECT"
+    + COLUMNS
+    + """, (
+        SELECT count(*) FROM deliveries
+        WHERE deliveries.tenant_id = cursors.tenant_id
+          AND deliveries.subscription_uid = cursors.subscription_uid
+          AND deliveries.partition = cursors.partition
+          AND deliveries.lane = cursors.lane
+    ) AS open_deliveries
+    FROM cursors
+    """
+)
+_ALL_BOOKS = _BOOKS + "ORDER BY tenant_id, subscription_uid, partition, lane"
+_BOOKS_OF_SUBSCRIPTION = (
+    _BOOKS + "WHERE tenant_id = $1 AND subscription_uid = $2 ORDER BY partition, lane"
+)
+_BOOKS_OF_KEYS = (
+    _BOOKS
+    + """
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[], $4::int2[])
+        AS wanted (tenant_id, subscription_uid, partition, lane)
+        USING (tenant_id, subscription_uid, partition, lane)
+    """
+)
+_UNBALANCED_OF_PARTITIONS = (
+    "SELECT * FROM ("
+    + _BOOKS
+    + """
+    JOIN unnest($1::uuid[], $2::uuid[], $3::int4[])
+        AS wanted (tenant_id, topic_uid, partition) USING (tenant_id, topic_uid, partition)
+    ) AS cursors
+    WHERE exceptions <> open_deliveries
+       OR floor - start_offset + (
+            SELECT coalesce(sum(upper(piece) - lower(piece)), 0)
+            FROM unnest(acked::int8multirange) AS piece
+          ) <> acked_total + filtered_total + skipped_total + expired_total
+               + dead_lettered_total + exceptions
+    """
+)
+
+
+class CursorRepository:
+    """Written by the partition's owner only: every write names the epoch it was claimed under."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def flush(
+        self, updates: Sequence[CursorUpdate], *, deadline_s: float | None = None
+    ) -> dict[CursorKey, int]:
+        """One statement, committed when this returns; the keys of the rows it wrote, and by how
+        much the books of each do not balance (0: they do).
+
+        A key that is missing has lost its epoch (or its subscription is gone, or was sought): drop
+        what is in memory. MetadataUnavailable: nothing was written, flush again. OutcomeUnknown:
+        freeze these cursors and claim their partitions again.
+        """
+        if not updates:
+            return {}
+        if len({update.key for update in updates}) != len(updates):
+            raise ValueError("a cursor is flushed once per flush")
+        if any(update.publications for update in updates):
+            return await self._flush_and_publish(updates, deadline_s)
+
+        async def work(connection: Connection) -> dict[CursorKey, int]:
+            with _FLUSH_SECONDS.time():
+                return await _flush(connection, updates)
+
+        return await self._database.statement(work, writes=True, deadline_s=deadline_s)
+
+    async def _flush_and_publish(
+        self, updates: Sequence[CursorUpdate], deadline_s: float | None
+    ) -> dict[CursorKey, int]:
+        """A cursor one of whose publications was aborted is not written."""
+
+        async def work(connection: Connection) -> dict[CursorKey, int]:
+            with _FLUSH_SECONDS.time():
+                refused = await publications.lock(connection, updates)
+                written = await _flush(connection, [u for u in updates if u.key not in refused])
+                await publications.commit(connection, [u for u in updates if u.key in written])
+                return written
+
+        return await self._database.transaction(work, deadline_s=deadline_s)
+
+    async def load(self, keys: Iterable[Unit]) -> list[CursorState]:
+        """All cursors of these units, as committed, with the rows beside them; a claim already
+        returns them. Of a whole partition also those that are split off it: epochs tell."""
+        columns = unit_columns(keys)
+
+        async def work(connection: Connection) -> list[CursorState]:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                rows = await connection.fetch(_OF_PARTITIONS, *columns)
+                return await beside.with_rows(connection, [state_of(row) for row in rows])
+
+        return await self._database.statement(work, writes=False)
+
+    async def of_subscription(
+        self, tenant_id: bytes, subscription_uid: bytes
+    ) -> tuple[CursorState, ...]:
+        """What any process may show: per partition, as of the last flush."""
+        return await self._select(_OF_SUBSCRIPTION, tenant_id, subscription_uid)
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
+        """The cursors of every subscription of a topic, as of the last flush."""
+        return await self._select(_OF_TOPIC, tenant_id, topic_uid)
+
+    async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
+        """A subscription's cursors and what is counted beside them, in one snapshot."""
+
+        async def work(connection: Connection) -> tuple[CursorBooks, ...]:
+            rows = await connection.fetch(_BOOKS_OF_SUBSCRIPTION, tenant_id, subscription_uid)
+            return tuple(map(_books_of, rows))
+
+        return await self._database.of(tenant_id).statement(work, writes=False)
+
+    async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
+        """Those of these cursors, in one snapshot."""
+        return await self._books(_BOOKS_OF_KEYS, *beside.key_columns(keys))
+
+    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBooks, ...]:
+        """Those of whole partitions that do not balance, in one snapshot: what balances stays in
+        Postgres, so that thousands of cursors can be looked at."""
+        wanted = unit_columns(unit.base for unit in partitions)[:3]
+        return await self._books(_UNBALANCED_OF_PARTITIONS, *wanted)
+
+    async def unbalanced(self) -> list[CursorState]:
+        """Rows whose books do not balance (P9).
+
+        Reads the whole table, one snapshot: for checks, not for requests.
+        """
+        return [books.cursor for books in await self._books(_ALL_BOOKS) if books.difference]
+
+    async def _books(self, statement: str, *arguments: object) -> tuple[CursorBooks, ...]:
+        async def work(connection: Connection) -> tuple[CursorBooks, ...]:
+            rows = await connection.fetch(statement, *arguments)
+            return tuple(map(_books_of, rows))
+
+        return await self._database.statement(work, writes=False)
+
+    async def _select(
+        self, statement: str, tenant_id: bytes, uid: bytes
+    ) -> tuple[CursorState, ...]:
+        async def work(connection: Connection) -> tuple[CursorState, ...]:
+            return tuple(map(state_of, await connection.fetch(statement, tenant_id, uid)))
+
+        return await self._database.of(tenant_id).statement(work, writes=False)
+
+
+async def _flush(connection: Connection, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
+    statement, columns = _FLUSH, _columns(updates)
+    if any(map(beside.has_rows, updates)):
+        statement, columns = _FLUSH_WITH_ROWS, (*columns, *beside.columns(updates))
+    rows = await connection.fetch(statement, *columns)
+    return {CursorKey(*row[:4]): row[4] for row in map(tuple, rows)}
+
+
+def state_of(row: Any) -> CursorState:
+    """A row of `COLUMNS`."""
+    return CursorState(
+        key=CursorKey(row["tenant_id"], row["subscription_uid"], row["partition"], row["lane"]),
+        topic_uid=row["topic_uid"],
+        epoch=Epoch(row["epoch_era"], row["epoch_n"]),
+        generation=row["generation"],
+        start=row["start_offset"],
+        floor=row["floor"],
+        read_to=row["read_to"],
+        acked=parse_ranges(row["acked"]),
+        counters=Counters(
+            acked=row["acked_total"],
+            filtered=row["filtered_total"],
+            skipped=row["skipped_total"],
+            expired=row["expired_total"],
+            dead_lettered=row["dead_lettered_total"],
+        ),
+        exceptions=row["exceptions"],
+    )
+
+
+def _books_of(row: Any) -> CursorBooks:
+    return CursorBooks(state_of(row), row["open_deliveries"])
+
+
+def unit_columns(
+    keys: Iterable[Unit],
+) -> tuple[list[bytes], list[bytes], list[int], list[bytes]]:
+    """Arrays for unnest."""
+    ordered = sorted(set(keys))
+    return (
+        [key.tenant_id for key in ordered],
+        [key.topic_uid for key in ordered],
+        [key.partition for key in ordered],
+        [key.subscription_uid for key in ordered],
+    )
+
+
+def _columns(updates: Sequence[CursorUpdate]) -> tuple[list[Any], ...]:
+    return (
+        [update.key.tenant_id for update in updates],
+        [update.key.subscription_uid for update in updates],
+        [update.key.partition for update in updates],
+        [update.key.lane for update in updates],
+        [update.epoch.era for update in updates],
+        [update.epoch.n for update in updates],
+        [update.generation for update in updates],
+        [update.floor for update in updates],
+        [update.read_to for update in updates],
+        [format_ranges(update.acked) for update in updates],
+        [update.counters.acked for update in updates],
+        [update.counters.filtered for update in updates],
+        [update.counters.skipped for update in updates],
+        [update.counters.expired for update in updates],
+        [update.counters.dead_lettered for update in updates],
+        [update.exceptions for update in updates],
+    )

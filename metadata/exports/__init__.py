@@ -1,0 +1,1 @@
+"""Exports, their runs, and what they pin."""

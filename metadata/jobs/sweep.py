@@ -1,0 +1,119 @@
+"""What time does to jobs: leases that end, jobs that were kept for long enough, and the rows that
+follow a job that ended or was deleted.
+
+Any process may do any of it at any time, some rows at a time; the scheduler does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from metadata.database import Connection, Database
+from metadata.jobs.types import LIVE, SUCCEEDED, Lease
+
+_EXPIRED = """
+SELECT t.tenant_id, j.depth, t.job_uid, t.number, t.lease
+FROM job_tasks AS t JOIN jobs AS j ON j.tenant_id = t.tenant_id AND j.uid = t.job_uid
+WHERE t.state = 'running' AND t.lease_until <= clock_timestamp()
+  AND j.state IN ('open', 'running', 'reducing') AND NOT j.gone
+ORDER BY t.lease_until
+LIMIT $1
+"""
+_KEPT = """
+UPDATE jobs SET gone = true, sweep = true, version = version + 1
+WHERE (tenant_id, uid) IN (
+    SELECT tenant_id, uid FROM jobs
+    WHERE NOT gone AND expires_at <= clock_timestamp()
+    ORDER BY expires_at
+    LIMIT $1
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+RETURNING uid
+"""
+_BEHIND = "SELECT tenant_id, uid, state, gone FROM jobs WHERE sweep LIMIT $1"
+_LOCK = """
+SELECT state, gone FROM jobs
+WHERE tenant_id = $1 AND uid = $2 AND sweep
+FOR NO KEY UPDATE
+"""
+_CANCEL_SOME = """
+UPDATE job_tasks
+SET state = 'cancelled', lease_until = NULL, ready_at = NULL, finished_at = clock_timestamp()
+WHERE tenant_id = $1 AND job_uid = $2 AND number IN (
+    SELECT number FROM job_tasks
+    WHERE tenant_id = $1 AND job_uid = $2
+      AND state IN ('waiting', 'delayed', 'running', 'nested')
+    LIMIT $3
+)
+"""
+_DELETE_SOME = """
+DELETE FROM job_tasks
+WHERE tenant_id = $1 AND job_uid = $2 AND number IN (
+    SELECT number FROM job_tasks WHERE tenant_id = $1 AND job_uid = $2 LIMIT $3
+)
+"""
+_SWEPT = "UPDATE jobs SET sweep = false WHERE tenant_id = $1 AND uid = $2"
+_DELETE = "DELETE FROM jobs WHERE tenant_id = $1 AND uid = $2"
+ROWS_AT_ONCE = 5_000
+
+
+class Behind(NamedTuple):
+    """A job whose tasks or children are behind its state."""
+
+    tenant_id: bytes
+    uid: bytes
+    state: str
+    gone: bool
+
+    @property
+    def ends_children(self) -> bool:
+        return self.state != SUCCEEDED
+
+
+class JobSweepRepository:
+    """Over all tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def expired(self, limit: int) -> list[tuple[bytes, Lease]]:
+        """Leases that are over, of jobs that are not, the first to end first."""
+
+        async def work(connection: Connection) -> list[tuple[bytes, Lease]]:
+            rows = await connection.fetch(_EXPIRED, limit)
+            return [(row["tenant_id"], Lease(*row[1:])) for row in rows]
+
+        return await self._database.statement(work, writes=False)
+
+    async def prune(self, limit: int) -> int:
+        """Deletes jobs that ended longer ago than they are kept; how many."""
+
+        async def work(connection: Connection) -> int:
+            return len(await connection.fetch(_KEPT, limit))
+
+        return await self._database.statement(work, writes=True)
+
+    async def behind(self, limit: int) -> list[Behind]:
+        """Jobs to be swept."""
+
+        async def work(connection: Connection) -> list[Behind]:
+            return [Behind(*row) for row in await connection.fetch(_BEHIND, limit)]
+
+        return await self._database.statement(work, writes=False)
+
+    async def sweep(self, behind: Behind) -> bool:
+        """Some of its tasks; True: it is done. Its children are cancelled before."""
+
+        async def work(connection: Connection) -> bool:
+            key = (behind.tenant_id, behind.uid)
+            row = await connection.fetchrow(_LOCK, *key)
+            if row is None or (row["state"] in LIVE and not row["gone"]):
+                return True  # swept, or retried
+            some = _DELETE_SOME if row["gone"] else _CANCEL_SOME
+            status: str = await connection.execute(some, *key, ROWS_AT_ONCE)
+            if int(status.rpartition(" ")[2]) == ROWS_AT_ONCE:
+                return False
+            await connection.execute(_DELETE if row["gone"] else _SWEPT, *key)
+            return True
+
+        return await self._database.of(behind.tenant_id).transaction(work)

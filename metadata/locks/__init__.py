@@ -1,0 +1,1 @@
+"""Named locks with leases and fences."""

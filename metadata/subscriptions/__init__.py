@@ -1,0 +1,1 @@
+"""Subscriptions and what hangs on them: positions, snapshots, webhooks, dead letters."""

@@ -1,0 +1,180 @@
+"""API keys: credentials that are sent as they are, with scopes of their own."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from metadata.database import Connection, Database
+from metadata.models import ApiKeyRow
+from metadata.tenancy.credentials import Secret, from_json, rotated, to_json
+from metadata.tenancy.named_rows import NamedRows, unguarded
+from metadata.tenancy.owners import keep_owner
+from metadata.types import ChangeKind, Page
+
+_TOUCH = """
+UPDATE api_keys SET last_used_at = used.at
+FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS used (tenant_id, uid, at)
+WHERE api_keys.tenant_id = used.tenant_id AND api_keys.uid = used.uid
+    AND (last_used_at IS NULL OR last_used_at < used.at)
+"""
+
+
+class KeyState(enum.Enum):
+    """active ↔ disabled: it is refused."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeySpec:
+    """What a caller chooses."""
+
+    name: str
+    scopes: tuple[str, ...]
+    expires_at: datetime | None = None
+    state: KeyState = KeyState.ACTIVE
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as one transaction saw it. `version` is its ETag; `secrets` are two while it is
+    rotated; after `expires_at` none of them holds."""
+
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    key_id: str
+    secrets: tuple[Secret, ...]
+    scopes: tuple[str, ...]
+    state: KeyState
+    expires_at: datetime | None
+    labels: Mapping[str, str]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    last_used_at: datetime | None
+
+
+class ApiKeyRepository:
+    """Names are unique per tenant, key ids in all tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = rows_of(database)
+
+    async def by_key_id(self, key_id: str) -> ApiKey | None:
+        """Of whichever tenant: the id says whose it is."""
+        found = await self._rows.anywhere(ApiKeyRow.key_id == key_id)
+        return found[0] if found else None
+
+    async def get(self, tenant_id: bytes, name: str) -> ApiKey:
+        """NotFound."""
+        return await self._rows.get(tenant_id, name)
+
+    async def page(
+        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[ApiKey]:
+        """By name; BadPageToken."""
+        return await self._rows.page(tenant_id, page_size, page_token)
+
+    async def create(
+        self, tenant_id: bytes, spec: ApiKeySpec, key_id: str, secret: Secret
+    ) -> ApiKey:
+        """Conflict when the name is taken (`existing` is the key that has it)."""
+        columns = {**_columns(spec), "key_id": key_id, "secrets": to_json([secret])}
+        return await self._rows.create(tenant_id, spec.name, columns)
+
+    async def update(
+        self,
+        tenant_id: bytes,
+        name: str,
+        spec: ApiKeySpec,
+        *,
+        if_version: int | None = None,
+        force: bool = False,
+    ) -> ApiKey:
+        """NotFound; Conflict when `if_version` is another; LastOwner."""
+        return await self._rows.update(
+            tenant_id,
+            name,
+            lambda _: _columns(spec),
+            if_version=if_version,
+            guard=unguarded if force else keep_owner(tenant_id),
+        )
+
+    async def delete(
+        self,
+        tenant_id: bytes,
+        name: str,
+        *,
+        if_version: int | None = None,
+        force: bool = False,
+    ) -> ApiKey:
+        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        guard = unguarded if force else keep_owner(tenant_id)
+        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
+
+    async def rotate(
+        self,
+        tenant_id: bytes,
+        name: str,
+        secret: Secret,
+        old_until: datetime,
+        *,
+        if_version: int | None = None,
+    ) -> ApiKey:
+        """The secret it had holds until `old_until` at the latest. NotFound; Conflict when
+        `if_version` is another; TooManySecrets when two hold already."""
+
+        def change(present: ApiKey) -> Mapping[str, Any]:
+            return {"secrets": to_json(rotated(present.secrets, secret, old_until))}
+
+        return await self._rows.update(tenant_id, name, change, if_version=if_version)
+
+    async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None:
+        """When keys, by tenant and uid, were last used; those that are gone are passed over."""
+        columns = [list(column) for column in zip(*sorted(used), strict=True)]
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_TOUCH, *columns)
+
+        if columns:
+            await self._database.statement(work, writes=True)
+
+
+def rows_of(database: Database) -> NamedRows[ApiKeyRow, ApiKey]:
+    return NamedRows(database, ApiKeyRow, "key", ChangeKind.KEY, api_key)
+
+
+def _columns(spec: ApiKeySpec) -> Mapping[str, Any]:
+    """What may change."""
+    return {
+        "scopes": list(spec.scopes),
+        "expires_at": spec.expires_at,
+        "state": spec.state.value,
+        "labels": dict(spec.labels),
+    }
+
+
+def api_key(row: ApiKeyRow) -> ApiKey:
+    return ApiKey(
+        tenant_id=row.tenant_id,
+        uid=row.uid,
+        name=row.name,
+        key_id=row.key_id,
+        secrets=from_json(row.secrets),
+        scopes=tuple(row.scopes),
+        state=KeyState(row.state),
+        expires_at=row.expires_at,
+        labels=dict(row.labels),
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        last_used_at=row.last_used_at,
+    )

@@ -1,0 +1,217 @@
+"""OAuth2 clients: who asks for access tokens.
+
+A client has one secret, or two while it changes from one to the other.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from metadata.database import Connection, Database
+from metadata.models import ClientRow
+from metadata.tenancy.credentials import Secret, from_json, rotated, to_json, without
+from metadata.tenancy.named_rows import NamedRows, unguarded
+from metadata.tenancy.owners import keep_owner
+from metadata.types import ChangeKind, Page
+
+_TOUCH = """
+UPDATE clients SET last_used_at = used.at
+FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS used (tenant_id, uid, at)
+WHERE clients.tenant_id = used.tenant_id AND clients.uid = used.uid
+    AND (last_used_at IS NULL OR last_used_at < used.at)
+"""
+
+
+class ClientState(enum.Enum):
+    """active ↔ disabled: its secrets and its tokens are refused."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSpec:
+    """What a caller chooses."""
+
+    name: str
+    display_name: str = ""
+    state: ClientState = ClientState.ACTIVE
+    labels: Mapping[str, str] = field(default_factory=dict)
+    permissions: tuple[str, ...] | None = None
+    """Of an operator, the only ones that it has; None: all. Kept as it was made with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client as one transaction saw it. `version` is its ETag."""
+
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    client_id: str
+    display_name: str
+    secrets: tuple[Secret, ...]
+    state: ClientState
+    tokens_valid_from: datetime | None
+    """Tokens issued before are refused; None: all of them hold."""
+    labels: Mapping[str, str]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    last_used_at: datetime | None
+    permissions: tuple[str, ...] | None = None
+    """Of an operator, the only ones that it has; None: all."""
+
+
+class ClientRepository:
+    """Names are unique per tenant, client ids in all tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = rows_of(database)
+
+    async def by_client_id(self, client_id: str) -> Client | None:
+        """Of whichever tenant: the id says whose it is."""
+        found = await self._rows.anywhere(ClientRow.client_id == client_id)
+        return found[0] if found else None
+
+    async def get(self, tenant_id: bytes, name: str) -> Client:
+        """NotFound."""
+        return await self._rows.get(tenant_id, name)
+
+    async def page(
+        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[Client]:
+        """By name; BadPageToken."""
+        return await self._rows.page(tenant_id, page_size, page_token)
+
+    async def create(
+        self, tenant_id: bytes, spec: ClientSpec, client_id: str, secret: Secret
+    ) -> Client:
+        """Conflict when the name is taken (`existing` is the client that has it)."""
+        columns = new_columns(spec, client_id, secret)
+        return await self._rows.create(tenant_id, spec.name, columns)
+
+    async def update(
+        self,
+        tenant_id: bytes,
+        name: str,
+        spec: ClientSpec,
+        *,
+        if_version: int | None = None,
+        force: bool = False,
+    ) -> Client:
+        """NotFound; Conflict when `if_version` is another; LastOwner."""
+        return await self._rows.update(
+            tenant_id,
+            name,
+            lambda _: _columns(spec),
+            if_version=if_version,
+            guard=unguarded if force else keep_owner(tenant_id),
+        )
+
+    async def delete(
+        self,
+        tenant_id: bytes,
+        name: str,
+        *,
+        if_version: int | None = None,
+        force: bool = False,
+    ) -> Client:
+        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        guard = unguarded if force else keep_owner(tenant_id)
+        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
+
+    async def add_secret(
+        self,
+        tenant_id: bytes,
+        name: str,
+        secret: Secret,
+        old_until: datetime,
+        *,
+        if_version: int | None = None,
+    ) -> Client:
+        """The one it had holds until `old_until` at the latest. NotFound; Conflict when
+        `if_version` is another; TooManySecrets when two hold already."""
+
+        def change(present: Client) -> Mapping[str, Any]:
+            return {"secrets": to_json(rotated(present.secrets, secret, old_until))}
+
+        return await self._rows.update(tenant_id, name, change, if_version=if_version)
+
+    async def remove_secret(
+        self,
+        tenant_id: bytes,
+        name: str,
+        prefix: str,
+        *,
+        if_version: int | None = None,
+        force: bool = False,
+    ) -> Client:
+        """NotFound, also of the secret; Conflict when `if_version` is another; LastOwner."""
+
+        def change(present: Client) -> Mapping[str, Any]:
+            return {"secrets": to_json(without(present.secrets, prefix))}
+
+        guard = unguarded if force else keep_owner(tenant_id)
+        return await self._rows.update(tenant_id, name, change, if_version=if_version, guard=guard)
+
+    async def revoke_tokens(self, tenant_id: bytes, name: str) -> Client:
+        """Those issued until now are refused from now on. NotFound."""
+
+        def change(present: Client) -> Mapping[str, Any]:
+            return {"tokens_valid_from": datetime.now(UTC)}
+
+        return await self._rows.update(tenant_id, name, change)
+
+    async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None:
+        """When clients, by tenant and uid, were last used; those that are gone are passed over."""
+        columns = [list(column) for column in zip(*sorted(used), strict=True)]
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_TOUCH, *columns)
+
+        if columns:
+            await self._database.statement(work, writes=True)
+
+
+def rows_of(database: Database) -> NamedRows[ClientRow, Client]:
+    return NamedRows(database, ClientRow, "client", ChangeKind.CLIENT, client)
+
+
+def new_columns(spec: ClientSpec, client_id: str, secret: Secret) -> Mapping[str, Any]:
+    permissions = None if spec.permissions is None else list(spec.permissions)
+    made = {"client_id": client_id, "secrets": to_json([secret]), "permissions": permissions}
+    return {**_columns(spec), **made}
+
+
+def _columns(spec: ClientSpec) -> Mapping[str, Any]:
+    """What may change."""
+    return {
+        "display_name": spec.display_name,
+        "state": spec.state.value,
+        "labels": dict(spec.labels),
+    }
+
+
+def client(row: ClientRow) -> Client:
+    return Client(
+        tenant_id=row.tenant_id,
+        uid=row.uid,
+        name=row.name,
+        client_id=row.client_id,
+        display_name=row.display_name,
+        secrets=from_json(row.secrets),
+        state=ClientState(row.state),
+        tokens_valid_from=row.tokens_valid_from,
+        labels=dict(row.labels),
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        last_used_at=row.last_used_at,
+        permissions=None if row.permissions is None else tuple(row.permissions),
+    )

@@ -1,0 +1,155 @@
+"""OIDC issuers of a tenant's own, whose tokens it trusts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata.database import Database
+from metadata.errors import MetadataError
+from metadata.models import IssuerRow
+from metadata.tenancy.named_rows import NamedRows, unguarded
+from metadata.tenancy.owners import keep_owner
+from metadata.types import ChangeKind, Page
+
+
+class IssuerTaken(MetadataError):
+    """The issuer is trusted for that audience already, here or by another tenant."""
+
+    code = "issuer_taken"
+
+    def __init__(self) -> None:
+        super().__init__("the issuer is trusted for that audience already")
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerSpec:
+    """What a caller chooses."""
+
+    name: str
+    issuer: str
+    audience: str
+    algorithms: tuple[str, ...]
+    subject_claim: str = "sub"
+    required_claims: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An issuer as one transaction saw it. `version` is its ETag.
+
+    A token holds with this `issuer` (iss), this `audience` (among its aud), one of `algorithms` and
+    each of `required_claims`; the subject is what `subject_claim` says.
+    """
+
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    issuer: str
+    audience: str
+    algorithms: tuple[str, ...]
+    subject_claim: str
+    required_claims: Mapping[str, str]
+    labels: Mapping[str, str]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class IssuerRepository:
+    """Names are unique per tenant; an issuer and audience belong to one tenant only."""
+
+    def __init__(self, database: Database) -> None:
+        self._rows = rows_of(database)
+
+    async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]:
+        """Of all tenants; the audience of a token says which of them it is."""
+        return await self._rows.anywhere(IssuerRow.issuer == issuer)
+
+    async def get(self, tenant_id: bytes, name: str) -> Issuer:
+        """NotFound."""
+        return await self._rows.get(tenant_id, name)
+
+    async def create(self, tenant_id: bytes, spec: IssuerSpec) -> Issuer:
+        """Conflict when the name is taken (`existing` is the issuer that has it); IssuerTaken."""
+        return await self._rows.create(tenant_id, spec.name, _columns(spec), _one_each)
+
+    async def update(
+        self,
+        tenant_id: bytes,
+        name: str,
+        spec: IssuerSpec,
+        *,
+        if_version: int | None = None,
+    ) -> Issuer:
+        """NotFound; Conflict when `if_version` is another; IssuerTaken."""
+        return await self._rows.update(
+            tenant_id, name, lambda _: _columns(spec), if_version=if_version, guard=_one_each
+        )
+
+    async def delete(
+        self,
+        tenant_id: bytes,
+        name: str,
+        *,
+        if_version: int | None = None,
+        force: bool = False,
+    ) -> Issuer:
+        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        guard = unguarded if force else keep_owner(tenant_id)
+        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
+
+    async def page(
+        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[Issuer]:
+        """By name; BadPageToken."""
+        return await self._rows.page(tenant_id, page_size, page_token)
+
+
+@asynccontextmanager
+async def _one_each(session: AsyncSession) -> AsyncIterator[None]:
+    """An issuer and audience in two tenants, and nobody could say whose a token is."""
+    try:
+        yield
+        await session.flush()
+    except IntegrityError as error:
+        raise IssuerTaken from error
+
+
+def rows_of(database: Database) -> NamedRows[IssuerRow, Issuer]:
+    return NamedRows(database, IssuerRow, "issuer", ChangeKind.ISSUER, issuer)
+
+
+def _columns(spec: IssuerSpec) -> Mapping[str, Any]:
+    return {
+        "issuer": spec.issuer,
+        "audience": spec.audience,
+        "algorithms": list(spec.algorithms),
+        "subject_claim": spec.subject_claim,
+        "required_claims": dict(spec.required_claims),
+        "labels": dict(spec.labels),
+    }
+
+
+def issuer(row: IssuerRow) -> Issuer:
+    return Issuer(
+        tenant_id=row.tenant_id,
+        uid=row.uid,
+        name=row.name,
+        issuer=row.issuer,
+        audience=row.audience,
+        algorithms=tuple(row.algorithms),
+        subject_claim=row.subject_claim,
+        required_claims=dict(row.required_claims),
+        labels=dict(row.labels),
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,197 @@
+"""What clients, keys, policies and issuers have in common: rows named once in each tenant.
+
+Each change is one transaction under the version it takes, and is told by the change feed; one that
+leaves everything as it was takes no new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
+from metadata.database import Database
+from metadata.errors import Conflict, NotFound
+from metadata.ids import new_uid
+from metadata.models import ApiKeyRow, ClientRow, IssuerRow, PolicyRow, TenantRow
+from metadata.paging import name_after, page_of
+from metadata.tenancy.owners import Guard
+from metadata.types import ChangeKind, Page
+
+Columns = Mapping[str, Any]
+_LIVING = ("active", "suspended")
+
+
+@asynccontextmanager
+async def unguarded(session: AsyncSession) -> AsyncIterator[None]:
+    yield
+
+
+class Value(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+
+R = TypeVar("R", ClientRow, ApiKeyRow, PolicyRow, IssuerRow)
+V = TypeVar("V", bound=Value)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRows(Generic[R, V]):
+    """`kind` names them in errors; `value` makes of a row what leaves the metadata store."""
+
+    database: Database
+    row: type[R]
+    kind: str
+    change: ChangeKind
+    value: Callable[[R], V]
+
+    async def create(
+        self, tenant_id: bytes, name: str, columns: Columns, guard: Guard = unguarded
+    ) -> V:
+        """Conflict when the name is taken (`existing` is what has it); NotFound of a tenant that is
+        being deleted."""
+
+        async def work(session: AsyncSession) -> V:
+            version = await changes.next_version(session)
+            async with guard(session):
+                row = await self.add(session, version, tenant_id, name, columns)
+            return self.value(row)
+
+        return await self.database.of(tenant_id).write(work)
+
+    async def add(
+        self, session: AsyncSession, version: int, tenant_id: bytes, name: str, columns: Columns
+    ) -> R:
+        """As `create`, in a transaction that changes something else as well."""
+        tenant = await session.get(TenantRow, tenant_id)
+        if tenant is None or tenant.state not in _LIVING:
+            raise NotFound("tenant", tenant_id.hex())
+        existing = await self.find(session, tenant_id, name)
+        if existing is not None:
+            raise Conflict(self.kind, name, "exists already", self.value(existing))
+        row = self.row(tenant_id=tenant_id, uid=new_uid(), name=name, **columns)
+        row.version = version
+        session.add(row)
+        await self.record(session, row)
+        await session.flush()
+        await session.refresh(row)
+        return row
+
+    async def update(
+        self,
+        tenant_id: bytes,
+        name: str,
+        change: Callable[[V], Columns],
+        *,
+        if_version: int | None = None,
+        guard: Guard = unguarded,
+    ) -> V:
+        """With the columns that `change` wants. NotFound; Conflict when `if_version` is another."""
+
+        async def work(session: AsyncSession) -> V:
+            version = await changes.next_version(session)
+            row = await self.expect(session, tenant_id, name, if_version)
+            columns = change(self.value(row))
+            if all(getattr(row, column) == value for column, value in columns.items()):
+                return self.value(row)
+            async with guard(session):
+                for column, value in columns.items():
+                    setattr(row, column, value)
+                row.version, row.updated_at = version, func.now()
+                await self.record(session, row)
+            await session.flush()
+            await session.refresh(row)
+            return self.value(row)
+
+        return await self.database.of(tenant_id).write(work)
+
+    async def delete(
+        self,
+        tenant_id: bytes,
+        name: str,
+        *,
+        if_version: int | None = None,
+        guard: Guard = unguarded,
+    ) -> V:
+        """What it was. NotFound; Conflict when `if_version` is another."""
+
+        async def work(session: AsyncSession) -> V:
+            version = await changes.next_version(session)
+            row = await self.expect(session, tenant_id, name, if_version)
+            gone = self.value(row)
+            async with guard(session):
+                await session.delete(row)
+                await changes.record(session, version, self.change, tenant_id, row.uid, row.name)
+            return gone
+
+        return await self.database.of(tenant_id).write(work)
+
+    async def get(self, tenant_id: bytes, name: str) -> V:
+        """NotFound."""
+
+        async def work(session: AsyncSession) -> V:
+            return self.value(await self.expect(session, tenant_id, name, None))
+
+        return await self.database.of(tenant_id).read(work)
+
+    async def page(self, tenant_id: bytes, page_size: int, page_token: str | None) -> Page[V]:
+        """By name; BadPageToken."""
+        statement = (
+            select(self.row)
+            .where(self.row.tenant_id == tenant_id, self.row.name > name_after(page_token))
+            .order_by(self.row.name)
+            .limit(page_size + 1)
+        )
+
+        async def work(session: AsyncSession) -> Page[V]:
+            rows = await session.scalars(statement)
+            return page_of([self.value(row) for row in rows], page_size)
+
+        return await self.database.of(tenant_id).read(work)
+
+    async def of_tenant(self, tenant_id: bytes) -> tuple[V, ...]:
+        """All of one tenant, by name."""
+        statement = select(self.row).where(self.row.tenant_id == tenant_id).order_by(self.row.name)
+
+        async def work(session: AsyncSession) -> tuple[V, ...]:
+            return tuple(self.value(row) for row in await session.scalars(statement))
+
+        return await self.database.of(tenant_id).read(work)
+
+    async def anywhere(self, where: ColumnElement[bool]) -> tuple[V, ...]:
+        """Of all tenants: for what says by itself whose it is."""
+
+        async def work(session: AsyncSession) -> tuple[V, ...]:
+            rows = await session.scalars(select(self.row).where(where))
+            return tuple(self.value(row) for row in rows)
+
+        return await self.database.platform.read(work)
+
+    async def find(self, session: AsyncSession, tenant_id: bytes, name: str) -> R | None:
+        found: R | None = await session.scalar(
+            select(self.row).where(self.row.tenant_id == tenant_id, self.row.name == name)
+        )
+        return found
+
+    async def expect(
+        self, session: AsyncSession, tenant_id: bytes, name: str, if_version: int | None
+    ) -> R:
+        """NotFound; Conflict when `if_version` is another."""
+        row = await self.find(session, tenant_id, name)
+        if row is None:
+            raise NotFound(self.kind, name)
+        if if_version is not None and row.version != if_version:
+            raise Conflict(self.kind, name, f"is at version {row.version}", self.value(row))
+        return row
+
+    async def record(self, session: AsyncSession, row: R) -> None:
+        await changes.record(session, row.version, self.change, row.tenant_id, row.uid, row.name)

@@ -1,0 +1,302 @@
+"""Tenants, and the one above them that owns the operators.
+
+A tenant goes in steps, each its own transaction, and any process can go on with them: `deleting` is
+committed first, then its topics go as topics do, then what is left of it in Postgres, table by
+table, and its own row last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import ColumnElement, CursorResult, Table, delete, func, literal_column, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata import changes
+from metadata.database import Database
+from metadata.errors import Conflict, NotFound
+from metadata.ids import new_uid
+from metadata.models import Base, ChangeRow, TenantRow, TopicRow
+from metadata.paging import name_after, page_of
+from metadata.tenancy import clients, policies
+from metadata.tenancy.clients import Client, ClientSpec
+from metadata.tenancy.credentials import Secret
+from metadata.tenancy.owners import EVERYTHING, OWNER
+from metadata.tenancy.policies import PolicySpec
+from metadata.topics.topics import topic_count
+from metadata.types import ChangeKind, Page, Tenant, TenantSpec, TenantState
+
+PLATFORM_ID = bytes(16)
+PLATFORM_NAME = "platform"
+"""The tenant of operators; it has clients, and nothing to publish to."""
+OWNERS_POLICY = "owners"
+"""Of the first client of a tenant."""
+ROWS_AT_ONCE = 5_000
+_KEPT = (TenantRow.__tablename__, TopicRow.__tablename__, ChangeRow.__tablename__)
+"""Its own row goes last, topics go with their queues, and the feed tells of what is gone."""
+
+
+class FirstOwner(NamedTuple):
+    """The client that a new tenant begins with."""
+
+    spec: ClientSpec
+    client_id: str
+    secret: Secret
+
+
+class TenantRepository:
+    """Names are unique, and taken until the tenant is gone."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ensure(self, tenant_id: bytes, name: str) -> Tenant:
+        """The tenant of that id, made under that name if there is none."""
+
+        async def work(session: AsyncSession) -> Tenant:
+            row = await session.get(TenantRow, tenant_id)
+            if row is None:
+                version = await changes.next_version(session)
+                row = await session.get(TenantRow, tenant_id)
+                if row is None:
+                    row = TenantRow(tenant_id=tenant_id, name=name, version=version)
+                    session.add(row)
+                    await session.flush()
+                    await session.refresh(row)
+                await changes.record(
+                    session, version, ChangeKind.TENANT, tenant_id, tenant_id, name
+                )
+            return tenant(row)
+
+        return await self._database.platform.write(work)
+
+    async def create(
+        self, spec: TenantSpec, owner: FirstOwner | None = None
+    ) -> tuple[Tenant, Client | None]:
+        """With its first client, where one is given, and a policy that makes it an owner. Conflict
+        when the name is taken (`existing` is the tenant that has it)."""
+
+        async def work(session: AsyncSession) -> tuple[Tenant, Client | None]:
+            version = await changes.next_version(session)
+            taken = await _named(session, spec.name)
+            if taken is not None:
+                raise Conflict("tenant", spec.name, "exists already", tenant(taken))
+            row = TenantRow(tenant_id=new_uid(), version=version, **_columns(spec))
+            row.name = spec.name
+            session.add(row)
+            await _record(session, row)
+            await session.flush()
+            await session.refresh(row)
+            made = None if owner is None else await self._first(session, row.tenant_id, owner)
+            return tenant(row), made
+
+        return await self._database.platform.write(work)
+
+    async def _first(self, session: AsyncSession, tenant_id: bytes, owner: FirstOwner) -> Client:
+        columns = clients.new_columns(owner.spec, owner.client_id, owner.secret)
+        version = await changes.next_version(session)
+        row = await clients.rows_of(self._database).add(
+            session, version, tenant_id, owner.spec.name, columns
+        )
+        member = f"client:{owner.spec.name}"
+        policy = PolicySpec(OWNERS_POLICY, OWNER, (member,), (EVERYTHING,))
+        version = await changes.next_version(session)
+        await policies.rows_of(self._database).add(
+            session, version, tenant_id, policy.name, policies.columns_of(policy)
+        )
+        return clients.client(row)
+
+    async def update(self, spec: TenantSpec, *, if_version: int | None = None) -> Tenant:
+        """The tenant of that name as `spec` wants it; without a difference there is no new version.
+        NotFound; Conflict when `if_version` is another, or it is being deleted."""
+
+        async def work(session: AsyncSession) -> Tenant:
+            version = await changes.next_version(session)
+            row = await _expect(session, spec.name, if_version)
+            if row.state == TenantState.DELETING.value:
+                raise Conflict("tenant", spec.name, "is being deleted", tenant(row))
+            columns = _columns(spec)
+            if all(getattr(row, column) == value for column, value in columns.items()):
+                return tenant(row)
+            for column, value in columns.items():
+                setattr(row, column, value)
+            return await _put(session, version, row)
+
+        return await self._database.platform.write(work)
+
+    async def mark_deleting(
+        self, name: str, *, if_version: int | None = None, force: bool = False
+    ) -> Tenant:
+        """From now on it is deleted, step by step; again is no error. NotFound; Conflict when
+        `if_version` is another, or it has topics (`existing` is their number) and no `force`."""
+
+        async def work(session: AsyncSession) -> Tenant:
+            version = await changes.next_version(session)
+            row = await _expect(session, name, if_version)
+            if row.state == TenantState.DELETING.value:
+                return tenant(row)
+            topics = await session.scalar(topic_count(row.tenant_id))
+            if topics and not force:
+                raise Conflict("tenant", name, "has topics", topics)
+            row.state = TenantState.DELETING.value
+            return await _put(session, version, row)
+
+        return await self._database.platform.write(work)
+
+    async def deleting(self, limit: int = 100) -> tuple[Tenant, ...]:
+        """Those on their way out, the oldest first."""
+        statement = (
+            select(TenantRow)
+            .where(TenantRow.state == TenantState.DELETING.value)
+            .order_by(TenantRow.updated_at)
+            .limit(limit)
+        )
+
+        async def work(session: AsyncSession) -> tuple[Tenant, ...]:
+            return tuple(tenant(row) for row in await session.scalars(statement))
+
+        return await self._database.platform.read(work)
+
+    async def has_topics(self, tenant_id: bytes) -> bool:
+        """In any state: those that are being deleted still have queues."""
+
+        async def work(session: AsyncSession) -> bool:
+            statement = select(TopicRow.uid).where(TopicRow.tenant_id == tenant_id).limit(1)
+            return await session.scalar(statement) is not None
+
+        return await self._database.platform.read(work)
+
+    async def purge(self, tenant_id: bytes) -> None:
+        """Drops what a tenant without topics still has, some rows at a time. Idempotent."""
+        for table in reversed(Base.metadata.sorted_tables):
+            if "tenant_id" in table.c and table.name not in _KEPT:
+                while await self._drop_some(table, tenant_id) == ROWS_AT_ONCE:
+                    pass
+
+    async def remove(self, tenant_id: bytes) -> None:
+        """Drops the row of a `deleting` tenant, its name free from then on. Idempotent; Conflict
+        while it has topics."""
+
+        async def work(session: AsyncSession) -> None:
+            version = await changes.next_version(session)
+            row = await session.get(TenantRow, tenant_id)
+            if row is None or row.state != TenantState.DELETING.value:
+                return
+            topic = select(TopicRow.uid).where(TopicRow.tenant_id == tenant_id).limit(1)
+            if await session.scalar(topic) is not None:
+                raise Conflict("tenant", row.name, "has topics")
+            row.version = version
+            await _record(session, row)
+            await session.delete(row)
+
+        await self._database.platform.write(work)
+
+    async def _drop_some(self, table: Table, tenant_id: bytes) -> int:
+        place: ColumnElement[Any] = literal_column("ctid")
+        some = (
+            select(place)
+            .select_from(table)
+            .where(table.c.tenant_id == tenant_id)
+            .limit(ROWS_AT_ONCE)
+            .correlate(None)
+        )
+
+        async def work(session: AsyncSession) -> int:
+            gone = await session.execute(delete(table).where(place.in_(some)))
+            return cast("CursorResult[Any]", gone).rowcount
+
+        return await self._database.platform.write(work)
+
+    async def get(self, name: str) -> Tenant:
+        """NotFound."""
+
+        async def work(session: AsyncSession) -> Tenant:
+            return tenant(await _expect(session, name, None))
+
+        return await self._database.platform.read(work)
+
+    async def get_by_id(self, tenant_id: bytes) -> Tenant:
+        """NotFound."""
+
+        async def work(session: AsyncSession) -> Tenant:
+            row = await session.get(TenantRow, tenant_id)
+            if row is None:
+                raise NotFound("tenant", tenant_id.hex())
+            return tenant(row)
+
+        return await self._database.platform.read(work)
+
+    async def inactive(self) -> frozenset[bytes]:
+        """The ids of those that are suspended or on their way out: nothing is done for them."""
+        statement = select(TenantRow.tenant_id).where(TenantRow.state != TenantState.ACTIVE.value)
+
+        async def work(session: AsyncSession) -> frozenset[bytes]:
+            return frozenset(await session.scalars(statement))
+
+        return await self._database.platform.read(work)
+
+    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Tenant]:
+        """By name, without the platform's own; BadPageToken."""
+        statement = (
+            select(TenantRow)
+            .where(TenantRow.tenant_id != PLATFORM_ID, TenantRow.name > name_after(page_token))
+            .order_by(TenantRow.name)
+            .limit(page_size + 1)
+        )
+
+        async def work(session: AsyncSession) -> Page[Tenant]:
+            return page_of([tenant(row) for row in await session.scalars(statement)], page_size)
+
+        return await self._database.platform.read(work)
+
+
+def _columns(spec: TenantSpec) -> Mapping[str, Any]:
+    """What may change."""
+    return {
+        "display_name": spec.display_name,
+        "state": spec.state.value,
+        "labels": dict(spec.labels),
+        "egress_allowed": list(spec.egress_allowed),
+    }
+
+
+async def _named(session: AsyncSession, name: str) -> TenantRow | None:
+    return await session.scalar(select(TenantRow).where(TenantRow.name == name))
+
+
+async def _expect(session: AsyncSession, name: str, if_version: int | None) -> TenantRow:
+    row = await _named(session, name)
+    if row is None:
+        raise NotFound("tenant", name)
+    if if_version is not None and row.version != if_version:
+        raise Conflict("tenant", name, f"is at version {row.version}", tenant(row))
+    return row
+
+
+async def _put(session: AsyncSession, version: int, row: TenantRow) -> Tenant:
+    row.version, row.updated_at = version, func.now()
+    await _record(session, row)
+    await session.flush()
+    await session.refresh(row)
+    return tenant(row)
+
+
+async def _record(session: AsyncSession, row: TenantRow) -> None:
+    await changes.record(
+        session, row.version, ChangeKind.TENANT, row.tenant_id, row.tenant_id, row.name
+    )
+
+
+def tenant(row: TenantRow) -> Tenant:
+    return Tenant(
+        tenant_id=row.tenant_id,
+        name=row.name,
+        display_name=row.display_name,
+        state=TenantState(row.state),
+        labels=dict(row.labels),
+        egress_allowed=tuple(row.egress_allowed),
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,1 @@
+"""Topics: partitions, placements, schemas, schedules, and what may be trimmed."""
