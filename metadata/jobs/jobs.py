@@ -1,4 +1,4 @@
-"""Jobs: made, found and listed. What happens to them: job_steps.py; their states: job_machine.py.
+"""Jobs: made, found and listed. What happens to them: steps.py; their states: machine.py.
 
 How many a tenant may have is held to beside what others make at the same moment, so a few more may
 come to be than the limit says; it is there to bound, not to count.

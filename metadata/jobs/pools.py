@@ -1,7 +1,7 @@
 """Pools: kinds of work kept apart, and how much of each runs at once.
 
 A pool is there as soon as a job names it, without a limit; a row gives it one. What holds to the
-limit is the claim (job_claims.py).
+limit is the claim (claims.py).
 """
 
 from __future__ import annotations

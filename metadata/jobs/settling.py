@@ -1,6 +1,6 @@
 """One transaction that settles tasks, from the deepest jobs up to the last parent it moves.
 
-What it must hold, and the order of its locks: job_machine.py.
+What it must hold, and the order of its locks: machine.py.
 """
 
 from __future__ import annotations

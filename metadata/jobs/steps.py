@@ -1,7 +1,7 @@
 """What callers do to a job: add its tasks, seal, cancel, retry and delete it.
 
 Each is one transaction that locks the job's row first. Deleting and cancelling are of one row,
-however many tasks there are; the sweep (job_sweep.py) brings the tasks after it.
+however many tasks there are; the sweep (sweep.py) brings the tasks after it.
 """
 
 from __future__ import annotations

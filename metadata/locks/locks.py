@@ -7,9 +7,9 @@ fence grows with each new holder: what a holder writes to Postgres checks it in 
 refuse a fence below the highest they have seen.
 
 A fence never comes twice: a row's own grows, rows that were removed leave the tenant's floor behind
-(lock_fences.py), and where Postgres lost history the new era is above all fences before it.
+(fences.py), and where Postgres lost history the new era is above all fences before it.
 
-Who waits has a ticket (lock_waiters.py); the lock goes to the lowest one alive.
+Who waits has a ticket (waiters.py); the lock goes to the lowest one alive.
 """
 
 from __future__ import annotations

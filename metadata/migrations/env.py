@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that metadata.migrate hands over, never offline."""
+"""Alembic's entry: runs on the connection that `migrate.py` hands over, never offline."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ TENANT_MAY = {
     "lock_waiters": READS,
     "locks": "SELECT, DELETE",
     # Tables of the platform: each change of a tenant takes a version; a seek asks the era, and so
-    # does every connection (eras.py).
+    # does every connection (metadata/eras.py).
     "change_counter": "SELECT, UPDATE (version)",
     "eras": READS,
 }

@@ -1,4 +1,4 @@
-"""Row-level security on every table of tenants, for the two roles (metadata.migrate makes them)."""
+"""Row-level security on every table of tenants, for the two roles (`migrate.py` makes them)."""
 
 from __future__ import annotations
 
