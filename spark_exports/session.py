@@ -109,6 +109,11 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def sees_our_files(spark: SparkSession) -> bool:
+    """Whether tasks are processes of this machine, as on a local master they are."""
+    return is_local(spark.conf.get("spark.master") or "")
+
+
 def memory_bytes() -> int:
     """What the machine has, or what a container may have of it."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]

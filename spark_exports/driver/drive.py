@@ -35,7 +35,8 @@ def start_spark(order: Order, reporter: Reporter) -> Jobs:
     """A session of its own. Raises JavaMissing."""
     name = f"packetboat export {order.tenant}/{order.export.name}"
     spark = session_of(order.lake, name, Path(order.state_dir))
-    return Jobs(spark, HttpPlatform(order), reporter)
+    is_paced = order.export.max_bytes_per_second is not None
+    return Jobs(spark, HttpPlatform(order), reporter, is_paced=is_paced)
 
 
 def drive(lines: Lines, start: Start = start_spark) -> Done | Failed:

@@ -14,7 +14,7 @@ from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.driver.errors import NoAvroSchema, PlatformRefused
 from spark_exports.driver.slices import SLICE_MESSAGES
 from spark_exports.order import LaneKey, Order, Range
-from spark_exports.session import is_local
+from spark_exports.session import sees_our_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class HttpPlatform:
             "url": self._order.url,
             "ranges": msgspec.json.encode(slices).decode(),
             "rows_per_split": str(SLICE_MESSAGES),
-            **self._credential(),
+            **self._credential(spark),
         }
         if spec.filter is not None:
             options["filter"] = spec.filter
@@ -99,9 +99,10 @@ class HttpPlatform:
     def _token_file(self) -> Path:
         return Path(self._order.state_dir) / TOKEN_FILE
 
-    def _credential(self) -> dict[str, str]:
-        """Workers that see our files follow the runner's; elsewhere a token has to last."""
-        if not is_local(self._order.lake.spark_master):
+    def _credential(self, spark: SparkSession) -> dict[str, str]:
+        """Workers that see our files follow the runner's; elsewhere a token has to last for as long
+        as the job that it is given to."""
+        if not sees_our_files(spark):
             return {"token": self._token()}
         file = self._token_file
         if not file.exists():

@@ -9,6 +9,7 @@ where it was lost.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,9 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import pyarrow as pa
 
+from spark_exports.driver.errors import Stopped
+from spark_exports.driver.portions import portions
 from spark_exports.driver.slice_task import OUTCOME, Outcome, SliceTask
 from spark_exports.driver.tally_task import TALLY_COLUMNS, TallyTask
 from spark_exports.order import Range
+from spark_exports.session import sees_our_files
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -34,44 +38,105 @@ Seen = Callable[[int, int], None]
 """Tasks say so many messages, and bytes of bodies."""
 
 
-class Jobs:
-    """The jobs of one run. `cancel` may be called from any thread."""
+class Messages:
+    """Those of some slices: a DataFrame for each job, planned when it is its turn, so with the
+    token there is by then. With `keeps`, what was read once is not read again."""
 
-    def __init__(self, spark: SparkSession, platform: Platform, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        read: Callable[[Sequence[Range]], DataFrame],
+        jobs: Callable[[], Iterator[Sequence[Range]]],
+        *,
+        keeps: bool = False,
+    ) -> None:
+        self._read = read
+        self._jobs = jobs
+        self._keeps = keeps
+        self._kept: list[DataFrame] = []
+
+    def frames(self) -> Iterator[DataFrame]:
+        """All of them, in order. Whoever begins goes on to the end."""
+        from pyspark import StorageLevel
+
+        if self._kept:
+            yield from self._kept
+            return
+        for slices in self._jobs():
+            frame = self._read(slices)
+            if self._keeps:
+                self._kept.append(frame.persist(StorageLevel.DISK_ONLY))
+            yield frame
+
+    def forget(self) -> None:
+        """What was kept."""
+        for frame in self._kept:
+            frame.unpersist()
+
+
+class Jobs:
+    """The jobs of one run. `cancel` may be called from any thread. `is_paced`: tasks share what the
+    export may read, so more at once are no faster."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        platform: Platform,
+        reporter: Reporter,
+        *,
+        is_paced: bool = False,
+    ) -> None:
         self.spark = spark
         self.platform = platform
         self._reporter = reporter
+        self._is_paced = is_paced
+        self._is_cancelled = threading.Event()
 
     def cancel(self) -> None:
+        """Those under way, and those that would come."""
+        self._is_cancelled.set()
         self.spark.sparkContext.cancelAllJobs()
 
-    def messages(self, slices: Sequence[Range]) -> DataFrame:
+    def messages(self, slices: Sequence[Range], *, keeps: bool = False) -> Messages:
+        """In one job on a local master, and on a cluster in as many as tokens want."""
+        if sees_our_files(self.spark):
+            return Messages(self._read, lambda: iter([slices]), keeps=keeps)
+        first = 1 if self._is_paced else self.spark.sparkContext.defaultParallelism
+        return Messages(self._read, partial(portions, slices, first), keeps=keeps)
+
+    def _read(self, slices: Sequence[Range]) -> DataFrame:
+        if self._is_cancelled.is_set():
+            raise Stopped("cancelled between two jobs")
         return self.platform.messages(self.spark, slices)
 
     @contextmanager
-    def kept_messages(self, slices: Sequence[Range]) -> Iterator[DataFrame]:
+    def kept_messages(self, slices: Sequence[Range]) -> Iterator[Messages]:
         """Read from the platform once, however often they are used."""
-        from pyspark import StorageLevel
-
-        messages = self.messages(slices).persist(StorageLevel.DISK_ONLY)
+        messages = self.messages(slices, keeps=True)
         try:
             yield messages
         finally:
-            messages.unpersist()
+            messages.forget()
 
     def outcomes(
-        self, messages: DataFrame, task: Callable[[Seen], SliceTask], done: int = 0
+        self, messages: Messages, task: Callable[[Seen], SliceTask], done: int = 0
     ) -> list[Outcome]:
         """What tasks gave. `task` makes one for where it is to tell its counts; `done`: messages
         that were read before."""
-        rows = messages.mapInArrow(task(self._counter(done)), OUTCOME).collect()
-        return [msgspec.msgpack.decode(bytes(row.outcome), type=Outcome) for row in rows]
+        work = task(self._counter(done))
+        return [
+            msgspec.msgpack.decode(bytes(row.outcome), type=Outcome)
+            for frame in messages.frames()
+            for row in frame.mapInArrow(work, OUTCOME).collect()
+        ]
 
     def tallies(self, slices: Sequence[Range]) -> list[pa.RecordBatch]:
         """Of the messages, in parts."""
         task = TallyTask(self._counter(0))
-        table = self.messages(slices).mapInArrow(task, TALLY_COLUMNS).toArrow()
-        return list(table.to_batches())
+        return [
+            batch
+            for frame in self.messages(slices).frames()
+            for batch in frame.mapInArrow(task, TALLY_COLUMNS).toArrow().to_batches()
+        ]
 
     def _counter(self, done: int) -> Seen:
         context = self.spark.sparkContext

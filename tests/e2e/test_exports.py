@@ -4,7 +4,6 @@ tables that others read."""
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,17 +18,15 @@ from packetboat.models import Outgoing, Receipt
 from packetboat.models.topics import Retention
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import StaticTable
-from pyspark.sql import SparkSession
 
 from spark_exports.lake.catalog import open_catalog
-from spark_exports.order import LakeSettings
 from spark_exports.runner.lakes import lakes_in
-from spark_exports.session import session_of
 from tests.e2e.installation import Installation
 from tests.e2e.lake_rows import Row, digest, duckdb_rows, log_rows, spark_rows, table_rows
 from tests.e2e.test_cli import Shell
 from tests.e2e.test_tenancy import Http, token_of
 from tests.e2e.test_up import wait_until_gone
+from tests.spark_session import spark_session
 
 RUN_S = 600.0
 """A session of Spark takes a while to start, on a busy machine."""
@@ -289,17 +286,3 @@ def catalog_of(platform: Installation) -> Catalog:
     """As another program opens it, by the file that the runner has."""
     (lake,) = lakes_in(platform.directory / "lakes.json").values()
     return open_catalog(lake)
-
-
-@contextmanager
-def spark_session(directory: Path) -> Iterator[SparkSession]:
-    before = dict(os.environ)
-    conf = {"spark.driver.memory": "1g"}
-    lake = LakeSettings("default", "", {}, spark_master="local[2]", spark_conf=conf)
-    session = session_of(lake, "readers", directory)
-    try:
-        yield session
-    finally:
-        session.stop()
-        os.environ.clear()
-        os.environ.update(before)

@@ -20,8 +20,10 @@ echo "$@"
 
 
 @pytest.fixture(autouse=True)
-def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the package, nor a Spark that wants an old one."""
     monkeypatch.setattr(java, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(java, "version", lambda package: "4.2.1")
 
 
 def runtime(home: Path, version: str, *, whole: bool = True) -> Path:
@@ -93,4 +95,22 @@ def test_without_any_the_error_says_what_was_found_and_what_to_do(tmp_path: Path
     with pytest.raises(JavaMissing) as missing:
         java_of({"JAVA_HOME": str(tmp_path / "gone"), "PATH": path_of(old)}, tmp_path)
     for said in ("Java 17 or later", "gone/bin/java does not run", "is Java 11", "pip install"):
+        assert said in str(missing.value)
+
+
+@pytest.mark.parametrize("spark", ["4.0.5", "4.1.4"])
+def test_an_older_spark_gets_no_java_that_it_does_not_start_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: str
+) -> None:
+    monkeypatch.setattr(java, "version", lambda package: spark)
+    new, old = runtime(tmp_path / "new", "25"), runtime(tmp_path / "old", "21")
+    found = java_of({"JAVA_HOME": str(new), "PATH": path_of(old)}, tmp_path)
+    assert found == (old, 21)
+    with pytest.raises(JavaMissing) as missing:
+        java_of({"JAVA_HOME": str(new), "PATH": "/nowhere"}, tmp_path)
+    for said in (
+        f"Spark {spark} needs Java 17 to 22",
+        "is Java 25",
+        "pip install 'no_such_package<23'",
+    ):
         assert said in str(missing.value)

@@ -29,17 +29,22 @@ def register(spark: SparkSession) -> None:
     Servers and credentials that no option names are those of this process: its variables
     PACKETBOAT_URL and so on, or the profile of `packetboat login`. Where the session's setting
     spark.sql.python.filterPushdown.enabled is true by now, conditions on topic, partition, lane,
-    offset and publish_time decide what is read at all.
+    offset and publish_time decide what is read at all; Spark 4.0 has no such setting.
     """
-    base = PacketboatDataSource
-    if str(spark.conf.get(PUSH_DOWN, "false")).lower() == "true":
-        from packetboat.spark.pushdown import PushdownDataSource
-
-        base = PushdownDataSource
+    is_pushed_down = str(spark.conf.get(PUSH_DOWN, "false")).lower() == "true"
+    base = _with_push_down() if is_pushed_down else PacketboatDataSource
     kept = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     # A class of its own, so that what it has goes with it to the processes that plan.
     members = {"environment": kept, "parallelism": _parallelism(spark), "__module__": __name__}
     spark.dataSource.register(type(base.__name__, (base,), members))
+
+
+def _with_push_down() -> type[PacketboatDataSource]:
+    try:
+        from packetboat.spark.pushdown import PushdownDataSource
+    except ImportError:  # before Spark 4.1, which tells no source of conditions
+        return PacketboatDataSource
+    return PushdownDataSource
 
 
 def _parallelism(spark: SparkSession) -> int | None:

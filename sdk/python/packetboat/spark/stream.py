@@ -74,7 +74,9 @@ class UnlimitedStreamReader(StreamReader):
     def __init__(self, task: Task, parallelism: int | None) -> None:
         super().__init__(task, parallelism)
         if task.options.max_rows_per_batch is not None:
-            raise InvalidOption("max_rows_per_batch needs Spark 4.2 or later")
+            raise InvalidOption(
+                "max_rows_per_batch needs Spark 4.2 or later. Without it a batch has all there is"
+            )
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """All there is. Later versions ask in another way."""

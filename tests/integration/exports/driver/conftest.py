@@ -1,27 +1,31 @@
-"""One small Spark for the tests of a module."""
+"""One small Spark, or one platform with a log, for the tests of a module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_exports.order import LakeSettings
-from spark_exports.session import session_of
+from spark_exports.order import LaneKey
+from tests.e2e.installation import Installation
+from tests.integration.exports.driver.driver_process import published
+from tests.spark_session import spark_session
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    directory: Path = tmp_path_factory.mktemp("spark")
-    lake = LakeSettings(
-        name="default",
-        warehouse="",
-        catalog={},
-        spark_master="local[2]",
-        spark_conf={"spark.driver.memory": "1g"},
-    )
-    session = session_of(lake, "driver tests", directory)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with Installation(tmp_path_factory.mktemp("driver") / "data").started() as installation:
+        yield installation
+
+
+@pytest.fixture(scope="module")
+def ends(installation: Installation) -> dict[LaneKey, int]:
+    """Of its log."""
+    return published(installation)

@@ -12,15 +12,11 @@ from packetboat.spark import register
 from packetboat.spark.batch import BatchReader
 from packetboat.spark.columns import TYPES
 from packetboat.spark.errors import InvalidOption
-from packetboat.spark.limited_stream import LimitedStreamReader
-from packetboat.spark.pushdown import PushdownReader
 from packetboat.spark.ranges import Lane, Split
 from packetboat.spark.source import PacketboatDataSource
-from packetboat.spark.stream import StreamReader, UnlimitedStreamReader
-from packetboat.spark.task import Task
+from packetboat.spark.stream import UnlimitedStreamReader
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructField, StructType
 
 SCHEMA = StructType([StructField(name, kind) for name, kind in TYPES.items()])
@@ -57,20 +53,37 @@ def registered(session: Session) -> type[PacketboatDataSource]:
     return source
 
 
+def allowing() -> Session:
+    session = Session(4)
+    session.conf["spark.sql.python.filterPushdown.enabled"] = "true"
+    return session
+
+
 @pytest.fixture
 def _before_4_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    monkeypatch.delitem(sys.modules, "packetboat.spark.limited_stream")
+    monkeypatch.setitem(sys.modules, "packetboat.spark.limited_stream", None)
+
+
+@pytest.fixture
+def _before_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "packetboat.spark.pushdown", None)
 
 
 def test_a_reader_pushes_down_only_where_spark_allows_it() -> None:
     """Spark refuses to read with one that does where it is not allowed."""
+    pushdown = pytest.importorskip(
+        "packetboat.spark.pushdown", reason="since Spark 4.1", exc_type=ImportError
+    )
     without = registered(Session(4))(HERE).reader(SCHEMA)
     assert type(without) is BatchReader
     assert type(without).pushFilters is DataSourceReader.pushFilters
-    allowed = Session(4)
-    allowed.conf["spark.sql.python.filterPushdown.enabled"] = "true"
-    assert type(registered(allowed)(HERE).reader(SCHEMA)) is PushdownReader
+    assert type(registered(allowing())(HERE).reader(SCHEMA)) is pushdown.PushdownReader
+
+
+@pytest.mark.usefixtures("_before_4_1")
+def test_before_4_1_a_session_that_allows_it_reads_all() -> None:
+    """Spark has no such setting then, and looks at each row itself."""
+    assert type(registered(allowing())(HERE).reader(SCHEMA)) is BatchReader
 
 
 def test_what_is_known_here_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,16 +120,6 @@ def test_the_schema_has_a_body_where_one_is_wanted() -> None:
     assert wanted.endswith(", body struct<a INT, b STRING>")
 
 
-def test_a_stream_has_limits_since_4_2() -> None:
-    given = PacketboatDataSource(HERE | {"max_rows_per_batch": "7"})
-    reader = given.streamReader(SCHEMA)
-    assert isinstance(reader, LimitedStreamReader)
-    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
-    reader = PacketboatDataSource(HERE).streamReader(SCHEMA)
-    assert isinstance(reader, LimitedStreamReader)
-    assert reader.getDefaultReadLimit() == ReadAllAvailable()
-
-
 @pytest.mark.usefixtures("_before_4_2")
 def test_a_stream_before_4_2_is_asked_without_limits() -> None:
     """Spark looks at how many parameters `latestOffset` has."""
@@ -127,34 +130,9 @@ def test_a_stream_before_4_2_is_asked_without_limits() -> None:
         PacketboatDataSource(HERE | {"max_rows_per_batch": "7"}).streamReader(SCHEMA)
 
 
-def task(**given: str) -> Task:
-    return PacketboatDataSource(HERE | given).reader(SCHEMA)._task
-
-
-class Ends(LimitedStreamReader):
-    """One whose topic ends where a test says."""
-
-    now: dict[Lane, int]
-
-    def ends(self) -> dict[Lane, int]:
-        return dict(self.now)
-
-
-def test_a_batch_ends_within_its_limit_and_available_now_where_it_began() -> None:
-    reader = Ends(task(), None)
-    reader.now = {Lane("a", 0): 10, Lane("a", 1): 10}
-    assert reader.reportLatestOffset() is None
-    assert reader.latestOffset({}, ReadMaxRows(4)) == {"a": {"0": 2, "1": 2}}
-    assert reader.reportLatestOffset() == {"a": {"0": 10, "1": 10}}
-    reader.prepareForTriggerAvailableNow()
-    reader.now = {Lane("a", 0): 99, Lane("a", 1): 99, Lane("a", 2): 99}
-    at = reader.latestOffset({"a": {"0": 2, "1": 2}}, ReadAllAvailable())
-    assert at == {"a": {"0": 10, "1": 10}}
-    assert reader.latestOffset(at, ReadMaxRows(4)) == at
-
-
 def test_a_batch_is_planned_by_its_offsets_alone() -> None:
-    reader: StreamReader = Ends(task(rows_per_split="5"), 2)
+    task = PacketboatDataSource(HERE | {"rows_per_split": "5"}).reader(SCHEMA)._task
+    reader = UnlimitedStreamReader(task, 2)
     start, end = {"a": {"0": 3}}, {"a": {"0": 10, "1/1": 4}}
     assert reader.partitions(start, end) == [
         Split(Lane("a", 0), 3, 8, concurrent=2),
