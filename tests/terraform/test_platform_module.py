@@ -1,5 +1,6 @@
 """The thin module that has Terraform apply the manifests. Its provider is not everywhere: here each
-object is kept as plain data instead, by the same resources in the same order."""
+object is kept as plain data instead, by the same resources in the same order. With the provider:
+test_platform_cluster.py."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ def replaced(pattern: str, by: str, text: str) -> str:
 def as_data(text: str) -> str:
     """The module with resources that Terraform has built in."""
     text = replaced(r"  required_providers \{\n(    .*\n)+  \}\n", "", text)
-    text = replaced(r"  (wait|timeouts) \{\n(    .*\n)+  \}\n", "", text)
-    text = replaced("kubernetes_manifest", "terraform_data", text)
+    text = replaced(
+        r"  (wait|timeouts|lifecycle|metadata|field_manager) \{\n(    .*\n)+  \}\n", "", text
+    )
+    text = replaced(r"^  (computed_fields|type) += .*\n", "", text)
+    text = replaced(r"^  data( +)= .*$", r"  input\1= module.manifests.secrets[each.key]", text)
+    text = replaced("kubernetes_(manifest|secret_v1)", "terraform_data", text)
     return replaced(r"^  manifest( +)=", r"  input\1=", text)
 
 
@@ -73,7 +78,7 @@ def test_what_runs_waits_for_the_schema() -> None:
         ("migration", "workloads"),
     ):
         (block,) = re.findall(
-            rf'^resource "kubernetes_manifest" "{after}" \{{\n(.*?)^\}}', text, re.M | re.S
+            rf'^resource "kubernetes_\w+" "{after}" \{{\n(.*?)^\}}', text, re.M | re.S
         )
-        assert f"kubernetes_manifest.{before}" in block
+        assert re.search(rf"depends_on += \[.*kubernetes_\w+\.{before}\b", block)
     assert 'type   = "Complete"' in text

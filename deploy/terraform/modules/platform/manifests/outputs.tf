@@ -60,6 +60,11 @@ output "workloads" {
   value       = { for object in local.then : "${object.kind}/${object.metadata.name}" => object }
 }
 
+output "scaled" {
+  description = "The keys of those `workloads` whose replicas an autoscaler sets."
+  value       = [for component in concat(local.growing, [for grows in [local.runners_grow] : "export-runner" if grows]) : "Deployment/${local.components[component]}"]
+}
+
 output "yaml" {
   description = "All objects, for `terraform output -raw yaml | kubectl apply --server-side -f -`."
   value       = join("---\n", [for object in concat(local.namespace_objects, local.first, local.hidden, local.migrate_objects, local.then) : yamlencode(object)])
