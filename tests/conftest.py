@@ -24,6 +24,7 @@ ALONE = (
     "tests/chaos/test_exports.py",
     "tests/chaos/test_rolling.py",
     "tests/chaos/test_rotation.py",
+    "tests/e2e/test_export_cluster.py",
     "tests/e2e/test_exports.py",
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run",
     "tests/integration/exports/driver/",
@@ -35,8 +36,10 @@ ALONE = (
 LONG = (
     "tests/chaos/test_postgres_restored.py::test_a_repair_that_is_cut_is_made_again",
     "tests/chaos/test_postgres_restored.py::test_who_starts_later_learns_it_from_the_store",
+    "tests/e2e/test_export_cluster.py",
     "tests/e2e/test_exports.py::test_what_others_broke_is_found_and_put_right",
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run[exports]",
+    "tests/integration/exports/driver/test_cluster.py",
 )
 """A minute or more each, and what they hold is held by shorter ones as well. CI goes without;
 `make test` runs them, and `make test-long` them alone."""
