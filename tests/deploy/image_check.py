@@ -15,19 +15,24 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 import requests
+from packetboat import Client, Options
+from packetboat.credentials import StaticToken
 
+from auth.development import token_hash
 from benchmarks.processes import free_ports
+from tests.deploy.debian import certificates, make_debian, missing
+from tests.deploy.unit_files import environment_file
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("buildah", "debootstrap", "unshare", "setpriv")
-MIRROR = os.environ.get("PACKETBOAT_TEST_DEBIAN", "http://deb.debian.org/debian")
+NEEDED = ("buildah", "unshare", "setpriv")
 BUILD_S = 3600.0
 START_S = 120.0
 STOP_S = 60.0
@@ -59,17 +64,16 @@ class Builder:
     def base(self) -> str:
         """An image of a Debian 12 and nothing more."""
         tree = self._root / "debian"
-        command = ["debootstrap", "--variant=minbase", "bookworm", str(tree), MIRROR]
-        subprocess.run(command, stdout=subprocess.DEVNULL, timeout=BUILD_S, check=True)
+        make_debian(tree)
         container = self.run("from", "scratch")
         self.run("copy", container, tree, "/")
         self.run("commit", container, "localhost/packetboat-test-base")
         return "localhost/packetboat-test-base"
 
-    def build(self, base: str, *volumes: str) -> str:
+    def build(self, base: str, target: str, *volumes: str) -> str:
         more = [part for volume in volumes for part in ("--volume", volume)]
-        file = ("--format", "docker", "--file", "deploy/container/Dockerfile", "--target", "server")
-        name = "localhost/packetboat-test"
+        file = ("--format", "docker", "--file", "deploy/container/Dockerfile", "--target", target)
+        name = f"localhost/packetboat-test-{target}"
         self.run("bud", "--quiet", *more, *file, "--build-arg", f"BASE={base}", "--tag", name, ".")
         return name
 
@@ -131,6 +135,10 @@ class Container:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
+    def finish(self) -> None:
+        """One that ends by itself, as it should."""
+        assert self._process.wait(START_S) == 0, self.log.read_text()
+
     def stop(self) -> int:
         """SIGTERM to process 1; its exit status."""
         os.kill(self.first, signal.SIGTERM)
@@ -141,24 +149,43 @@ class Container:
         self._process.wait()
 
 
+Build = Callable[[str], Image]
+
+
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    missing = [name for name in NEEDED if shutil.which(name) is None]
-    if missing or os.geteuid():
-        names = ", ".join(missing) or "root"
+def build() -> Iterator[Build]:
+    """Makes the image of a stage."""
+    if lacking := missing(*NEEDED):
+        names = ", ".join(lacking)
         pytest.skip(f"image: {names} missing (Debian: apt-get install buildah debootstrap; root)")
-    root = tmp_path_factory.mktemp("image")
+    root = Path(tempfile.mkdtemp(prefix="packetboat-image-"))
     builder = Builder(root)
-    return Image(builder, builder.build(builder.base(), *_pip_settings(root)))
+    try:
+        base = builder.base()
+        yield lambda target: Image(builder, builder.build(base, target, *_pip_settings(root)))
+    finally:
+        # What is mounted of them keeps them.
+        builder.run("umount", "--all")
+        builder.run("rm", "--all")
+        shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def image(build: Build) -> Image:
+    return build("server")
+
+
+@pytest.fixture(scope="module")
+def image_with_spark(build: Build) -> Image:
+    return build("exports")
 
 
 def _pip_settings(root: Path) -> Iterator[str]:
     """Where this machine's pip asks for certificates of its own, that in the build does, too."""
-    certificates = os.environ.get("PIP_CERT")
-    if certificates is not None:
+    if (found := certificates()) is not None:
         settings = root / "pip.conf"
         settings.write_text("[global]\ncert=/run/certificates.pem\n")
-        yield f"{certificates}:/run/certificates.pem:ro"
+        yield f"{found}:/run/certificates.pem:ro"
         yield f"{settings}:/etc/pip.conf:ro"
 
 
@@ -182,15 +209,19 @@ class Node:
         self.container = Container(image, self.volume, ["store-node"], self.environment, log)
 
     def until_ready(self) -> None:
-        deadline_s = time.monotonic() + START_S
-        while time.monotonic() < deadline_s:
-            with suppress(requests.RequestException):
-                if requests.get(f"http://127.0.0.1:{self.metrics}/readyz", timeout=10).ok:
-                    return
-            if self.container.ended:
-                break
-            time.sleep(0.1)
-        raise AssertionError(self.container.log.read_text())
+        until_ready(self.container, self.metrics)
+
+
+def until_ready(container: Container, port: int) -> None:
+    deadline_s = time.monotonic() + START_S
+    while time.monotonic() < deadline_s:
+        with suppress(requests.RequestException):
+            if requests.get(f"http://127.0.0.1:{port}/readyz", timeout=10).ok:
+                return
+        if container.ended:
+            break
+        time.sleep(0.1)
+    raise AssertionError(container.log.read_text())
 
 
 @pytest.fixture
@@ -252,3 +283,89 @@ def test_it_can_be_stopped_before_it_serves(image: Image, tmp_path: Path) -> Non
                 assert container.stop() == 128 + signal.SIGTERM
         finally:
             container.kill()
+
+
+LAKES = """
+[[lakes]]
+name = "default"
+warehouse = "/var/lib/packetboat/lake"
+spark_master = "local[2]"
+
+[lakes.catalog]
+type = "sql"
+uri = "sqlite:////var/lib/packetboat/catalog.db"
+"""
+
+
+class Started:
+    """Containers, each with a volume of its own, until the stack ends."""
+
+    def __init__(self, stack: ExitStack, root: Path) -> None:
+        self._stack = stack
+        self._root = root
+
+    def volume(self, name: str) -> Path:
+        path = self._root / name
+        path.mkdir(exist_ok=True)
+        os.chown(path, ACCOUNT, ACCOUNT)
+        return path
+
+    def start(self, image: Image, name: str, *command: str, **environment: str) -> Container:
+        log = self._root / f"{name}.log"
+        container = Container(image, self.volume(name), [*command], environment, log)
+        self._stack.callback(container.kill)
+        return container
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    with ExitStack() as stack:
+        yield Started(stack, tmp_path)
+
+
+def test_the_image_with_spark_exports(
+    image_with_spark: Image, node: Node, database_url: str, started: Started
+) -> None:
+    """By a runner that is nobody, on a root that is read-only, with a server beside it."""
+    token = f"pbdev_{secrets.token_hex(16)}"
+    port, metrics = map(str, free_ports(2))
+    settings = {
+        "PACKETBOAT_DATABASE_URL": database_url,
+        "PACKETBOAT_STORE_NODES": node.environment["PACKETBOAT_STORE_NODES"],
+        "PACKETBOAT_STORE_SECRET": node.environment["PACKETBOAT_STORE_SECRET"],
+        "PACKETBOAT_ACK_SECRET": secrets.token_hex(32),
+        "PACKETBOAT_SEAL_KEYS": f"a:{secrets.token_hex(32)}",
+        "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token),
+        "PACKETBOAT_EXPORT_LAKES": "default",
+        "PACKETBOAT_PORT": port,
+    }
+    volume = started.volume("runner")
+    made = ("operator", "create", "runner", "--permission", "run_exports", "--credential-file")
+    file = "/var/lib/packetboat/credential.env"
+    started.start(image_with_spark, "runner", *made, file, **settings).finish()
+    server = started.start(image_with_spark, "server", "serve", "--role", "all", **settings)
+    until_ready(server, int(port))
+    (volume / "lakes.toml").write_text(LAKES)
+    (volume / "lakes.toml").chmod(0o600)
+    os.chown(volume / "lakes.toml", ACCOUNT, ACCOUNT)
+    own = environment_file(volume / "credential.env") | {
+        "PACKETBOAT_URL": f"http://127.0.0.1:{port}",
+        "PACKETBOAT_LAKES": "/var/lib/packetboat/lakes.toml",
+        "PACKETBOAT_RUNNER_METRICS_PORT": metrics,
+    }
+    runner = started.start(image_with_spark, "runner", "export-runner", **own)
+    options = Options(
+        urls=(own["PACKETBOAT_URL"],), credentials=StaticToken(token), trust_env=False
+    )
+    with Client.from_options(options) as client:
+        client.topics.create("sales", retention={"mode": "retain"})
+        for number in range(10):
+            client.publish("sales", json.dumps({"number": number})).result()
+        client.exports.create("sales", "sales")
+        run = client.exports.run("sales").wait()
+        assert (run.state, client.exports.get("sales").rows) == ("succeeded", 10), (
+            runner.log.read_text()
+        )
+    assert list((volume / "lake").rglob("*.parquet"))
+    assert runner.stop() == 0, runner.log.read_text()
+    assert server.stop() == 0, server.log.read_text()

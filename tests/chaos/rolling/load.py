@@ -2,7 +2,8 @@
 
 publishers   `key-N`: one after the other with an ordering key; `loose-N`: without; `late`: with
              a delay. By turns by way of the balancer, and with the publish forwarders' URLs
-consumers    of `pulled` (ordered) and `exact` (exactly once), several each, and of `streamed`
+consumers    of `pulled` (ordered) and `exact` (exactly once), several each, and, where there is a
+             balancer, of `streamed`: a worker asks the gateway for its subscription, too
 the gateway  is asked for a topic and a subscription that were not there before: see `probe`
 """
 
@@ -68,6 +69,7 @@ class SdkLoad:
         direct = self._client(*at.subscribe)
         self._consuming = [direct, self._client(at.balancer) if at.balancer else direct]
         self._control = self._client(at.balancer or at.gateway)
+        self._has_balancer = at.balancer is not None
         self._is_publishing = True
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -94,11 +96,13 @@ class SdkLoad:
             for number in range(CONSUMERS):
                 self._run(self._puller("pulled", number))
                 self._run(self._puller("exact", number))
-            self._run(self._streamer("streamed"))
+            if "streamed" in self.books.readers:
+                self._run(self._streamer("streamed"))
             yield self
             self._is_publishing = False
             await asyncio.gather(*publishers)
             await self._until_consumed()
+            self.wrong += [f"{task.get_name()}: {task.exception()!r}" for task in self._dead()]
             self.wrong += self.books.verdict(await self._log())
         finally:
             for task in self._tasks:
@@ -113,8 +117,9 @@ class SdkLoad:
         kinds: dict[str, dict[str, Any]] = {
             "pulled": {"ordered": True},
             "exact": {"delivery": "exactly_once"},
-            "streamed": {},
         }
+        if self._has_balancer:
+            kinds["streamed"] = {}
         for name, settings in kinds.items():
             await self._control.subscriptions.create(
                 TOPIC, name, ack_deadline_seconds=LEASE_S, start="earliest", **settings
@@ -122,9 +127,14 @@ class SdkLoad:
             self.books.readers[name] = Reader(ordered=settings.get("ordered", False))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, name=work.__name__)
         self._tasks.append(task)
         return task
+
+    def _dead(self) -> list[asyncio.Task[None]]:
+        """Applications that an error has ended."""
+        ended = [task for task in self._tasks if task.done() and not task.cancelled()]
+        return [task for task in ended if task.exception() is not None]
 
     async def _until_consumed(self) -> None:
         """Which shows in the books and at the server, or the time is over."""
