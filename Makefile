@@ -170,6 +170,29 @@ terraform-docs: $(INSTALLED) terraform-provider ## Write docs/terraform-resource
 terraform-contract: $(INSTALLED) ## Write what the Terraform provider has of the HTTP contract
 	@$(BIN)/python deploy/terraform/contract.py
 
+KUBERNETES := build/kubernetes
+KUBERNETES_VERSION = $(shell sed -n 's|^[[:space:]]*k8s.io/kubernetes \(v[0-9.]*\).*|\1|p' tests/terraform/kubernetes/go.mod)
+KUBERNETES_KINDS := \
+  github.com/cert-manager/cert-manager@v1.21.2:deploy/crds/cert-manager.io_certificates.yaml \
+  github.com/kedacore/keda/v2@v2.21.0:config/crd/bases/keda.sh_scaledobjects.yaml \
+  github.com/prometheus-operator/prometheus-operator@v0.85.0:example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml \
+  github.com/prometheus-operator/prometheus-operator@v0.85.0:example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml
+
+.PHONY: kubernetes-tools
+kubernetes-tools: ## Build a Kubernetes API into build/kubernetes, with the kinds of operators (Go, minutes)
+	@mkdir -p $(KUBERNETES)/kinds
+	cd tests/terraform/kubernetes && go build -trimpath -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" \
+	  -o $(CURDIR)/$(KUBERNETES)/ tool
+	@mv $(KUBERNETES)/server $(KUBERNETES)/etcd
+	@for kind in $(KUBERNETES_KINDS); do \
+	  folder=$$(go mod download -json $${kind%%:*} | sed -n 's/.*"Dir": "\(.*\)",*/\1/p'); \
+	  install -m 644 "$$folder/$${kind#*:}" $(KUBERNETES)/kinds/ || exit 1; \
+	done
+
+.PHONY: kubernetes-test
+kubernetes-test: $(INSTALLED) kubernetes-tools ## Apply the platform module to that API, with Terraform's own provider (minutes)
+	$(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/terraform/test_platform_cluster.py
+
 .PHONY: clean
 clean: ## Remove what was built (not the data in .packetboat)
 	rm -rf $(VENV) build *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache .pytest_cache

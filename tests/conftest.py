@@ -29,6 +29,7 @@ ALONE = (
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run",
     "tests/integration/exports/driver/",
     "tests/integration/spark/",
+    "tests/terraform/test_platform_cluster.py",
     "tests/terraform/test_platform_runs.py",
 )
 """Spark, or all nine processes: both cores for a while. CI runs these apart, one at a time."""
