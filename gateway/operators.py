@@ -61,13 +61,17 @@ class Credential:
     client_id: str
     client_secret: str = field(repr=False)
 
+    def assignments(self) -> str:
+        """Two lines, as systemd and container engines read them from a file; shells do, too."""
+        return f"{_ID}={self.client_id}\n{_SECRET}={self.client_secret}\n"
+
     def exports(self) -> str:
         """Two lines a shell can eval."""
-        return f"export {_ID}={self.client_id}\nexport {_SECRET}={self.client_secret}\n"
+        return "".join(f"export {line}\n" for line in self.assignments().splitlines())
 
     @classmethod
     def from_exports(cls, text: str) -> Credential:
-        """Raises NotMade for anything else."""
+        """Of either kind of lines. Raises NotMade for anything else."""
         lines = [line.removeprefix("export ").partition("=") for line in text.split("\n") if line]
         found = {name: value for name, _, value in lines}
         credential = cls(found.get(_ID, ""), found.get(_SECRET, ""))
@@ -148,7 +152,7 @@ def credential_in(path: Path) -> Credential:
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(credential.exports())
+        file.write(credential.assignments())
         file.flush()
         os.fsync(descriptor)
     temporary.replace(path)

@@ -15,7 +15,7 @@ def test_a_credential_goes_to_a_file_of_its_owner_and_is_found_again(tmp_path: P
     made = credential_in(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert credential_in(path) == made
-    assert path.read_text() == made.exports()
+    assert path.read_text() == made.assignments()
     assert [file.name for file in tmp_path.iterdir()] == ["operator.env"]
 
 
@@ -25,6 +25,14 @@ def test_two_lines_a_shell_can_eval() -> None:
         "export PACKETBOAT_CLIENT_ID=pbc_a\nexport PACKETBOAT_CLIENT_SECRET=pbs_b\n"
     )
     assert Credential.from_exports(credential.exports()) == credential
+
+
+def test_the_file_is_one_that_systemd_and_containers_read() -> None:
+    """They know no `export`; systemd would write such a line, secret and all, to the journal."""
+    credential = Credential("pbc_a", "pbs_b")
+    lines = credential.assignments()
+    assert lines == "PACKETBOAT_CLIENT_ID=pbc_a\nPACKETBOAT_CLIENT_SECRET=pbs_b\n"
+    assert Credential.from_exports(lines) == credential
 
 
 def test_its_secret_is_not_in_what_is_logged_of_it() -> None:
