@@ -362,7 +362,7 @@ def test_the_image_with_spark_exports(
         for number in range(10):
             client.publish("sales", json.dumps({"number": number})).result()
         client.exports.create("sales", "sales")
-        run = client.exports.run("sales").wait()
+        run = client.exports.run("sales").wait(timeout_s=BUILD_S)
         assert (run.state, client.exports.get("sales").rows) == ("succeeded", 10), (
             runner.log.read_text()
         )

@@ -272,7 +272,7 @@ def test_a_runner_exports_what_is_there(site: OneMachine) -> None:
         for number in range(10):
             publisher.publish("sales", json.dumps({"number": number})).result()
         control.exports.create("sales", "sales")
-        run = control.exports.run("sales").wait()
+        run = control.exports.run("sales").wait(timeout_s=WAIT_S)
         assert run.state == "succeeded", run
         assert control.exports.get("sales").rows == 10
     assert site.show("packetboat-export-runner", "ActiveState", "NRestarts") == {
