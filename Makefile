@@ -84,6 +84,12 @@ export-torture: $(INSTALLED) ## Exports, exactly once, while all that takes part
 export-million: $(INSTALLED) ## A million messages published, exported, and read by PyIceberg, DuckDB and PySpark
 	$(BIN)/python -m tests.e2e.export_million $(EXPORT_MILLION_ARGS)
 
+SPARK ?= 4.0.5
+
+.PHONY: test-spark
+test-spark: $(INSTALLED) ## Tests of Spark and exports with another Spark: SPARK=4.0.5 (into build/, half an hour)
+	$(BIN)/python -m tests.other_spark $(SPARK) $(PYTEST_ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
 	$(BIN)/python -m benchmarks
