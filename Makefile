@@ -124,12 +124,12 @@ build-image:
 	  --target $(IMAGE_TARGET) --tag $(IMAGE_NAME):$(VERSION) .
 
 .PHONY: image-test
-image-test: $(INSTALLED) ## Build the image on a Debian made here, and run it confined (root, buildah, minutes)
-	$(BIN)/python -m pytest -q tests/deploy/image_check.py
+image-test: $(INSTALLED) ## Build the images on a Debian made here, run them confined, export (root, buildah, half an hour)
+	$(BIN)/python -m pytest -q -o timeout=0 -o faulthandler_timeout=0 tests/deploy/image_check.py
 
 .PHONY: systemd-test
 systemd-test: $(INSTALLED) ## The units in a Debian that is booted beside this one (root, debootstrap, systemd-container, minutes)
-	$(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/deploy/systemd_check.py
+	$(BIN)/python -m pytest -q -o timeout=0 -o faulthandler_timeout=0 tests/deploy/systemd_check.py
 
 .PHONY: docs
 docs: $(INSTALLED) ## Render the API's description to build/api.html
