@@ -135,8 +135,8 @@ class OneMachine:
         self.machine.run(f"systemctl enable --now {more}")
         self.until_ready()
 
-    def start_runner(self) -> None:
-        """Of exports, with a credential of its own."""
+    def start_runner(self, url: str) -> None:
+        """Of exports, with a credential of its own. `url`: of the balancer, for it reads, too."""
         file = "/var/lib/packetboat/credential.env"
         permission = f"--permission run_exports --credential-file {file}"
         self.shell(f"packetboat operator create export-runner {permission}")
@@ -145,9 +145,7 @@ class OneMachine:
             "cd /etc/packetboat && chmod 0640 lakes.toml && chgrp packetboat lakes.toml"
         )
         credential = environment_file(self.tree / file[1:])
-        self.configure(
-            "export-runner.env", credential | {"PACKETBOAT_URL": self.urls["gateway"][0]}
-        )
+        self.configure("export-runner.env", credential | {"PACKETBOAT_URL": url})
         self.page("Start", 4)
 
     def until_ready(self) -> None:

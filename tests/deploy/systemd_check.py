@@ -264,9 +264,9 @@ def test_what_cannot_run_is_left_alone(
     site.machine.run(f"systemctl reset-failed 'packetboat-*'; rm -r {state}-5")
 
 
-def test_a_runner_exports_what_is_there(site: OneMachine) -> None:
+def test_a_runner_exports_what_is_there(site: OneMachine, balancer: HAProxy) -> None:
     """With the only unit that may make code at run time."""
-    site.start_runner()
+    site.start_runner(balancer.url)
     with client(site, "gateway") as control, client(site, "publish") as publisher:
         control.topics.create("sales", retention={"mode": "retain"})
         for number in range(10):
