@@ -4,7 +4,7 @@ What must be durable before what:
 
     1. the row `open`, naming the queues          before anything is staged
     2. every output staged, under the row's tag   before the commit
-    3. ack and `committed` with the numbers       in one statement of delivery/cursors.py: the commit
+    3. ack and `committed` with the numbers       in one statement (cursors.py): the commit
     4. the outputs released                       after the commit; then the row goes
 
 Whoever dies in between leaves a row, and the scheduler finishes or undoes what it says
