@@ -100,6 +100,7 @@ class Container:
         prepare = "; ".join(
             (
                 "set -e",
+                f"echo 127.0.0.1 localhost >{files}/etc/hosts",  # as engines do
                 f"mount --bind {files} {files}",
                 f"mount -o remount,bind,ro {files}",
                 f"mount --bind {volume} {files}/var/lib/packetboat",
