@@ -24,6 +24,8 @@ NAME = "same"
 MARK = "of the first tenant"
 CACHES = {"Catalog", "SchemaCatalog"}
 """They only ask repositories, and need a feed."""
+MIGRATIONS = "metadata.migrations."
+"""Only Alembic imports those."""
 
 
 class Method(NamedTuple):
@@ -67,11 +69,11 @@ def methods() -> list[Method]:
 
 
 def _repositories() -> Iterator[type[Any]]:
-    for module in pkgutil.iter_modules(metadata.__path__):
-        if module.ispkg:
+    for module in pkgutil.walk_packages(metadata.__path__, "metadata."):
+        if module.ispkg or module.name.startswith(MIGRATIONS):
             continue
-        for made in vars(importlib.import_module(f"metadata.{module.name}")).values():
-            if not inspect.isclass(made) or made.__module__ != f"metadata.{module.name}":
+        for made in vars(importlib.import_module(module.name)).values():
+            if not inspect.isclass(made) or made.__module__ != module.name:
                 continue
             parameters = list(inspect.signature(made.__init__).parameters.values())[1:]
             needed = [each.name for each in parameters if each.default is each.empty]
