@@ -96,7 +96,6 @@ def serve(
     from gateway import workers as server_processes
     from gateway.settings import Role, ServerSettings
     from peering.settings import PeerSettings
-    from peering.tls import open_peer_tls
 
     try:
         chosen = Role(role) if role is not None else None
@@ -105,7 +104,7 @@ def serve(
     settings = _settings(
         ServerSettings.from_environment, role=chosen, host=host, port=port, workers=workers
     )
-    _settings(lambda: open_peer_tls(PeerSettings.from_environment()))  # what is wrong, told now
+    _settings(PeerSettings.from_environment)
     raise typer.Exit(server_processes.run(settings))
 
 

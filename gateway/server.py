@@ -25,6 +25,7 @@ from gateway.settings import Listener, ServerSettings
 from gateway.wiring.opening import open_parts
 from gateway.wiring.parts import Parts
 from metadata.postgres.database_schema import UnfitSchema
+from peering.tls import PeerTlsError
 
 MAX_HEADER_BYTES = 64 * 1024
 GRACE_S = 1.0
@@ -37,16 +38,17 @@ def run(
     listener: socket.socket | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code: 1 where it can't begin."""
+    """Serves until SIGTERM or SIGINT; returns the exit code: 1 where it can't begin, 2 where
+    what it is given can't be right."""
     logs.configure(settings.log_level, role=settings.role.value)
     descriptors.raise_limit(settings.max_connections + descriptors.BESIDE_CONNECTIONS)
     listener = listener or listen(settings.host, settings.port)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve(settings, listener))
-    except UnfitSchema as error:
+    except (UnfitSchema, PeerTlsError) as error:
         _log.error("not started", reason=str(error))
-        return 1
+        return 2 if isinstance(error, PeerTlsError) else 1
     return 0
 
 
