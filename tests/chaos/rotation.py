@@ -116,6 +116,8 @@ class Hook:
         self.secrets: list[str] = []
         self.taken: set[str] = set()
         self.refused: list[str] = []
+        self.in_a_row = 0
+        """The last so many were signed with the first of the secrets, whatever else with."""
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
@@ -124,8 +126,16 @@ class Hook:
         except NotVerified as error:
             self.refused.append(str(error))
             return web.Response(status=401)
+        self.in_a_row = self.in_a_row + 1 if self._is_by_first(body, request) else 0
         self.taken.add(request.headers["webhook-id"])
         return web.Response(status=204)
+
+    def _is_by_first(self, body: bytes, request: web.Request) -> bool:
+        try:
+            verify(body, dict(request.headers), self.secrets[:1], format="raw")
+        except NotVerified:
+            return False
+        return True
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -333,12 +343,21 @@ class Rotation:
         await succeeds(self.fleet, "operator", "disable", "first")
 
     async def _change_hook(self) -> None:
-        """Until the first one ends, requests bear the signatures of both."""
+        """Until the first one ends, requests bear the signatures of both: those that are sent once
+        the change is known to who sends them."""
         path = f"/subscriptions/{HOOK}/signing_secrets"
         made = await self._ok("POST", path, {"expires_previous_after_seconds": 3600})
-        self._hook.secrets = [made["secret"]]
+        self._hook.secrets.insert(0, made["secret"])
+        await self._until_signed_anew()
+        self._hook.secrets.pop()
         await self._until_pushed()
         await self._ok("DELETE", f"{path}/{self._old['hook_id']}")
+
+    async def _until_signed_anew(self) -> None:
+        self._hook.in_a_row = 0
+        async with asyncio.timeout(PATIENCE_S):
+            while self._hook.in_a_row < 20:
+                await asyncio.sleep(0.1)
 
     async def _until_pushed(self) -> None:
         taken = len(self._hook.taken)
