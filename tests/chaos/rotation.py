@@ -33,6 +33,7 @@ from packetboat.webhooks import NotVerified, verify
 
 from benchmarks.balancers import HAProxy
 from benchmarks.processes import free_ports
+from gateway.operators import Credential
 from peering.authority import Issued, issue, make_authority
 from peering.settings import DEFAULT_NAME
 from tests.chaos.cluster import HOST, NODES, ClusterFailed
@@ -217,10 +218,8 @@ class Rotation:
     async def _operator(self, name: str) -> None:
         file = self._root / f"{name}.env"
         await succeeds(self.fleet, "operator", "create", name, "--credential-file", str(file))
-        lines = [line.removeprefix("export ") for line in file.read_text().splitlines()]
-        found = dict(line.split("=", 1) for line in lines if "=" in line)
-        self._old[f"{name}_id"] = found["PACKETBOAT_CLIENT_ID"].strip("'\"")
-        self._old[name] = found["PACKETBOAT_CLIENT_SECRET"].strip("'\"")
+        credential = Credential.from_exports(file.read_text())
+        self._old |= {f"{name}_id": credential.client_id, name: credential.client_secret}
 
     async def _lease(self) -> str:
         """An ack id of the secrets of now."""
