@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
+TEST_ARGS ?=
+PART ?= all
 SIM_RUNS ?= 2000
 .DEFAULT_GOAL := help
 
@@ -32,12 +34,12 @@ demo: $(INSTALLED) ## In a second terminal: publish a log file, consume it with 
 	@exec $(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(INSTALLED) ## Run all tests but the long torture
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(INSTALLED) ## Run all tests but the long ones, two at a time (PYTEST_ARGS="-k name tests/unit")
+	$(BIN)/python -m tests.run $(TEST_ARGS) -- $(PYTEST_ARGS)
 
 .PHONY: test-long
-test-long: $(INSTALLED) ## Those tests that CI leaves out (minutes)
-	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+test-long: $(INSTALLED) ## Run the long tests (an hour), or PART=2/5 of them; CI runs PART=rotating
+	$(BIN)/python -m tests.run --long $(PART) $(TEST_ARGS) -- $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(INSTALLED) ## Style, types, and which part may import which
@@ -50,7 +52,7 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	@! command -v go >/dev/null || (cd deploy/terraform/provider && test -z "$$(gofmt -l .)" && go vet ./...)
 
 .PHONY: check
-check: lint test ## What CI runs, and what is long
+check: lint test test-long ## Style, types and every test
 
 .PHONY: sim
 sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real core

@@ -18,42 +18,7 @@ from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.postgres.migrate import upgrade
 from metadata.settings import DatabaseSettings
-
-ALONE = (
-    "tests/chaos/test_backup.py",
-    "tests/chaos/test_exports.py",
-    "tests/chaos/test_rolling.py",
-    "tests/chaos/test_rotation.py",
-    "tests/e2e/test_export_cluster.py",
-    "tests/e2e/test_exports.py",
-    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run",
-    "tests/integration/exports/driver/",
-    "tests/integration/spark/",
-    "tests/terraform/test_platform_cluster.py",
-    "tests/terraform/test_platform_runs.py",
-)
-"""Spark, or all nine processes: both cores for a while. CI runs these apart, one at a time."""
-
-LONG = (
-    "tests/chaos/test_fleet.py::test_orderly_moves_repeat_nothing",
-    "tests/chaos/test_fleet.py::test_rolling_restarts_lose_nothing_and_takeovers_need_no_scheduler",
-    "tests/chaos/test_postgres_restored.py::test_a_repair_that_is_cut_is_made_again",
-    "tests/chaos/test_postgres_restored.py::test_what_the_backup_forgot_comes_back",
-    "tests/chaos/test_postgres_restored.py::test_who_starts_later_learns_it_from_the_store",
-    "tests/chaos/test_power_cuts.py::test_thirty_power_cuts_in_odd_orders_lose_nothing",
-    "tests/e2e/test_backup_of_up.py",
-    "tests/e2e/test_export_cluster.py",
-    "tests/e2e/test_exports.py::test_what_others_broke_is_found_and_put_right",
-    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run[exports]",
-    "tests/e2e/test_operations_docs.py::test_a_dead_node_is_replaced_and_every_node_restarted",
-    "tests/e2e/test_operations_docs.py::test_a_lost_zone_a_damaged_node_a_full_disk_and_more_nodes",
-    "tests/integration/exports/driver/test_cluster.py",
-    "tests/integration/subscribe_forwarder/test_push_postgres.py"
-    "::test_every_message_is_delivered_or_dead_lettered_and_others_go_on",
-)
-"""Most of a minute or more each, and what they hold is held by shorter ones as well. CI goes
-without; `make test` runs them, and `make test-long` them alone."""
-
+from tests.parts import ALONE, LONG
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
@@ -62,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
-        if item.nodeid.startswith(LONG):
+        if item.nodeid.startswith(tuple(LONG)):
             item.add_marker(pytest.mark.long)
 
 

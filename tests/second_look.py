@@ -8,7 +8,7 @@ a defect to mend. No second look gets
   wait that ended, or a situation that never came, says nothing of the product;
 - more than `MOST` failures: that is no accident.
 
-    python -m tests.second_look REPORT.xml      # what `pytest --junitxml=REPORT.xml` wrote
+tests/run.py calls it for each of its runs, with `--second-look`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,8 +63,9 @@ def verdict(failures: Sequence[Failure]) -> str | None:
     return None
 
 
-def main(report: Path) -> int:
-    failures = failures_of(report.read_text())
+def look_again(report: Path, environment: Mapping[str, str]) -> int:
+    """Run alone what failed in `report` (`pytest --junitxml`); return 0 where all of it passes."""
+    failures = failures_of(report.read_text()) if report.exists() else []
     for failure in failures:
         print(f"failed beside others: {failure.module} {failure.test}: {failure.said[:200]}")
     refusal = verdict(failures)
@@ -79,12 +80,8 @@ def main(report: Path) -> int:
         "--last-failed",
         "--last-failed-no-failures=none",
     ]
-    code = subprocess.run(again, check=False).returncode
+    code = subprocess.run(again, env=environment, check=False).returncode
     if code == 0:
         for failure in failures:
             print(f"TO MEND, it passes alone: {failure.module} {failure.test}")
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
