@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 from metadata.database import Database
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
-from metadata.postgres.migrate import upgrade
 from metadata.settings import DatabaseSettings
 from tests.parts import ALONE, LONG
+from tests.seeded_postgres import SeededPostgres, free_port
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
@@ -31,23 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
 def running_postgres() -> Iterator[EmbeddedPostgres]:
     """A migrated embedded server on a free port; its data goes with it."""
     # Not pytest's own directories: nobody but their owner may enter those.
     directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
     directory.chmod(0o711)
-    server = EmbeddedPostgres(directory, port=free_port())
+    server = SeededPostgres(directory, port=free_port())
     try:
         server.start()
-        upgrade(server.url)
         yield server
     finally:
         server.stop()

@@ -32,6 +32,7 @@ from store_nodes.client import StoreClient
 from tests.chaos import failpoints
 from tests.chaos.power_cut import freeze
 from tests.chaos.releases import CURRENT, Release
+from tests.seeded_postgres import SeededPostgres
 
 NODES = (1, 2, 3)
 GROUPS = 8
@@ -92,7 +93,9 @@ class ChaosCluster:
         self._processes = Processes()
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
         self._server: subprocess.Popen[bytes] | None = None
-        self._postgres = EmbeddedPostgres(root / "postgres", port=postgres_port)
+        self._seeded = release is CURRENT
+        made_of = SeededPostgres if self._seeded else EmbeddedPostgres
+        self._postgres: EmbeddedPostgres = made_of(root / "postgres", port=postgres_port)
         self.lapses: list[float] = []
         """When the server or Postgres ended or began, by the monotonic clock: what was not
         committed then is forgotten."""
@@ -110,7 +113,8 @@ class ChaosCluster:
             return
         self._postgres.prepare()
         await self.start_postgres()
-        await self.migrate()
+        if not self._seeded:
+            await self.migrate()
         self.start_server()
         await self.until_ready()
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import requests
 
+from tests.seeded_postgres import seed
+
 START_S = 90.0
 STOP_S = 45.0
 WITH_EXPORTS = {
@@ -31,6 +33,8 @@ class Installation:
         self.directory = directory
         self.settings: dict[str, str] = {}
         """What is not as by default, of the next start."""
+        self.seeded = True
+        """Whether its Postgres is a copy of one with the schema."""
         self.process: subprocess.Popen[str] | None = None
         self.output = ""
         self.url = ""
@@ -40,6 +44,9 @@ class Installation:
         command = [sys.executable, "-m", "gateway", "up", "--data-dir", str(self.directory)]
         if not (self.directory / "state.json").exists():
             command += ["--port", "0"]
+            if self.seeded and "PACKETBOAT_DATABASE_URL" not in self.settings:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                seed(self.directory / "postgres")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
         # Few tests need the runner of exports; those that do say so.
         environment |= {"PACKETBOAT_EXPORTS": "0"} | self.settings

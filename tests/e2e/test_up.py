@@ -57,6 +57,7 @@ def pull_all(installation: Installation, http: requests.Session, count: int) -> 
 
 
 def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(fresh: Installation) -> None:
+    fresh.seeded = False
     installation = fresh.start()
     http = make_topic(installation)
     ids = [publish(installation, http, f"message {number}") for number in range(20)]

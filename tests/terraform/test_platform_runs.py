@@ -23,7 +23,7 @@ from benchmarks.balancers import HAProxy, program
 from benchmarks.processes import Processes
 from metadata.postgres.embedded import EmbeddedPostgres
 from peering.authority import issue, make_authority
-from tests.conftest import free_port
+from tests.seeded_postgres import free_port
 from tests.terraform.manifests import COMPONENT, SMALL, Manifests, rendered
 from tests.terraform.pods import Addresses, Pod
 

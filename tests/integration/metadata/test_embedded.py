@@ -25,7 +25,7 @@ import pytest
 from metadata.postgres import account, binaries
 from metadata.postgres.account import Account
 from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
-from tests.conftest import free_port
+from tests.seeded_postgres import free_port
 
 ROOT = Path(__file__).parents[3]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has somebody lesser")

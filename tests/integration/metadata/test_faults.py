@@ -22,9 +22,10 @@ from metadata.errors import MetadataUnavailable, OutcomeUnknown, UnsafeServer
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from metadata.types import CursorState, SubscriptionSpec, Topic, TopicSpec
-from tests.conftest import free_port, running_postgres
+from tests.conftest import running_postgres
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.metadata.world import World, settled
+from tests.seeded_postgres import free_port
 
 QUICK = {"connect_timeout_s": 0.5, "deadline_s": 1.0}
 

@@ -43,9 +43,9 @@ from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.topics.schedules import ScheduleRepository, ScheduleSpec
 from metadata.topics.schemas import SchemaRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic, TopicSpec
-from tests.conftest import free_port
 from tests.integration.metadata.two_tenants import MARK, NAME, Arguments, Method, methods
 from tests.integration.metadata.world import World
+from tests.seeded_postgres import free_port
 
 OWN = f"(tenant_id = (current_setting('{TENANT_SETTING}'::text))::uuid)"
 TABLES = """

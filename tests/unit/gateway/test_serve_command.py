@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import free_port
+from tests.seeded_postgres import free_port
 
 AT_THE_FORK = """
 import os, sys

@@ -1,0 +1,84 @@
+"""A migrated Postgres that is copied, not made: initdb and migrations run once for all tests.
+
+What a test starts on the copy is as on a second start of the same release. Tests of a first start
+itself (tests/integration/metadata/test_embedded.py, tests/e2e/test_up.py) take no copy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from metadata.postgres.embedded import EmbeddedPostgres
+from metadata.postgres.migrate import upgrade
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build"
+
+
+class SeededPostgres(EmbeddedPostgres):
+    """An embedded server whose first start finds the schema; all of them have one password."""
+
+    def _make_data(self) -> None:
+        template = _template()
+        fresh = self._home / "data.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(template.data, fresh)
+        for folder, _, files in os.walk(fresh):
+            for path in (Path(folder), *(Path(folder) / file for file in files)):
+                self._account.own(path)
+        shutil.copy(template._password_file, self._password_file)
+        fresh.rename(self.data)
+
+
+def seed(directory: Path) -> None:
+    """Put the copy into a directory of `packetboat up`; do nothing where there is a Postgres."""
+    SeededPostgres(directory, port=free_port()).prepare()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _template() -> EmbeddedPostgres:
+    """Return a stopped server with the schema of this tree, made at the first call on a machine."""
+    BUILD.mkdir(exist_ok=True)
+    with _locked(BUILD / "postgres.lock"):
+        directory = BUILD / f"postgres-{_digest()}"
+        template = EmbeddedPostgres(directory, port=free_port())
+        whole = directory / "whole"
+        if not whole.exists():
+            for old in BUILD.glob("postgres-*"):
+                shutil.rmtree(old)
+            template.start()
+            upgrade(template.url)
+            template.stop()
+            whole.touch()
+        else:
+            template.prepare()
+        return template
+
+
+def _digest() -> str:
+    """Return a name for all that makes the template what it is."""
+    metadata = ROOT / "metadata"
+    parts = sorted(
+        (*(metadata / "migrations").rglob("*.py"), *(metadata / "postgres").glob("*.py"))
+    )
+    return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
