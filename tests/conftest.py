@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from hypothesis import settings
 
 from metadata.database import Database
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
@@ -18,6 +19,10 @@ from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from tests.parts import ALONE, LONG
 from tests.seeded_postgres import SeededPostgres, free_port
+
+# An example has no deadline: beside other tests, any example may wait for a processor.
+settings.register_profile("busy machine", deadline=None)
+settings.load_profile("busy machine")
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
