@@ -17,7 +17,7 @@ from metadata.database import Database
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
-from tests.parts import ALONE, LONG
+from tests.parts import ALONE, LONG, part_of
 from tests.seeded_postgres import SeededPostgres, free_port
 
 # An example has no deadline: beside other tests, any example may wait for a processor.
@@ -27,12 +27,24 @@ settings.load_profile("busy machine")
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="all", help="long tests: all, K/N or rotating")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = tuple(part_of(config.getoption("--part")))
+    kept, left = [], []
     for item in items:
         if item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
         if item.nodeid.startswith(tuple(LONG)):
             item.add_marker(pytest.mark.long)
+            (kept if item.nodeid.startswith(chosen) else left).append(item)
+        else:
+            kept.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 @contextlib.contextmanager

@@ -32,23 +32,44 @@ ALONE = (
 """Spark, or all nine processes: these tests keep both cores busy and run one at a time."""
 
 LONG: Mapping[str, int] = {
-    "tests/chaos/test_fleet.py::test_orderly_moves_repeat_nothing": 60,
-    "tests/chaos/test_fleet.py"
-    "::test_rolling_restarts_lose_nothing_and_takeovers_need_no_scheduler": 60,
-    "tests/chaos/test_postgres_restored.py::test_a_repair_that_is_cut_is_made_again": 60,
-    "tests/chaos/test_postgres_restored.py::test_what_the_backup_forgot_comes_back": 60,
-    "tests/chaos/test_postgres_restored.py::test_who_starts_later_learns_it_from_the_store": 60,
+    "tests/chaos/test_backup.py": 90,
+    "tests/chaos/test_damage.py"
+    "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[sealed": 90,
+    "tests/chaos/test_damage.py"
+    "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[tail-end": 60,
+    "tests/chaos/test_damage.py"
+    "::test_batches_lost_below_the_checkpoint_are_fetched_and_the_node_votes_on": 60,
+    "tests/chaos/test_damage.py"
+    "::test_messages_lost_on_several_nodes_are_refused_by_name_where_nobody_has_them": 30,
+    "tests/chaos/test_delivery.py": 100,
+    "tests/chaos/test_exports.py": 120,
+    "tests/chaos/test_fleet.py": 240,
+    "tests/chaos/test_peer_tls.py": 110,
+    "tests/chaos/test_postgres_restored.py": 240,
     "tests/chaos/test_power_cuts.py::test_thirty_power_cuts_in_odd_orders_lose_nothing": 90,
+    "tests/chaos/test_rolling.py": 150,
+    "tests/chaos/test_rotation.py": 90,
+    "tests/chaos/test_wiped_nodes.py"
+    "::test_a_node_that_lost_what_it_had_is_refused_and_nothing_is_lost": 30,
+    "tests/chaos/test_word_count.py::test_words_are_counted_exactly_while_workers_are_killed": 40,
+    "tests/chaos/test_worker_chain.py": 100,
     "tests/e2e/test_backup_of_up.py": 60,
     "tests/e2e/test_export_cluster.py": 120,
     "tests/e2e/test_exports.py::test_what_others_broke_is_found_and_put_right": 60,
-    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run[exports]": 60,
-    "tests/e2e/test_operations_docs.py::test_a_dead_node_is_replaced_and_every_node_restarted": 60,
-    "tests/e2e/test_operations_docs.py"
-    "::test_a_lost_zone_a_damaged_node_a_full_disk_and_more_nodes": 60,
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run": 180,
+    "tests/e2e/test_load_balancers.py": 120,
+    "tests/e2e/test_operations_docs.py": 240,
+    "tests/e2e/test_restore_docs.py": 100,
+    "tests/e2e/test_tenancy_crashes.py": 90,
+    "tests/e2e/test_worker_faults.py": 40,
     "tests/integration/exports/driver/test_cluster.py": 60,
     "tests/integration/subscribe_forwarder/test_push_postgres.py"
     "::test_every_message_is_delivered_or_dead_lettered_and_others_go_on": 60,
+    "tests/terraform/test_demo.py": 40,
+    "tests/terraform/test_guide.py::test_the_blocks_of_the_guide_run": 40,
+    "tests/terraform/test_parallel.py": 40,
+    "tests/terraform/test_tenancy.py": 180,
+    "tests/terraform/test_two_teams.py": 30,
 }
 """Tests that need real processes for longer than about 20 s, each with its seconds on two cores.
 
@@ -89,3 +110,8 @@ def share(part: int, parts: int, long: Mapping[str, int] = LONG) -> list[str]:
         shares[least].append(name)
         seconds[least] += long[name]
     return shares[part - 1]
+
+
+def part_of(text: str) -> list[str]:
+    """Return the names in `all`, `K/N` or `rotating`; raises ValueError for anything else."""
+    return list(LONG) if text == "all" else share(*which(text))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.parts import ALONE, LONG, QUICK, ROOT, share, which
+from tests.parts import ALONE, LONG, QUICK, ROOT, part_of
 from tests.second_look import look_again
 
 BOTH_CORES = ("-n", "2", "--dist", "loadfile")
@@ -41,14 +41,17 @@ def short_tests() -> Iterator[Run]:
     yield Run("alone", (*ALONE, "-m", "not long"))
 
 
-def long_tests(names: Sequence[str]) -> Iterator[Run]:
-    """Yield the runs of `make test-long` for these entries of LONG."""
+def long_tests(part: str) -> Iterator[Run]:
+    """Yield the runs of `make test-long` for `all` or a part; tests/conftest.py picks the tests."""
+    names = part_of(part)
     alone = [name for name in names if name.startswith(ALONE)]
     beside = [name for name in names if name not in alone]
-    if beside:
-        yield Run("long", (*beside, "-m", "not alone", *BOTH_CORES))
-    if alone:
-        yield Run("long, alone", tuple(alone))
+    for name, these, how in (("long", beside, BOTH_CORES), ("long, alone", alone, ())):
+        if these:
+            # Of a name that ends within the parameters of a test, pytest takes the test.
+            tests = dict.fromkeys(name.partition("[")[0] for name in these)
+            marked = "long and alone" if these is alone else "long and not alone"
+            yield Run(name, (*tests, "-m", marked, f"--part={part}", *how))
 
 
 def environment() -> dict[str, str]:
@@ -111,12 +114,12 @@ def main() -> int:
         print("All tests but the long ones: about ten minutes on two free cores.", flush=True)
         return run(list(short_tests()), options.pytest, options.second_look)
     try:
-        names = list(LONG) if options.long == "all" else share(*which(options.long))
+        names = part_of(options.long)
     except ValueError as error:
         parser.error(str(error))
     print(f"{len(names)} of {len(LONG)} long tests or files of tests, about", end=" ")
     print(f"{sum(LONG[name] for name in names) // 60 + 1} minutes.", flush=True)
-    return run(list(long_tests(names)), options.pytest, options.second_look)
+    return run(list(long_tests(options.long)), options.pytest, options.second_look)
 
 
 if __name__ == "__main__":
