@@ -17,8 +17,8 @@ from metadata.errors import MetadataError
 
 REVISION = "0012"
 """The newest of `migrations`, what this release is made for."""
-OLDEST = "0009"
-"""Of release 0.1.0: processes made for it, and for what came after it, may use this schema."""
+OLDEST = "0012"
+"""The schema of release 0.2.0: processes made for it, or for a later one, may use this schema."""
 _FOUND = "SELECT revision, oldest FROM database_schema"
 
 

@@ -18,7 +18,7 @@ MODULE = ROOT / "deploy/terraform/modules/platform/manifests"
 NAMESPACE = "packetboat"
 COMPONENT = "app.kubernetes.io/component"
 SMALL: Mapping[str, Any] = {
-    "image": "registry.example.com/packetboat:0.2.0",
+    "image": "registry.example.com/packetboat:0.3.0",
     "issuer": "https://mq.example.com",
     "postgres": {"url": "postgresql://u:p@postgres:5432/db", "cidrs": ["10.9.0.0/16"]},
 }
@@ -39,7 +39,7 @@ LARGE: Mapping[str, Any] = dict(SMALL) | {
         "ingress": {"host": "mq.example.com", "class": "public", "tls_secret": "public"},
     },
     "exports": {
-        "image": "registry.example.com/packetboat-exports:0.2.0",
+        "image": "registry.example.com/packetboat-exports:0.3.0",
         "credential_secret": "export-runner",
         "lakes": [
             {

@@ -26,7 +26,7 @@ from tests.terraform.workspace import Plan, TerraformFailed, Workspace
 
 TOOLS = tools()
 MODULE = ROOT / "deploy/terraform/modules/platform"
-NEW_IMAGE = "registry.example.com/packetboat:0.3.0"
+NEW_IMAGE = "registry.example.com/packetboat:0.4.0"
 POLL_S = 0.2
 UPDATE = ("update",)
 

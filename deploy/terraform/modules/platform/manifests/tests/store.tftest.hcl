@@ -1,5 +1,5 @@
 variables {
-  image    = "registry.example.com/packetboat:0.2.0"
+  image    = "registry.example.com/packetboat:0.3.0"
   issuer   = "https://mq.example.com"
   postgres = { url = "postgresql://u:p@postgres:5432/db", cidrs = ["10.9.0.0/16"] }
 }
