@@ -17,7 +17,7 @@ from store_nodes.group import Group
 from store_nodes.install import Installer
 from store_nodes.machine.machine import Machine
 from store_nodes.members import Members
-from store_nodes.membership import VOTER
+from store_nodes.membership import VOTER, Membership
 from store_nodes.repair import Repair, note_lost_votes
 from store_nodes.start import Started
 from store_nodes.storage.batch_index import BatchIndex
@@ -163,12 +163,13 @@ class Recovering:
         """Write the checkpoint with these machines and start again."""
         machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
         me = self._settings.node_id
+        at_home = self._is_voter(self._node.group(0).replica.membership)
         for group, machine in machines.items():
-            mine = machine.membership.member(me)
             replica = self._node.group(group).replica
             unknown = replica.voting and not replica.membership.members
-            if unknown and mine is not None and mine.role == VOTER:
+            if unknown and not at_home and self._is_voter(machine.membership):
                 # A new node is a learner first: a voter that knows nothing has lost its directory.
+                # One that votes in group 0 has it, and was away when this group was added.
                 self._node.refuse(
                     f"node {me} is a voter of group {group}, and this directory never was its own. "
                     f"Give it an empty directory and a new id: packetboat store replace-node {me} "
@@ -176,3 +177,7 @@ class Recovering:
                 )
                 return
         await self._node.start_again(images)
+
+    def _is_voter(self, membership: Membership) -> bool:
+        member = membership.member(self._settings.node_id)
+        return member is not None and member.role == VOTER
