@@ -134,8 +134,8 @@ class BodyWriter:
             yield self._part(_encoder.encode(fields if group.reached else fields[:-1]))
         self.rest = rest()
         assert self._fields == _FIELDS or not self.rest.tail_of_others
-        rest = self.rest[: self._fields - 1]
-        yield self._part(b"".join(_encoder.encode(field) for field in rest))
+        ending = self.rest[: self._fields - 1]
+        yield self._part(b"".join(_encoder.encode(field) for field in ending))
 
     def _part(self, raw: bytes) -> bytes:
         self._digest.update(raw)
