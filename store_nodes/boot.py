@@ -68,7 +68,7 @@ class BootRecord:
         if incarnation != self._incarnation:
             self._incarnation, self._tail = incarnation, 0
         self.boot += 1
-        if not self._path.exists():
+        if read_whole(self._disk, self._path) is None:
             write_atomically(self._disk, self._path, bytes(2 * _SLOT_BYTES))
         self.tell(self._tail)
 
@@ -98,9 +98,8 @@ class BootRecord:
         return raw + _CRC.pack(crc32c(raw))
 
     def _load(self) -> _Slot:
-        try:
-            raw = self._path.read_bytes()
-        except FileNotFoundError:
+        raw = read_whole(self._disk, self._path)
+        if raw is None:
             return _Slot(0, 0, 0, b"")
         slots = [_decode(raw[at : at + _SLOT.size + _CRC.size]) for at in (0, _SLOT_BYTES)]
         # Both bad: the peers remember the count, and say so.

@@ -125,8 +125,8 @@ class ClientService(ABC):
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
         return reads.queues(self.group(group), after, limit)
 
-    async def snapshot(self, group: int) -> GroupSnapshot:
-        return reads.snapshot(self.group(group))
+    async def snapshot(self, group: int, least: int = 0) -> GroupSnapshot:
+        return reads.snapshot(self.group(group), least)
 
     def watch(self, group: int, sink: WatchSink) -> WatchHandle:
         self.group(group)

@@ -85,6 +85,7 @@ class Housekeeping:
         self._flushed_s = 0.0
         self._stopping = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._wrote_last = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -110,13 +111,16 @@ class Housekeeping:
         """Write down what was heard of peers at the next turn."""
         self._flushed_s = 0.0
 
-    async def checkpoint(self) -> None:
-        """Leave one now: the thread that writes asks the loop for one group after the other."""
+    async def checkpoint(self) -> bool:
+        """Leave one now: the thread that writes asks the loop for one group after the other. False
+        after `write_last`."""
         self._wanted = False
         self._checkpointed_bytes = self._commit.bytes
         self._checkpointed_s = time.monotonic()
         loop = asyncio.get_running_loop()
         async with self._writing:
+            if self._wrote_last:
+                return False
             draft = self._draft_checkpoint()
             groups = (_on_loop(loop, partial(draft.of, group)) for group in draft.groups)
             await self.blocking(
@@ -124,11 +128,14 @@ class Housekeeping:
                     len(draft.groups), groups, lambda: _on_loop(loop, draft.rest)
                 )
             )
+        return True
 
-    async def write_last(self, checkpoint: Checkpoint) -> None:
-        """Write this one, and none after it."""
+    async def write_last(self, draft: Callable[[], Checkpoint]) -> None:
+        """Write this one, drafted when no other is under way, and none after it."""
         await self._end()
         async with self._writing:
+            self._wrote_last = True
+            checkpoint = draft()
             await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
 
     async def blocking(self, call: Callable[[], _Result]) -> _Result:

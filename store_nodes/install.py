@@ -9,17 +9,24 @@ again: only the start, which is tested like nothing else, loads it.
 
 Cut short at any point, nothing is lost but time: batches that were fetched are held, and the next
 attempt asks only for the rest.
+
+No group ever goes back: it may have voted for what lies behind the machine that it would go back
+to. A source is asked for what the group needs at least, and refuses if it has not so much itself.
+While an install copies, the group may go on from the log of another peer; then the install ends,
+and an image that the group has passed is not taken (`is_ahead`; start.CheckpointDraft asks again
+in the turn in which the checkpoint is drafted).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import structlog
 
 from store_nodes.client import SnapshotImage, StoreClient
+from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.copying import Copier, Store, until_linked
 from store_nodes.errors import StoreError
 from store_nodes.machine.machine import Machine
@@ -32,6 +39,26 @@ ROUNDS = 20
 log = structlog.get_logger()
 
 
+class Want(NamedTuple):
+    """A group that needs an image: `source` may give it, and holds no instance below `oldest`."""
+
+    source: int
+    oldest: int
+
+
+def is_ahead(acceptor: Acceptor, applied: int) -> bool:
+    """Whether a machine that covers `applied` instances brings a group forward."""
+    return applied > acceptor.chosen
+
+
+def least_of(acceptor: Acceptor, oldest: int) -> int | None:
+    """How many instances an image must cover for a group that cannot learn those below `oldest`;
+    None where it needs none of them any more."""
+    if acceptor.membership.members and not is_ahead(acceptor, oldest):
+        return None
+    return max(oldest, acceptor.chosen + 1)
+
+
 class InstallHost(Store, Protocol):
     """What an install needs of its node."""
 
@@ -40,6 +67,9 @@ class InstallHost(Store, Protocol):
 
     def sources(self, best: int) -> list[int]:
         """Whom to ask: `best` first, then the other nodes."""
+
+    def acceptor(self, group: int) -> Acceptor:
+        """Of a group as it is now."""
 
     def set_installing(self, group: int, installing: bool) -> None:
         """Tell the group's leader."""
@@ -63,7 +93,7 @@ class Installer:
         self._host = host
         self._bytes_per_s = bytes_per_s
         self._own = own
-        self._wanted: dict[int, int] = {}
+        self._wanted: dict[int, Want] = {}
         self._images: dict[int, SnapshotImage] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -71,12 +101,13 @@ class Installer:
     def active(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def want(self, group: int, source: int) -> None:
-        """A group needs it; `source` says that it can give it."""
+    def want(self, group: int, source: int, oldest: int) -> None:
+        """A group needs it; `source` says that it can give it, and has none of the instances below
+        `oldest`."""
         if group in self._wanted or group in self._images:
             return
         log.warning("a checkpoint is needed", group=group, source=source)
-        self._wanted[group] = source
+        self._wanted[group] = Want(source, oldest)
         self._host.set_installing(group, True)
         self.progress[group] = f"waiting for node {source}"
         if not self.active:
@@ -93,14 +124,19 @@ class Installer:
         try:
             await asyncio.sleep(SETTLE_S)
             while self._wanted:
-                for group, source in list(self._wanted.items()):
+                for group, want in list(self._wanted.items()):
                     try:
-                        self._images[group] = await self._install(client, group, source)
+                        image = await self._install(client, group, want)
                     except StoreError as error:
                         log.warning("install failed", group=group, reason=str(error))
                         self.progress[group] = f"failed, will be tried again: {error}"
                         # The next who says that this node is behind names another source.
                         self._host.set_installing(group, False)
+                    else:
+                        if image is None:
+                            self._end(group)
+                        else:
+                            self._images[group] = image
                     del self._wanted[group]
                 if not self._images:
                     await asyncio.sleep(RETRY_S)
@@ -108,21 +144,35 @@ class Installer:
                     await asyncio.sleep(SETTLE_S)
         finally:
             await client.close()
+        for group, image in list(self._images.items()):
+            if not is_ahead(self._host.acceptor(group), image.applied):
+                del self._images[group]
+                self._end(group)
         if self._images:
             log.info("installed", groups=sorted(self._images))
             await self._host.finish_install(self._images)
 
-    async def _install(self, client: StoreClient, group: int, source: int) -> SnapshotImage:
-        sources = self._host.sources(source)
+    def _end(self, group: int) -> None:
+        """The group went on without an image."""
+        log.info("a checkpoint is not needed any more", group=group)
+        del self.progress[group]
+        self._host.set_installing(group, False)
+
+    async def _install(self, client: StoreClient, group: int, want: Want) -> SnapshotImage | None:
+        """None if the group does not need it any more."""
+        sources = self._host.sources(want.source)
         await until_linked(client, sources)
         copier = Copier(self._host, client, sources, self._bytes_per_s)
-        image = await _snapshot(client, group, sources)
+        image: SnapshotImage | None = None
         for _ in range(ROUNDS):
-            await self._fill(copier, group, image)
-            newest = await _snapshot(client, group, sources)
-            if image.applied >= newest.oldest:
+            least = least_of(self._host.acceptor(group), want.oldest)
+            if least is None:
+                return None
+            newest = await _snapshot(client, group, sources, least)
+            if image is not None and image.applied >= max(least, newest.oldest):
                 return image
             image = newest
+            await self._fill(copier, group, image)
         return image
 
     async def _fill(self, copier: Copier, group: int, image: SnapshotImage) -> None:
@@ -141,12 +191,14 @@ class Installer:
             log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
 
 
-async def _snapshot(client: StoreClient, group: int, sources: Iterable[int]) -> SnapshotImage:
-    """Of the first that gives it; raises the last one's error."""
+async def _snapshot(
+    client: StoreClient, group: int, sources: list[int], least: int
+) -> SnapshotImage:
+    """Of the first that has so many instances; raises the last one's error."""
     trouble: StoreError | None = None
     for node in sources:
         try:
-            return await client.snapshot(group, node)
+            return await client.snapshot(group, node, least=least)
         except StoreError as error:
             trouble = error
     assert trouble is not None, "nobody to ask"

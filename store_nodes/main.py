@@ -2,9 +2,9 @@
 
 Any failed write or sync ends the process at once, with status 70 and nothing more sent: what the
 kernel did with the pages is unknown, and only a restart that reads them back can tell. A data
-directory that is not this node's, or less than its peers have seen of it, ends it with status 78:
-starting again is of no use, and the last line says what is. A node that has installed what it
-lacked starts again in place.
+directory that is not this node's, or less than it was itself or its peers have seen of it, ends it
+with status 78: starting again is of no use, and the last line says what is. A node that has
+installed what it lacked starts again in place.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import uvloop
 
 from peering.tls import PeerTls, PeerTlsError, open_peer_tls
 from store_nodes.boot import BootRecord, pack_tail
+from store_nodes.checkpoint.format import CheckpointBehind
 from store_nodes.known_peers import REMEDY, KnownPeers
 from store_nodes.metrics_server import MetricsServer
 from store_nodes.node import Node
@@ -104,7 +105,7 @@ async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
     except DirectoryLocked as error:
         log.critical("store node stops", reason=str(error))
         return EXIT_FATAL
-    except (IdentityMismatch, WalUnsupported) as error:
+    except (IdentityMismatch, WalUnsupported, CheckpointBehind) as error:
         text = str(error)
         if "replace-node" not in text:
             text += f". {_remedy(settings)}"

@@ -18,6 +18,7 @@ from store_nodes import reads
 from store_nodes.aging import life_of, storage_settings
 from store_nodes.boot import BootRecord
 from store_nodes.checkpoint.format import Checkpoint
+from store_nodes.client import SnapshotImage
 from store_nodes.client_service import ClientService
 from store_nodes.errors import Unavailable
 from store_nodes.group import Group
@@ -34,6 +35,7 @@ from store_nodes.start import (
     GroupStart,
     Started,
     checkpoint_of,
+    is_behind,
 )
 from store_nodes.storage.storage import Storage
 from store_nodes.transport.handshake import Refusal, Remote
@@ -150,14 +152,21 @@ class Node(ClientService):
         """Soon."""
         self._housekeeping.want_checkpoint()
 
-    async def start_again(self, checkpoint: Checkpoint) -> None:
-        """Write this checkpoint, which the process then starts from, and none after it."""
+    async def start_again(self, images: Mapping[int, SnapshotImage]) -> None:
+        """Write a checkpoint with these machines of peers, which the process then starts from, and
+        none after it."""
         if self.restarting:
             return
         self.restarting = True
-        await self._housekeeping.write_last(checkpoint)
+        await self._housekeeping.write_last(lambda: self._last_checkpoint(images))
         log.info("store node starts again")
         self._restart()
+
+    def _last_checkpoint(self, images: Mapping[int, SnapshotImage]) -> Checkpoint:
+        groups = self._groups.values()
+        checkpoint = checkpoint_of(groups, self._wal, self._last_position, images)
+        assert not is_behind(checkpoint, groups), "an install may never take a group back"
+        return checkpoint
 
     def own(self, task: asyncio.Task[None]) -> None:
         """Hold on to it; when it fails the node ends."""
@@ -297,7 +306,8 @@ class Node(ClientService):
             self.own(asyncio.create_task(self._begin_groups(added), name="store-node-new-groups"))
 
     async def _begin_groups(self, added: Sequence[int]) -> None:
-        await self._housekeeping.checkpoint()
+        if not await self._housekeeping.checkpoint():
+            return  # The process starts again, and adds them again if it must.
         self._new_groups.difference_update(added)
         now_us = self.now_us()
         for number in added:
@@ -308,7 +318,7 @@ class Node(ClientService):
             self.touch(group)
 
     def install_needed(self, group: Group, source: int, oldest: int) -> None:
-        self._recovering.installer.want(group.id, source)
+        self._recovering.installer.want(group.id, source, oldest)
 
     def voting_allowed(self, group: Group) -> None:
         self._recovering.repair.voting_allowed(group)
@@ -416,11 +426,5 @@ class Node(ClientService):
             "pending_bytes": self._budget.held_bytes,
         }
 
-    def group_or_none(self, group: int) -> Group | None:
-        return self._groups.get(group)
-
     def draft_checkpoint(self) -> CheckpointDraft:
         return CheckpointDraft(self._groups.values(), self._wal, self._last_position)
-
-    def checkpoint_now(self) -> Checkpoint:
-        return checkpoint_of(self._groups.values(), self._wal, self._last_position)

@@ -169,8 +169,11 @@ def queues(group: Group, after: bytes, limit: int) -> Sequence[QueueInfo]:
     ]
 
 
-def snapshot(group: Group) -> GroupSnapshot:
-    """The machine as it is now."""
+def snapshot(group: Group, least: int = 0) -> GroupSnapshot:
+    """The machine as it is now; raises Unavailable where it covers fewer than `least` instances:
+    whoever installed it would go back."""
+    if group.machine.applied < least:
+        raise Unavailable(f"this node is at instance {group.machine.applied}, not at {least}")
     return GroupSnapshot(
         group.machine.state_snapshot(), group.machine.applied, group.instances.oldest
     )

@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from peering.tls import PeerTls
-from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.client import SnapshotImage, StoreClient
+from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.group import Group
 from store_nodes.install import Installer
 from store_nodes.machine.machine import Machine
 from store_nodes.members import Members
-from store_nodes.membership import VOTER
+from store_nodes.membership import VOTER, Membership
 from store_nodes.repair import Repair, note_lost_votes
 from store_nodes.start import Started
 from store_nodes.storage.batch_index import BatchIndex
@@ -39,7 +38,7 @@ class Whole(Protocol):
 
     def groups(self) -> Iterable[Group]: ...
 
-    def group_or_none(self, group: int) -> Group | None: ...
+    def group(self, group: int) -> Group: ...
 
     def submit(
         self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
@@ -50,13 +49,11 @@ class Whole(Protocol):
     def take_part(self) -> None:
         """Nothing holds the groups back any more that did so here."""
 
-    def checkpoint_now(self) -> Checkpoint: ...
-
     def want_checkpoint(self) -> None:
         """Soon."""
 
-    async def start_again(self, checkpoint: Checkpoint) -> None:
-        """Write it and start the process again."""
+    async def start_again(self, images: Mapping[int, SnapshotImage]) -> None:
+        """Write a checkpoint with these machines and start the process again."""
 
     def own(self, task: asyncio.Task[None]) -> None:
         """When it fails the node ends."""
@@ -156,33 +153,31 @@ class Recovering:
 
     # -- install -------------------------------------------------------------------------------
 
+    def acceptor(self, group: int) -> Acceptor:
+        return self._node.group(group).replica.acceptor
+
     def set_installing(self, group: int, installing: bool) -> None:
-        found = self._node.group_or_none(group)
-        if found is not None:
-            found.replica.installing = installing
+        self._node.group(group).replica.installing = installing
 
     async def finish_install(self, images: dict[int, SnapshotImage]) -> None:
         """Write the checkpoint with these machines and start again."""
         machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
         me = self._settings.node_id
+        at_home = self._is_voter(self._node.group(0).replica.membership)
         for group, machine in machines.items():
-            mine = machine.membership.member(me)
-            held = self._node.group_or_none(group)
-            unknown = held is None or (held.replica.voting and not held.replica.membership.members)
-            if unknown and mine is not None and mine.role == VOTER:
+            replica = self._node.group(group).replica
+            unknown = replica.voting and not replica.membership.members
+            if unknown and not at_home and self._is_voter(machine.membership):
                 # A new node is a learner first: a voter that knows nothing has lost its directory.
+                # One that votes in group 0 has it, and was away when this group was added.
                 self._node.refuse(
                     f"node {me} is a voter of group {group}, and this directory never was its own. "
                     f"Give it an empty directory and a new id: packetboat store replace-node {me} "
                     "NEW HOST:PORT"
                 )
                 return
-        checkpoint = self._node.checkpoint_now()
-        promised = {one.group: one.promised for one in checkpoint.groups}
-        installed = tuple(
-            GroupCheckpoint(group, promised.get(group, 0), image.applied, image.raw)
-            for group, image in images.items()
-        )
-        kept = tuple(one for one in checkpoint.groups if one.group not in images)
-        groups = tuple(sorted((*kept, *installed), key=lambda one: one.group))
-        await self._node.start_again(msgspec.structs.replace(checkpoint, groups=groups))
+        await self._node.start_again(images)
+
+    def _is_voter(self, membership: Membership) -> bool:
+        member = membership.member(self._settings.node_id)
+        return member is not None and member.role == VOTER

@@ -12,18 +12,26 @@ log or checkpoints are damaged all that is whole is opened; `Started.damage` say
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from store_nodes.checkpoint.files import OsFiles
-from store_nodes.checkpoint.format import Checkpoint, CheckpointDamaged, GroupCheckpoint, Rest
+from store_nodes.checkpoint.format import (
+    Checkpoint,
+    CheckpointBehind,
+    CheckpointDamaged,
+    GroupCheckpoint,
+    Rest,
+)
 from store_nodes.checkpoint.store import CheckpointStore, Loaded
+from store_nodes.client import SnapshotImage
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
 from store_nodes.group import Group, Shell
+from store_nodes.install import is_ahead
 from store_nodes.machine.machine import Machine
 from store_nodes.requests import Budget, RequestLine
 from store_nodes.settings import StoreNodeSettings
@@ -144,8 +152,9 @@ class Started:
 
 
 def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started:
-    """Open the data directory; raises DirectoryLocked, IdentityMismatch and OSError. `synced`: how
-    far the log is known to have been synced, whatever it and the checkpoints say."""
+    """Open the data directory; raises DirectoryLocked, IdentityMismatch, CheckpointBehind and
+    OSError. `synced`: how far the log is known to have been synced, whatever it and the checkpoints
+    say."""
     checkpoint_dir = settings.data_dir / "checkpoints"
     wal_dir = settings.data_dir / "wal"
     for directory in (checkpoint_dir, wal_dir):
@@ -205,25 +214,42 @@ class CheckpointDraft:
     begun; from the last one whose durability the event loop had heard of, if all were applied (the
     log itself may be ahead of that). What is applied between then and `rest` does no harm: a start
     recognises instances that a group has applied, and batches that are listed already.
+
+    A group takes the place of its machine from an image where one is given that is ahead of it.
+    Its promise, its accepted values (the start is that of the log as it is here) and the mark of
+    how far it was stay its own in either case.
     """
 
     def __init__(
-        self, groups: Iterable[Group], wal: WriteAheadLog, last_position: Position | None
+        self,
+        groups: Iterable[Group],
+        wal: WriteAheadLog,
+        last_position: Position | None,
+        images: Mapping[int, SnapshotImage] | None = None,
     ) -> None:
         self.groups = list(groups)
         self._wal = wal
+        self._images = images or {}
         needed = [position for group in self.groups for position in group.positions.values()]
         if last_position is not None:
             needed.append(last_position)
         self._start = min(needed, default=Position(0, HEADER_BYTES, 0))
+        # Group 0 says how many groups there are. It is copied in the turn in which they are listed:
+        # a group that is added later is in neither, and the log adds it again.
+        self._counting = {group.id: self._copy(group) for group in self.groups if group.id == 0}
 
-    @staticmethod
-    def of(group: Group) -> GroupCheckpoint:
-        """One group as it is now."""
-        acceptor = group.replica.acceptor
-        return GroupCheckpoint(
-            group.id, acceptor.promised, acceptor.delivered, group.machine.state_snapshot()
-        )
+    def of(self, group: Group) -> GroupCheckpoint:
+        """One group as it is now, or was since the draft was begun."""
+        return self._counting.pop(group.id, None) or self._copy(group)
+
+    def _copy(self, group: Group) -> GroupCheckpoint:
+        acceptor, machine = group.replica.acceptor, group.machine
+        image = self._images.get(group.id)
+        if image is not None and is_ahead(acceptor, image.applied):
+            upto, raw = image.applied, image.raw
+        else:
+            upto, raw = acceptor.delivered, machine.state_snapshot()
+        return GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)
 
     def rest(self) -> Rest:
         """After the last group: batches that one has applied are listed here or in a footer."""
@@ -232,11 +258,26 @@ class CheckpointDraft:
 
 
 def checkpoint_of(
-    groups: Iterable[Group], wal: WriteAheadLog, last_position: Position | None
+    groups: Iterable[Group],
+    wal: WriteAheadLog,
+    last_position: Position | None,
+    images: Mapping[int, SnapshotImage] | None = None,
 ) -> Checkpoint:
     """All of it in one turn."""
-    draft = CheckpointDraft(groups, wal, last_position)
+    draft = CheckpointDraft(groups, wal, last_position, images)
     return Checkpoint(tuple(draft.of(group) for group in draft.groups), *draft.rest())
+
+
+def is_behind(checkpoint: Checkpoint, groups: Iterable[Group]) -> bool:
+    """Whether a start from this checkpoint would forget something of a group as it is now."""
+    held = {one.group: one for one in checkpoint.groups}
+    return any(
+        (one := held.get(group.id)) is None
+        or one.promised < group.replica.acceptor.promised
+        or one.chosen_upto < group.replica.acceptor.delivered
+        or one.reached < group.machine.applied
+        for group in groups
+    )
 
 
 def _load_checkpoint(checkpoints: CheckpointStore, damage: list[str]) -> Loaded | None:
@@ -255,9 +296,13 @@ def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, G
     first = settings.first_membership()
     found = {group: GroupStart(Machine(group, first)) for group in range(settings.groups)}
     for group in loaded.checkpoint.groups if loaded is not None else ():
-        found[group.group] = GroupStart(
-            Machine.restore(group.group, group.machine, first), group.promised, group.chosen_upto
-        )
+        machine = Machine.restore(group.group, group.machine, first)
+        if machine.applied < group.reached:
+            raise CheckpointBehind(
+                f"the checkpoint has group {group.group} at instance {machine.applied}, and this "
+                f"node was at {group.reached}: it would forget values that it voted for"
+            )
+        found[group.group] = GroupStart(machine, group.promised, group.chosen_upto)
     # Of a group that was added before this node came, the members are learned with an install.
     for group_id in range(settings.groups, found[0].machine.counters.get(GROUPS_COUNTER, 0)):
         found.setdefault(group_id, GroupStart(Machine(group_id)))

@@ -341,12 +341,14 @@ class Locate(_Head, tag=26):
 
 class Snapshot(_Head, tag=27):
     """Answered `SnapshotPart`: the machine of a group, from byte `offset` of snapshot `number` on
-    (0: a new one). A number is good until the node takes another for the same connection."""
+    (0: a new one). A number is good until the node takes another for the same connection. A node
+    whose machine covers fewer instances than `least` answers Unavailable."""
 
     id: int
     group: int
     number: int
     offset: int
+    least: int = 0
 
 
 class FetchStaged(_Head, tag=28):

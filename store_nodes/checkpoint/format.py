@@ -3,7 +3,7 @@
 Checkpoint file, little-endian:
 
     magic "PBCK" · version u8 (1) · 3 zero bytes · body length u64 · blake2b-256 of the body ·
-    body = msgpack [[[group, promised, chosen upto, machine snapshot], …],
+    body = msgpack [[[group, promised, chosen upto, machine snapshot, reached], …],
                     log segment, log offset, tail, tail of other batches]
 
 Manifest, little-endian:
@@ -36,14 +36,21 @@ class CheckpointDamaged(Exception):
     """A checkpoint or manifest is there but cannot be trusted; the text says which check failed."""
 
 
+class CheckpointBehind(Exception):
+    """A checkpoint is whole, and of a group it holds less than this node once had."""
+
+
 class GroupCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     """One group: the acceptor's promise (a packed ballot), below which instance all is chosen, and
-    the machine's snapshot, whose `applied` is at most that."""
+    the machine's snapshot, whose `applied` is at most that. `reached` is what this node had applied
+    when the checkpoint was drafted: a machine below it would have forgotten values that the node
+    voted for, and no start goes on from one. It is left out when 0, as release 0.2.0 always did."""
 
     group: int
     promised: int
     chosen_upto: int
     machine: bytes | memoryview
+    reached: int = 0
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +97,7 @@ class _GroupRead(msgspec.Struct, array_like=True):
     promised: int
     chosen_upto: int
     machine: memoryview
+    reached: int = 0
 
 
 class _CheckpointRead(msgspec.Struct, array_like=True):
@@ -122,11 +130,12 @@ class BodyWriter:
         """`rest` is asked for after the last of the `count` groups."""
         yield self._part(_array_head(self._fields) + _array_head(count))
         for group in groups:
-            yield self._part(_encoder.encode(group))
+            fields = msgspec.structs.astuple(group)
+            yield self._part(_encoder.encode(fields if group.reached else fields[:-1]))
         self.rest = rest()
         assert self._fields == _FIELDS or not self.rest.tail_of_others
-        fields = self.rest[: self._fields - 1]
-        yield self._part(b"".join(_encoder.encode(field) for field in fields))
+        ending = self.rest[: self._fields - 1]
+        yield self._part(b"".join(_encoder.encode(field) for field in ending))
 
     def _part(self, raw: bytes) -> bytes:
         self._digest.update(raw)
@@ -180,7 +189,7 @@ def decode_checkpoint(raw: bytes | memoryview) -> Checkpoint:
     except msgspec.DecodeError as error:
         raise CheckpointDamaged(f"checkpoint body: {error}") from error
     groups = tuple(
-        GroupCheckpoint(one.group, one.promised, one.chosen_upto, one.machine)
+        GroupCheckpoint(one.group, one.promised, one.chosen_upto, one.machine, one.reached)
         for one in found.groups
     )
     return Checkpoint(groups, found.wal_segment, found.wal_offset, found.tail, found.tail_of_others)

@@ -270,17 +270,21 @@ class ReadCalls(GuardedCalls):
         return Location(found.state, found.offset)
 
     async def snapshot(
-        self, group: int, node: int | None = None, *, timeout_s: float = 60.0
+        self, group: int, node: int | None = None, *, least: int = 0, timeout_s: float = 60.0
     ) -> SnapshotImage:
         """The machine of a group, whole, from one node (None: the leader); raises Unavailable
-        where that node is lost on the way."""
+        where that node is lost on the way, or covers fewer than `least` instances."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._snapshot(group, node)
+                image = await self._snapshot(group, node, least)
         except TimeoutError:
             raise Unavailable(f"no snapshot of group {group} in {timeout_s:g} s") from None
+        if image.applied < least:
+            # A node of release 0.2.0 does not read `least`.
+            raise Unavailable(f"that node is at instance {image.applied}, not at {least}")
+        return image
 
-    async def _snapshot(self, group: int, node: int | None) -> SnapshotImage:
+    async def _snapshot(self, group: int, node: int | None, least: int) -> SnapshotImage:
         chosen = self.leader(group) if node is None else node
         if chosen is None:
             raise Unavailable(f"group {group} has no leader that we know of")
@@ -291,7 +295,7 @@ class ReadCalls(GuardedCalls):
             def head(
                 request_id: int, _: int, number: int = number, at: int = got_bytes
             ) -> Snapshot:
-                return Snapshot(request_id, group, number, at)
+                return Snapshot(request_id, group, number, at, least)
 
             try:
                 reply, body = await calls.ask_node(self, chosen, head, timeout_s=PART_TIMEOUT_S)

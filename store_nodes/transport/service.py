@@ -162,8 +162,9 @@ class NodeService(Protocol):
     ) -> Sequence[StagedBatch]:
         """Whole staged batches from the one holding `stage_number` on."""
 
-    async def snapshot(self, group: int) -> GroupSnapshot:
-        """The machine of the group as it is now."""
+    async def snapshot(self, group: int, least: int = 0) -> GroupSnapshot:
+        """The machine of the group as it is now; Unavailable where it covers fewer than `least`
+        instances."""
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
         """At most `limit` queues with an id above `after`, in id order."""

@@ -14,7 +14,8 @@ ever cut: the segment is closed as it is, `damage.json` keeps the list until the
 it from its peers, and until then the node must neither promise, vote nor lead.
 
 What is left open: bit rot inside the very last flush, when it carries a sector of zeros or no
-verified frame follows, looks like a torn tail. `GroupCommit` therefore marks an idle log.
+verified frame follows, looks like a torn tail. `GroupCommit` therefore marks an idle log, and what
+peers were told of the synced end counts as synced (docs/GUARANTEES.md, P1, has the bound).
 """
 
 from __future__ import annotations

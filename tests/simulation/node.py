@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.client import SnapshotImage
 from store_nodes.commands import ValueKind, value_head
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import ReadFailed, ReadReady, Replicated, SteppedDown
 from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.replica import Replica
 from store_nodes.group import Group
+from store_nodes.install import is_ahead, least_of
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import VOTER, Membership
 from store_nodes.requests import Budget, RequestLine
-from store_nodes.start import GroupStart, checkpoint_of
+from store_nodes.start import GroupStart, checkpoint_of, is_behind
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
@@ -178,49 +179,47 @@ class SimNode:
         if not self.installing:
             self.installing = self.group.replica.installing = True
             delay = self._rng.randrange(1, 40) * 1000
-            self.cluster.for_node(self, delay, "install", self._fetch_snapshot, source)
+            self.cluster.for_node(self, delay, "install", self._fetch_snapshot, source, oldest)
 
-    def _fetch_snapshot(self, source: int) -> None:
-        """Of the peer that was named, else of any other that is ahead."""
-        cluster, applied = self.cluster, self.group.machine.applied
+    def _fetch_snapshot(self, source: int, oldest: int) -> None:
+        """Of the peer that was named, else of any other, by the product's rule."""
+        cluster = self.cluster
+        least = least_of(self.group.replica.acceptor, oldest)
         peers = [source, *cluster.ids]
         givers = [
             cluster.nodes[n]
             for n in peers
             if cluster.alive(n)
             and not cluster.network.is_cut(n, self.id)
-            and cluster.nodes[n].group.machine.applied > applied
+            and least is not None
+            and cluster.nodes[n].group.machine.applied >= least
         ]
         if not givers:
             self.installing = self.group.replica.installing = False
             return
-        snapshot = givers[0].group.machine.state_snapshot()
+        machine = givers[0].group.machine
+        image = SnapshotImage(machine.state_snapshot(), machine.applied, 0)
         delay = self._rng.randrange(1, 60) * 1000
-        cluster.for_node(self, delay, "install", self._install, snapshot)
+        cluster.for_node(self, delay, "install", self._install, image)
 
-    def _install(self, snapshot: bytes) -> None:
-        """The promise stays, and so do the votes: the log is read from the first accept that the
-        snapshot does not cover. Then the process starts again."""
+    def _install(self, image: SnapshotImage) -> None:
+        """The product's checkpoint with the image; then the process starts again."""
         cluster, group = self.cluster, self.group
-        machine = Machine.restore(group.id, snapshot)
-        if machine.applied <= group.machine.applied:
+        if not is_ahead(group.replica.acceptor, image.applied):
             self.installing = group.replica.installing = False
             return
-        votes = [at for instance, at in group.positions.items() if instance >= machine.applied]
-        if self._last_position is not None:
-            votes.append(self._last_position)
-        at = min(votes, default=Position(0, HEADER_BYTES, 0))
-        held = GroupCheckpoint(group.id, group.replica.acceptor.promised, machine.applied, snapshot)
+        checkpoint = checkpoint_of([group], self, self._last_position, {group.id: image})  # type: ignore[arg-type]
+        assert not is_behind(checkpoint, [group])
         if self._rng.random() < cluster.options.checkpoint_cut and not cluster.calm:
             self.disk.files.cut_after = self.disk.files.operations + self._rng.randrange(8)
         try:
-            self._checkpoints.write(Checkpoint((held,), at.segment, at.offset - HEADER_BYTES))
+            self._checkpoints.write(checkpoint)
         except PowerCut:
             cluster.faults.crash(self.id, power=True)
             return
         self.disk.files.cut_after = None
-        self.disk.oldest = machine.applied
-        self.disk.checkpointed = [machine.applied, machine.applied]
+        self.disk.oldest = image.applied
+        self.disk.checkpointed = [image.applied, image.applied]
         cluster.installed.add(self.id)
         cluster.coverage.hit("checkpoint installed")
         self.alive = False

@@ -160,3 +160,65 @@ async def test_an_install_goes_on_while_it_is_published(
     await cluster.until_replicas_agree()
     texts = await read_texts(client, queue, node=3)
     assert [text.split()[0] for text in texts] == [*map(str, range(3000))]
+
+
+async def test_an_install_whose_source_dies_never_takes_the_node_back(
+    cluster: ChaosCluster, client: StoreClient
+) -> None:
+    """Nodes 1 and 3 both need an install, node 3 is further behind. Node 2 dies when node 1 begins:
+    what node 3 has would take it back behind what it applied and others rely on."""
+    padding = "x" * 16_000
+
+    async def add(numbers: range) -> None:
+        appender = client.appender(0, queue)
+        for start in range(numbers.start, numbers.stop, 16):
+            chunk = range(start, min(numbers.stop, start + 16))
+            await asyncio.gather(
+                *(appender.append_nowait(batch(f"{n} {padding}"), 1, timeout_s=30) for n in chunk)
+            )
+
+    queue = await new_queue(client)
+    await add(range(20))
+    await cluster.until_replicas_agree()
+    cluster.kill_node(3)
+    await add(range(20, 400))
+    await until_forgotten(cluster, client)
+    await add(range(400, 410))
+    cluster.kill_node(1)
+    # Its install takes long; it votes meanwhile.
+    cluster.start_node(3, {"PACKETBOAT_STORE_COPY_BYTES_PER_S": "1000"})
+    await cluster.until_up(3)
+    await add(range(410, 900))
+    before = segments(cluster.node_dirs[2])[0].stem
+    async with asyncio.timeout(60):
+        while segments(cluster.node_dirs[2])[0].stem == before:
+            for group in client.groups:
+                await client.take_checkpoint(group, timeout_s=20)
+            await asyncio.sleep(0.5)
+    cluster.kill_node(2)
+    cluster.start_node(2)
+    await client.wait_ready()
+    assert len(await read_texts(client, queue, node=2)) == 900, "all of it was acknowledged"
+    known = len(events(cluster, 1, "a checkpoint is needed"))
+    cluster.start_node(1)
+    async with asyncio.timeout(60):
+        while len(events(cluster, 1, "a checkpoint is needed")) == known:
+            await asyncio.sleep(0.01)
+    cluster.kill_node(2)
+    async with asyncio.timeout(60):
+        while not (events(cluster, 1, "install failed") or events(cluster, 1, "installed")):
+            await asyncio.sleep(0.1)
+    # Nodes 1 and 3 have between them all that was acknowledged.
+    await client.wait_ready()
+    texts: list[str] = []
+    async with asyncio.timeout(60):
+        while len(texts) < 900:
+            await asyncio.sleep(0.5)
+            texts = await read_texts(client, queue, node=1)
+            if events(cluster, 1, "installed"):
+                break
+    assert [text.split()[0] for text in texts] == [*map(str, range(900))]
+    assert not events(cluster, 1, "installed")
+    cluster.start_node(2)
+    await client.wait_ready()
+    await add(range(900, 910))

@@ -258,7 +258,7 @@ class FakeNode:
         held = self.store.logs[group].staged.get(queue, [])
         return [each for each in held if each.base_stage + each.messages > stage_number]
 
-    async def snapshot(self, group: int) -> GroupSnapshot:
+    async def snapshot(self, group: int, least: int = 0) -> GroupSnapshot:
         machine = self.store.logs[group].machine
         return GroupSnapshot(self.store.snapshot or machine.state_snapshot(), machine.applied, 0)
 

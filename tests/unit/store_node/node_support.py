@@ -1,0 +1,152 @@
+"""One store node in this process, on a real directory, without a network: it leads its groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from peering.shared_secret import SharedSecret
+from store_nodes.boot import BootRecord
+from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.format import Checkpoint
+from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.client import SnapshotImage
+from store_nodes.commands import CompareAndSet, encode, encode_value
+from store_nodes.errors import StoreError
+from store_nodes.known_peers import KnownPeers
+from store_nodes.machine.machine import Machine
+from store_nodes.node import Node
+from store_nodes.settings import StoreNodeSettings
+from store_nodes.start import GROUPS_COUNTER, load
+from store_nodes.wal.group_commit import GroupCommit
+from store_nodes.wire import Durability
+
+GROUPS = 2
+CLUSTER = bytes(range(16))
+
+
+def settings_of(directory: Path) -> StoreNodeSettings:
+    """Node 1 is the only voter."""
+    return StoreNodeSettings(
+        node_id=1,
+        data_dir=directory,
+        listen=("127.0.0.1", 0),
+        peers={1: ("127.0.0.1", 1)},
+        cluster_uid=CLUSTER,
+        secret=SharedSecret(bytes(32)),
+        groups=GROUPS,
+        segment_bytes=1024 * 1024,
+        disk_reserve_bytes=0,
+    )
+
+
+class _Reply:
+    """Of one command."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def accepted(self) -> None: ...
+
+    def appended(self, base_offset: int, *_: int, duplicate: bool = False) -> None:
+        self.answer.set_result(base_offset)
+
+    def released(self, offsets: tuple[int | None, ...], log_time_us: int) -> None:
+        self.answer.set_result(len(offsets))
+
+    def finished(self, value: int, log_time_us: int) -> None:
+        self.answer.set_result(value)
+
+    def failed(self, error: StoreError, *, decided: bool) -> None:
+        self.answer.set_exception(error)
+
+
+class RunningNode:
+    """The node, and short ways to move it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def applied(self, group: int = 0) -> int:
+        return self.node.group(group).machine.applied
+
+    async def set_counter(self, group: int, name: str, old: int, new: int) -> None:
+        reply = _Reply()
+        raw = encode(CompareAndSet(name, old, new))
+        self.node.group(group).command(raw, Durability.QUORUM, 5000, reply)
+        await reply.answer
+
+    async def advance(self, group: int = 0, instances: int = 10) -> None:
+        """Apply so many values, one after the other."""
+        for _ in range(instances):
+            at = self.node.group(group).machine.counters.get("tests", 0)
+            await self.set_counter(group, "tests", at, at + 1)
+
+    def image(self, group: int = 0, ahead: int = 0, groups: int = 0) -> SnapshotImage:
+        """The machine of the group as it is, with so many more values: as of a peer. `groups` are
+        counted there."""
+        machine = Machine.restore(group, self.node.group(group).machine.state_snapshot())
+        for _ in range(ahead):
+            at = machine.counters.get("tests", 0)
+            value = encode_value(
+                [encode(CompareAndSet("tests", at, at + 1))], machine.log_time_us + 1
+            )
+            machine.apply(machine.applied, value)
+        if groups:
+            machine.counters[GROUPS_COUNTER] = groups
+        return SnapshotImage(machine.state_snapshot(), machine.applied, 0)
+
+    async def install(self, images: dict[int, SnapshotImage]) -> None:
+        """As the installer does in the end."""
+        await self.node._recovering.finish_install(images)
+
+
+@asynccontextmanager
+async def running(
+    directory: Path, until_led: Iterable[int] | None = None
+) -> AsyncIterator[RunningNode]:
+    """Until the block ends; then it is gone as by a kill, without a last checkpoint. `until_led`:
+    the groups to wait for (all)."""
+
+    def ended(reason: str) -> NoReturn:
+        raise AssertionError(reason)
+
+    settings = settings_of(directory)
+    started = load(settings)
+    boot = BootRecord(directory)
+    boot.started(bytes.fromhex(started.wal.identity.incarnation_uid))
+    commit = GroupCommit(started.wal, on_fatal=lambda error: ended(str(error)))
+    node = Node(
+        settings,
+        started,
+        commit,
+        boot,
+        KnownPeers(directory),
+        fatal=ended,
+        refused=ended,
+        restart=lambda: None,
+    )
+    flushing = asyncio.create_task(commit.run())
+    node.start()
+    try:
+        async with asyncio.timeout(10):
+            wanted = {group.id for group in node.groups()} if until_led is None else {*until_led}
+            while not all(node.group(group).replica.leading for group in wanted):
+                await asyncio.sleep(0.01)
+        yield RunningNode(node)
+    finally:
+        node.restarting = True  # No checkpoint.
+        await node.stop()
+        await commit.close()
+        await flushing
+        started.wal.close()
+
+
+def last_checkpoint(directory: Path) -> Checkpoint:
+    """What the next start begins with."""
+    loaded = CheckpointStore(OsFiles(directory / "checkpoints")).load()
+    assert loaded is not None
+    return loaded.checkpoint

@@ -1,0 +1,169 @@
+"""No group of a node ever goes back behind what it has applied, promised or voted for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.client import SnapshotImage
+from store_nodes.errors import Unavailable
+from store_nodes.machine.machine import Machine
+from store_nodes.main import EXIT_REFUSED, main
+from tests.unit.store_node.node_support import (
+    RunningNode,
+    last_checkpoint,
+    running,
+    settings_of,
+)
+
+
+def applied_after_restart(directory: Path, group: int = 0) -> int:
+    """Of the machine that the next start begins with."""
+    held = {one.group: one for one in last_checkpoint(directory).groups}
+    return Machine.restore(group, held[group].machine).applied
+
+
+class Peers:
+    """Stands for a client of other nodes: whom it asks for a machine, and what that one gives."""
+
+    def __init__(
+        self,
+        images: dict[int, SnapshotImage],
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`meanwhile` happens before the first answer arrives."""
+        self.images = images
+        self.asked: list[int] = []
+        self._meanwhile = meanwhile
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def node_link(self, node: int) -> None: ...
+
+    async def snapshot(self, group: int, node: int, *, least: int = 0) -> SnapshotImage:
+        self.asked.append(node)
+        image = self.images[node]
+        if image.applied < least:
+            raise Unavailable(f"node {node} is behind")
+        if self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile()
+        return image
+
+
+@contextmanager
+def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
+    """The first of them is the source that says it has what is needed."""
+    recovering = one.node._recovering
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("store_nodes.copying.LINK_TRIES", 0)
+        patch.setattr(recovering, "store_client", lambda: peers)
+        patch.setattr(recovering, "sources", lambda best: list(peers.images))
+        yield
+
+
+async def until_ended(one: RunningNode) -> None:
+    installer = one.node._recovering.installer
+    async with asyncio.timeout(10):
+        while installer.active:
+            await asyncio.sleep(0.02)
+
+
+async def test_an_image_that_the_group_has_passed_is_not_installed(tmp_path: Path) -> None:
+    """The install took so long that the group went on by itself."""
+    async with running(tmp_path) as one:
+        await one.advance(instances=5)
+        late = one.image(ahead=3)
+        await one.advance(instances=10)
+        before = one.applied()
+        await one.install({0: late})
+    assert applied_after_restart(tmp_path) >= before
+
+
+async def test_an_image_that_is_ahead_is_installed_and_the_promise_stays(tmp_path: Path) -> None:
+    async with running(tmp_path) as one:
+        await one.advance(instances=5)
+        image = one.image(ahead=7)
+        promised = one.node.group(0).replica.acceptor.promised
+        assert promised
+        await one.install({0: image})
+    (first, _) = last_checkpoint(tmp_path).groups
+    assert applied_after_restart(tmp_path) == image.applied
+    assert first.promised == promised
+    assert first.chosen_upto == image.applied
+    async with running(tmp_path) as one:
+        assert one.applied() >= image.applied
+        await one.advance(instances=1)
+
+
+async def test_a_source_that_is_behind_is_passed_over(tmp_path: Path) -> None:
+    """The first one asked has less than this node, the second has less than it needs."""
+    async with running(tmp_path) as one:
+        behind = one.image(ahead=1)
+        await one.advance(instances=10)
+        before = one.applied()
+        peers = Peers({2: behind, 3: one.image(ahead=2), 4: one.image(ahead=20)})
+        with with_peers(one, peers):
+            one.node.install_needed(one.node.group(0), 2, before + 10)
+            await until_ended(one)
+    assert applied_after_restart(tmp_path) == before + 20
+    assert peers.asked[:3] == [2, 3, 4]
+
+
+async def test_with_no_source_that_has_enough_nothing_is_installed(tmp_path: Path) -> None:
+    async with running(tmp_path) as one:
+        behind = one.image(ahead=1)
+        await one.advance(instances=10)
+        peers = Peers({2: behind})
+        group = one.node.group(0)
+        with with_peers(one, peers):
+            one.node.install_needed(group, 2, one.applied() + 10)
+            await until_ended(one)
+        assert not one.node.restarting, "it starts again, from less than it has"
+        assert peers.asked == [2]
+        assert not group.replica.installing
+
+
+async def test_an_install_ends_when_the_group_went_on_without_it(tmp_path: Path) -> None:
+    """Another peer taught it from its log while the install copied."""
+    async with running(tmp_path) as one:
+        await one.advance(instances=5)
+        group, oldest = one.node.group(0), one.applied() + 2
+        peers = Peers({2: one.image(ahead=3)}, meanwhile=one.advance)
+        with with_peers(one, peers):
+            one.node.install_needed(group, 2, oldest)
+            await until_ended(one)
+        assert not one.node.restarting, "it starts again, from an image that it has passed"
+        assert not group.replica.installing
+        assert one.node._recovering.status()["installing"] == {}
+
+
+async def test_a_start_refuses_a_checkpoint_that_is_behind_its_mark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running(tmp_path) as one:
+        await one.advance(instances=5)
+        early = one.image()
+        await one.advance(instances=5)
+        before = one.applied()
+        await one.node._housekeeping.checkpoint()
+    checkpoints = CheckpointStore(OsFiles(tmp_path / "checkpoints"))
+    loaded = checkpoints.load()
+    assert loaded is not None
+    first, *others = loaded.checkpoint.groups
+    assert first.reached == before
+    back = msgspec.structs.replace(first, machine=early.raw, chosen_upto=early.applied)
+    checkpoints.write(msgspec.structs.replace(loaded.checkpoint, groups=(back, *others)))
+    assert await asyncio.to_thread(main, settings_of(tmp_path)) == EXIT_REFUSED
+    said = "".join(capsys.readouterr())
+    assert f"at instance {early.applied}, and this node was at {before}" in said
+    assert "replace-node" in said
