@@ -30,6 +30,8 @@ PAUSE_PER_ROUND = 4.0
 """Times the last round took: a large installation is looked at less often."""
 FLAGS_AT_ONCE = 100
 TopicKey = tuple[bytes, bytes]
+Totals = dict[TopicKey, tuple[int, int]]
+"""Stored bytes and staged messages."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 
@@ -68,24 +70,27 @@ class Keeper:
             await asyncio.sleep(max(self._every_s, PAUSE_PER_ROUND * took_s))
 
     async def round(self) -> None:
-        """One look at everything. Raises MetadataError."""
+        """One look at everything. Raises MetadataError.
+
+        The topics may be read again while it waits, so all of it goes by one reading: a topic that
+        is deleted meanwhile is in it to the end.
+        """
         topics, lanes = self._topics.topics, self._topics.lanes
         await self._exports.begin_in_new_lanes()
         holds = await self._retention.holds()
         await self._sizes.measure()
         counts = Counter((lane.tenant_id, lane.topic_uid) for lane in lanes)
         plans = await self._truncator.trim(topics, lanes, holds)
-        if self._any_limit(topics):
+        if self._any_limit(topics, self._sizes.totals(lanes)):
             await self._sizes.measure()
-        await self._judge(topics, plans, counts)
+        totals = self._sizes.totals(lanes)
+        await self._judge(topics, plans, counts, totals)
         if time.monotonic() - self._noted_s >= USAGE_EVERY_S:
             self._noted_s = time.monotonic()
-            totals = self._sizes.totals(lanes)
             await self._retention.note_usage((*key, *total) for key, total in totals.items())
 
-    def _any_limit(self, topics: dict[TopicKey, TopicLimits]) -> bool:
+    def _any_limit(self, topics: dict[TopicKey, TopicLimits], totals: Totals) -> bool:
         """Some topic or tenant is near enough to a limit that what was just trimmed matters."""
-        totals = self._sizes.totals(self._topics.lanes)
         if any(
             topic.full is not None
             or (topic.retention.bytes is not None and totals[key][0] >= topic.retention.bytes)
@@ -103,9 +108,9 @@ class Keeper:
         topics: dict[TopicKey, TopicLimits],
         plans: dict[LaneKey, Plan],
         counts: Counter[TopicKey],
+        totals: Totals,
     ) -> None:
         """Writes the flags that changed; a topic of which a group did not answer keeps its own."""
-        totals = self._sizes.totals(self._topics.lanes)
         planned: dict[TopicKey, list[Plan]] = {}
         for lane, each in plans.items():
             planned.setdefault((lane.tenant_id, lane.topic_uid), []).append(each)

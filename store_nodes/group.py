@@ -180,8 +180,10 @@ class Group:
         """Why the command is not worth proposing, from what is applied here."""
         if isinstance(command, Append | Stage):
             append = command if isinstance(command, Append) else command.append
-            if append.dedup and (known := self.machine.dedup_known(append)):
-                return DedupKnown(self._dated(known))
+            if append.dedup:
+                log_time_us = self.replica.log_time_us(self._shell.now_us())
+                if known := self.machine.dedup_known(append, log_time_us):
+                    return DedupKnown(self._dated(known))
             if sealed := self.machine.sealed_for(append):
                 return sealed
             if self._shell.disk_is_full():

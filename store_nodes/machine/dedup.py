@@ -178,11 +178,12 @@ class DedupTable:
             self.entries -= buckets.pop(0).entries
         self.next_end_us = buckets[0].ends_us if buckets else NEVER_US
 
-    def known(self, section: bytes) -> dict[int, Known]:
-        """Which entries of a dedup section are remembered: index in the batch → what of it."""
+    def known(self, section: bytes, log_time_us: int = 0) -> dict[int, Known]:
+        """Which entries of a dedup section are remembered at that log time: index in the batch →
+        what of it. 0: as of the last value applied, which forgot what had ended."""
         found: dict[int, Known] = {}
         for index, high, low, fingerprint in _ENTRY.iter_unpack(section):
-            entry = self._find(high, low)
+            entry = self._find(high, low, log_time_us)
             if entry is not None and index not in found:
                 held, position, queue = entry
                 staged = position >= _STAGED
@@ -207,9 +208,11 @@ class DedupTable:
                 bucket.insert(high, low, fingerprint, first + index, queue)
                 self.entries += 1
 
-    def _find(self, high: int, low: int) -> tuple[int, int, bytes] | None:
+    def _find(self, high: int, low: int, log_time_us: int) -> tuple[int, int, bytes] | None:
         # Newest first: what is repeated was mostly sent just now.
         for bucket in reversed(self._buckets):
+            if bucket.ends_us <= log_time_us:
+                return None
             found = bucket.find(high, low)
             if found is not None:
                 return found

@@ -281,17 +281,20 @@ class Machine:
         end = base + count
         return end > found.first or any(base <= kept < end for kept in found.kept)
 
-    def dedup_known(self, append: Append) -> dict[int, Known]:
-        """What an append, or that of a stage, would be refused for as things are: index in its
-        batch → the first message with that id; `log_time_us` is 0, the machine does not know it.
-        Empty where its sequence is applied already, or its queue is unknown."""
+    def dedup_known(self, append: Append, log_time_us: int = 0) -> dict[int, Known]:
+        """What an append, or that of a stage, would be refused for if it were applied at that log
+        time: index in its batch → the first message with that id, whose log time the machine does
+        not know (0). Empty where its sequence is applied already, or its queue is unknown.
+
+        Applying a value is what forgets ids. A leader that refuses by what is known applies none,
+        so in an idle group it has to say how late it is, or no window would ever end."""
         queue = self._queues.get(append.queue) if append.dedup else None
         if queue is None:
             return {}
         session = queue.sessions.get(append.session)
         if session is not None and append.seq <= session.last_seq:
             return {}
-        return self._dedup.known(append.dedup)
+        return self._dedup.known(append.dedup, log_time_us)
 
     def sealed_for(self, append: Append) -> QueueSealed | None:
         """That the queue of an append, or of a stage, takes none any more: final, for a seal is.

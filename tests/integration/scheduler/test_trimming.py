@@ -31,6 +31,7 @@ from scheduler.sizes import Sizes
 from scheduler.stored_meter import StoredMeter
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
+from store_nodes.client import QueueInfo
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
@@ -442,6 +443,37 @@ async def test_a_sealed_generation_stays_while_a_cursor_is_in_it(
     await site.ack(topic, 12)
     await site.round()
     assert site.store.machines[0].is_deleted(old)
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+async def test_a_topic_that_is_deleted_during_a_round_does_not_end_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """The change feed has the topics read again while the round waits for an answer."""
+    gone, topic = await site.topic("gone", bytes=1000), await site.topic("kept")
+    for each in (gone, topic):
+        await site.world.subscription(each, each.name)
+        await site.publish(each, 10)
+    await site.ack(topic, 6)
+    queues, asks = site.store.queues, 0
+
+    async def deleted_meanwhile(group: int, *, timeout_s: float = 5.0) -> list[QueueInfo]:
+        nonlocal asks
+        asks += 1
+        if asks == asked:
+            await site.world.topics.mark_deleting(gone.tenant_id, gone.name)
+            await site.world.topics.remove(gone.tenant_id, gone.uid)
+            await site.topics.read()
+        return await queues(group, timeout_s=timeout_s)
+
+    monkeypatch.setattr(site.store, "queues", deleted_meanwhile)
+    ended_by = ""
+    try:
+        await site.round()
+    except KeyError as error:
+        ended_by = repr(error)
+    assert (ended_by, site.first(topic)) == ("", 6)
+    assert asks > asked and (gone.tenant_id, gone.uid) not in site.topics.topics
 
 
 async def test_usage_is_noted(site: Site) -> None:

@@ -118,6 +118,24 @@ async def test_an_id_is_known_to_every_later_leader(
     assert await read_texts(client, queue) == ["x", "y"]
 
 
+async def test_the_window_of_an_id_ends_although_the_group_is_idle(client: StoreClient) -> None:
+    """A leader that refuses a known id applies nothing, so nothing but its look at the time can
+    end the window."""
+    queue = await new_queue(client)
+    send = client.appender(0, queue).append
+    await send(batch("x"), 1, dedup=ids("idle"), dedup_window_s=2)
+    with pytest.raises(DedupKnown):
+        await send(batch("x"), 1, dedup=ids("idle"), dedup_window_s=2)
+    await asyncio.sleep(3)  # an id is remembered for at most 1.25 windows
+    try:
+        stored = (await send(batch("x"), 1, dedup=ids("idle"), dedup_window_s=2)).base_offset
+    except DedupKnown:
+        stored = -1
+    assert stored == 1, "the id is still known after 1.5 windows"
+    with pytest.raises(DedupKnown):
+        await send(batch("x"), 1, dedup=ids("idle"), dedup_window_s=2)
+
+
 async def test_an_id_of_a_staged_message_names_its_number(client: StoreClient) -> None:
     queue = await new_queue(client)
     appender = client.appender(0, queue)

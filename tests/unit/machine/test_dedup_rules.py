@@ -8,6 +8,7 @@ from store_nodes import commands as c
 from store_nodes import errors
 from store_nodes.errors import Known
 from store_nodes.machine import dedup as table
+from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, Refused
 from tests.unit.machine.driver import (
     Q2,
@@ -207,6 +208,21 @@ def test_dedup_known_is_what_apply_would_say(d: Driver) -> None:
     assert asked(2, "a", queue=Q2) == {}
     d.one(c.Seal(Q))
     assert asked(9, "b", "a") == expected
+
+
+def test_dedup_known_at_a_log_time_is_what_apply_would_say_then(d: Driver) -> None:
+    """Also where nothing was applied since: only a value that is applied forgets."""
+    for seq, (name, window_s) in enumerate((("a", 2), ("b", 8), ("c", 600)), 1):
+        d.append(seq, dedup=dedup(name), window_s=window_s)
+    raw = c.encode_append(Q, S, 4, START, 3, b"x", dedup("a", "b", "c"))
+    command = c.parse(raw)
+    assert isinstance(command, c.Append)
+    for after_s in (0, 1, 2, 3, 7, 9, 11, 599, 751):
+        at_us = START + after_s * SECOND
+        twin = Machine.restore(3, d.machine.state_snapshot())
+        twin.apply(twin.applied, c.encode_noop(at_us))
+        assert d.machine.dedup_known(command, at_us) == twin.dedup_known(command)
+    assert d.machine.dedup_entries == 3
 
 
 def test_hashes_that_differ_only_in_one_half(d: Driver) -> None:
