@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 from store_nodes import reads
-from store_nodes.errors import NotLeader, StoreError
+from store_nodes.errors import StoreError
 from store_nodes.group import Group
 from store_nodes.transport.service import (
     CommandReply,
@@ -30,7 +30,12 @@ from store_nodes.wire import (
 
 class ClientService(ABC):
     """Answers clients from what this node has applied; commands go to the groups. The node itself
-    is one, and says which groups it serves."""
+    is one, and says which groups it serves.
+
+    Two kinds of read. The batches of a queue never change, so any replica gives them (`fetch`,
+    `fetch_staged`). Everything else a caller decides something by: it is answered by a leader that
+    a majority confirmed after the call came in, and that had applied all that was chosen by then.
+    """
 
     def __init__(self) -> None:
         self.watches = Watches(self._offsets_or_none)
@@ -98,45 +103,44 @@ class ClientService(ABC):
         )
 
     async def offsets(self, group: int, queue: bytes, *, confirm: bool) -> tuple[QueueOffsets, int]:
-        found = self.group(group)
-        if confirm:
-            await found.read_index()
+        found = await self._confirmed(group) if confirm else self.group(group)
         return found.offsets(queue), found.machine.log_time_us
 
     async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
-        return reads.offset_at(self.group(group), queue, time_us)
+        return reads.offset_at(await self._confirmed(group), queue, time_us)
 
     async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
-        return reads.offset_back(self.group(group), queue, last_bytes)
+        return reads.offset_back(await self._confirmed(group), queue, last_bytes)
 
     async def staged(
         self, group: int, queue: bytes, after: int, limit: int
     ) -> tuple[Sequence[StagedInfo], int]:
-        return reads.staged(self._led(group), queue, after, limit)
+        return reads.staged(await self._confirmed(group), queue, after, limit)
 
     async def staged_changes(
         self, group: int, queue: bytes, changes: int
     ) -> tuple[Sequence[StagedInfo] | None, int]:
-        return reads.staged_changes(self._led(group), queue, changes)
+        return reads.staged_changes(await self._confirmed(group), queue, changes)
 
     async def locate(self, group: int, queue: bytes, stage_number: int) -> tuple[str, int | None]:
-        return self._led(group).machine.locate(queue, stage_number)
+        return (await self._confirmed(group)).machine.locate(queue, stage_number)
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
-        return reads.queues(self.group(group), after, limit)
+        return reads.queues(await self._confirmed(group), after, limit)
 
-    async def snapshot(self, group: int, least: int = 0) -> GroupSnapshot:
-        return reads.snapshot(self.group(group), least)
+    async def snapshot(self, group: int, least: int = 0, *, confirm: bool) -> GroupSnapshot:
+        found = await self._confirmed(group) if confirm else self.group(group)
+        return reads.snapshot(found, least)
 
     def watch(self, group: int, sink: WatchSink) -> WatchHandle:
         self.group(group)
         return self.watches.open(group, sink)
 
-    def _led(self, group: int) -> Group:
-        """What is asked of the leader: another replica may be too far behind to know."""
+    async def _confirmed(self, group: int) -> Group:
+        """The group, once this node has confirmed that it leads it; raises NotLeader. A node that
+        was deposed, or that leads and has not applied what it recovered, is behind."""
         found = self.group(group)
-        if not found.replica.leading:
-            raise NotLeader(found.replica.leader)
+        await found.read_index()
         return found
 
     def _offsets_or_none(self, group: int, queue: bytes) -> QueueOffsets | None:

@@ -272,7 +272,7 @@ class Offsets(_Head, tag=18):
 
 
 class OffsetAt(_Head, tag=19):
-    """Answered `OffsetIs`: the first offset whose log time is at or after `time_us`, else end. With
+    """Answered `OffsetIs` by a confirmed leader (see `Offsets`): the first offset whose log time is at or after `time_us`, else end. With
     `last_bytes`, instead the lowest offset from which at most that many bytes are stored."""
 
     id: int
@@ -283,7 +283,8 @@ class OffsetAt(_Head, tag=19):
 
 
 class Queues(_Head, tag=20):
-    """Answered `QueuesAre`: at most `limit` queues with an id above `after`, in id order."""
+    """Answered `QueuesAre` by a confirmed leader: at most `limit` queues with an id above `after`,
+    in id order."""
 
     id: int
     group: int
@@ -319,7 +320,7 @@ class Cancel(_Head, tag=24):
 
 
 class Staged(_Head, tag=25):
-    """Answered `StagedAre`: at most `limit` staged messages with a number above `after` (−1: from
+    """Answered `StagedAre` by a confirmed leader: at most `limit` staged messages with a number above `after` (−1: from
     the first). With `changes_after`, instead those rescheduled since that count of changes."""
 
     id: int
@@ -331,7 +332,7 @@ class Staged(_Head, tag=25):
 
 
 class Locate(_Head, tag=26):
-    """Answered `LocationIs`."""
+    """Answered `LocationIs` by a confirmed leader."""
 
     id: int
     group: int
@@ -342,13 +343,15 @@ class Locate(_Head, tag=26):
 class Snapshot(_Head, tag=27):
     """Answered `SnapshotPart`: the machine of a group, from byte `offset` of snapshot `number` on
     (0: a new one). A number is good until the node takes another for the same connection. A node
-    whose machine covers fewer instances than `least` answers Unavailable."""
+    whose machine covers fewer instances than `least` answers Unavailable. With `confirm`, a new one
+    is taken by a confirmed leader only; else by any replica."""
 
     id: int
     group: int
     number: int
     offset: int
     least: int = 0
+    confirm: bool = False
 
 
 class FetchStaged(_Head, tag=28):

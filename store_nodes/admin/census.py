@@ -11,7 +11,8 @@ from store_nodes.machine import snapshot
 from store_nodes.machine.queues import Queue
 
 BARRIER = "era"
-"""A counter that is read first, so that the leader has applied all that was decided before."""
+"""A counter that is read first: nodes of 0.2.0 do not confirm that they lead when asked for a
+snapshot, and who answers this has applied all that was decided before."""
 
 
 class CountedQueue(NamedTuple):

@@ -2,8 +2,8 @@
 
 What holds when it is done:
 
-* All that was acknowledged before `take` began is in the copy: each group's leader is asked once a
-  counter was decided in the log after that moment, so it had applied everything before it.
+* All that was acknowledged before `take` began is in the copy: each group's machine is of a leader
+  that a majority confirmed after that moment, and that had applied all that was chosen by then.
 * Of each machine every live batch is there. Batches that were truncated between the copy of the
   machine and that of the batch are gone, so the machine is copied again, until none was.
 * The groups' machines are of different moments, but no queue begins after the end of the one that
@@ -89,12 +89,12 @@ class Taking:
         for _ in range(ROUNDS):
             leader = self._client.leader(group)
             await self._client.counter(group, BARRIER)
-            # Who answered had applied it; another may not have.
+            # A node of 0.2.0 confirms nothing: who answered had applied it; another may not have.
             if leader is not None and self._client.leader(group) == leader:
                 break
         else:
             raise Unavailable(f"group {group} has another leader all the time")
-        image = await self._client.snapshot(group, leader)
+        image = await self._client.snapshot(group)
         machine = await asyncio.to_thread(Machine.restore, group, image.raw)
         self._images[group], self._machines[group] = image, machine
         self._homes |= {info.queue: group for info in machine.queues()}

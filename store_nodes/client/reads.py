@@ -98,7 +98,11 @@ class SnapshotImage(NamedTuple):
 
 
 class ReadCalls(GuardedCalls):
-    """Reads by name. `node`: ask that one and no other, which then answers as far as it is."""
+    """Reads by name. `node`: ask that one and no other, which then answers as far as it is.
+
+    Batches may come from any replica. Whatever else is read is confirmed: the leader answers, after
+    a majority confirmed it since the call began, as of all that was chosen by then.
+    """
 
     async def fetch(
         self,
@@ -163,7 +167,7 @@ class ReadCalls(GuardedCalls):
             return await calls.ask_replicas(self, group, head, good, timeout_s=timeout_s)
 
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5.0) -> QueueOffsets:
-        """The latest, confirmed by a majority after the call began."""
+        """The latest."""
         raw = queue.pack()
         reply, _ = await self._ask_leader(
             group,
@@ -189,19 +193,15 @@ class ReadCalls(GuardedCalls):
         self, group: int, queue: QueueId, time_us: int, last_bytes: int | None, timeout_s: float
     ) -> int:
         raw = queue.pack()
-        reply, _ = await calls.ask_replicas(
-            self,
+        reply, _ = await self._ask_leader(
             group,
             lambda request_id, _: OffsetAt(request_id, group, raw, time_us, last_bytes),
-            lambda _: True,
             timeout_s=timeout_s,
         )
         return expect(reply, OffsetIs).offset
 
-    async def queues(
-        self, group: int, *, node: int | None = None, timeout_s: float = 5.0
-    ) -> list[QueueInfo]:
-        """Every queue of the group, in id order, as its leader has it."""
+    async def queues(self, group: int, *, timeout_s: float = 5.0) -> list[QueueInfo]:
+        """Every queue of the group, in id order."""
         found: list[QueueInfo] = []
         after = b""
         while True:
@@ -209,10 +209,7 @@ class ReadCalls(GuardedCalls):
             def head(request_id: int, _: int, after: bytes = after) -> Queues:
                 return Queues(request_id, group, after, QUEUES_PER_PAGE)
 
-            if node is not None:
-                reply, _ = await calls.ask_node(self, node, head, timeout_s=timeout_s)
-            else:
-                reply, _ = await self._ask_leader(group, head, timeout_s=timeout_s)
+            reply, _ = await self._ask_leader(group, head, timeout_s=timeout_s)
             page = expect(reply, QueuesAre).queues
             found += page
             if len(page) < QUEUES_PER_PAGE:
@@ -228,8 +225,8 @@ class ReadCalls(GuardedCalls):
         *,
         timeout_s: float = 5.0,
     ) -> StagedPage:
-        """Messages neither released nor discarded, as the leader has them: at most `limit`, with
-        numbers above `after`. Fewer than `limit` are the last."""
+        """Messages neither released nor discarded: at most `limit`, with numbers above `after`.
+        Fewer than `limit` are the last."""
         return await self._staged(group, queue, after, limit, None, timeout_s)
 
     async def staged_changes(
@@ -259,7 +256,7 @@ class ReadCalls(GuardedCalls):
     async def locate(
         self, group: int, queue: QueueId, stage_number: int, *, timeout_s: float = 5.0
     ) -> Location:
-        """What became of a staged message, as the leader knows."""
+        """What became of a staged message."""
         raw = queue.pack()
         reply, _ = await self._ask_leader(
             group,
@@ -272,8 +269,9 @@ class ReadCalls(GuardedCalls):
     async def snapshot(
         self, group: int, node: int | None = None, *, least: int = 0, timeout_s: float = 60.0
     ) -> SnapshotImage:
-        """The machine of a group, whole, from one node (None: the leader); raises Unavailable
-        where that node is lost on the way, or covers fewer than `least` instances."""
+        """Return the machine of a group, whole: of `node` as far as it is, or, where none is named,
+        confirmed by the leader. Raises NotLeader, or Unavailable where the node is lost on the way
+        or covers fewer than `least` instances."""
         try:
             async with asyncio.timeout(timeout_s):
                 image = await self._snapshot(group, node, least)
@@ -295,7 +293,7 @@ class ReadCalls(GuardedCalls):
             def head(
                 request_id: int, _: int, number: int = number, at: int = got_bytes
             ) -> Snapshot:
-                return Snapshot(request_id, group, number, at, least)
+                return Snapshot(request_id, group, number, at, least, node is None)
 
             try:
                 reply, body = await calls.ask_node(self, chosen, head, timeout_s=PART_TIMEOUT_S)

@@ -108,7 +108,11 @@ class WatchHandle(Protocol):
 
 
 class NodeService(Protocol):
-    """A store node, as the server of its clients sees it. The async calls raise StoreError."""
+    """A store node, as the server of its clients sees it. The async calls raise StoreError.
+
+    *Confirmed* calls are answered only as the leader, after a quorum round that began after the
+    call: NotLeader otherwise. Calls that come during a round share the next one.
+    """
 
     def leaders(self) -> Sequence[LeaderView]:
         """What this node knows of every group, cheaply: sent in each welcome and pong. On each
@@ -137,37 +141,37 @@ class NodeService(Protocol):
         a quorum round begun after the call."""
 
     async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
-        """The first offset with a log time at or after `time_us`, else the end."""
+        """The first offset with a log time at or after `time_us`, else the end; confirmed."""
 
     async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
-        """The lowest offset from which on at most `last_bytes` are stored."""
+        """The lowest offset from which on at most `last_bytes` are stored; confirmed."""
 
     async def staged(
         self, group: int, queue: bytes, after: int, limit: int
     ) -> tuple[Sequence[StagedInfo], int]:
-        """(at most `limit` staged messages above `after`, the count of changes they cover); only
-        where this node leads."""
+        """(at most `limit` staged messages above `after`, the count of changes they cover);
+        confirmed."""
 
     async def staged_changes(
         self, group: int, queue: bytes, changes: int
     ) -> tuple[Sequence[StagedInfo] | None, int]:
         """(those rescheduled since the count `changes` and still staged, the count now); None
-        where some of them are forgotten."""
+        where some of them are forgotten. Confirmed."""
 
     async def locate(self, group: int, queue: bytes, stage_number: int) -> tuple[str, int | None]:
-        """(state, offset): see wire.LocationIs; only where this node leads."""
+        """(state, offset): see wire.LocationIs; confirmed."""
 
     async def fetch_staged(
         self, group: int, queue: bytes, stage_number: int, max_bytes: int
     ) -> Sequence[StagedBatch]:
         """Whole staged batches from the one holding `stage_number` on."""
 
-    async def snapshot(self, group: int, least: int = 0) -> GroupSnapshot:
-        """The machine of the group as it is now; Unavailable where it covers fewer than `least`
-        instances."""
+    async def snapshot(self, group: int, least: int = 0, *, confirm: bool) -> GroupSnapshot:
+        """Return the machine of the group as it is now, with `confirm` as a confirmed leader has it;
+        Unavailable where it covers fewer than `least` instances."""
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
-        """At most `limit` queues with an id above `after`, in id order."""
+        """At most `limit` queues with an id above `after`, in id order; confirmed."""
 
     async def status(self) -> Mapping[str, object]:
         """What msgpack can hold, for people and dashboards."""

@@ -210,6 +210,22 @@ def test_a_read_barrier_waits_for_a_quorum() -> None:
     assert ReadReady(7, leader.acceptor.chosen) in bench.events[1]
 
 
+def test_reads_that_come_during_a_round_share_the_next_one() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    leader.read_barrier(bench.now_us, 1)
+    asked = leader.leadership.sequence  # type: ignore[union-attr]
+    for token in range(2, 100):
+        leader.read_barrier(bench.now_us, token)
+    bench.collect(1)
+    for _ in range(4):
+        bench.deliver()
+    ready = [event.token for event in bench.events[1] if isinstance(event, ReadReady)]
+    assert ready == list(range(1, 100))
+    assert leader.leadership is not None
+    assert leader.leadership.sequence == asked + 1
+
+
 def test_a_read_barrier_fails_with_the_leadership() -> None:
     bench = Bench()
     leader = bench.elect(1)

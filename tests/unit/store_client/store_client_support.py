@@ -217,14 +217,14 @@ class FakeNode:
         return log.offsets(queue), log.machine.log_time_us
 
     async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
-        log = self.store.logs[group]
+        log = self._led(group)
         for entry in log.batches.get(queue, []):
             if entry.log_time_us >= time_us:
                 return entry.base_offset
         return log.machine.offsets(queue).end
 
     async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
-        log = self.store.logs[group]
+        log = self._led(group)
         offset = log.machine.offsets(queue).end
         for entry in reversed(log.batches.get(queue, [])):
             last_bytes -= len(entry.batch)
@@ -258,8 +258,8 @@ class FakeNode:
         held = self.store.logs[group].staged.get(queue, [])
         return [each for each in held if each.base_stage + each.messages > stage_number]
 
-    async def snapshot(self, group: int, least: int = 0) -> GroupSnapshot:
-        machine = self.store.logs[group].machine
+    async def snapshot(self, group: int, least: int = 0, *, confirm: bool) -> GroupSnapshot:
+        machine = (self._led(group) if confirm else self.store.logs[group]).machine
         return GroupSnapshot(self.store.snapshot or machine.state_snapshot(), machine.applied, 0)
 
     def _led(self, group: int) -> FakeLog:
@@ -269,7 +269,7 @@ class FakeNode:
         return self.store.logs[group]
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
-        rows = sorted(self.store.logs[group].machine.queues())
+        rows = sorted(self._led(group).machine.queues())
         found = [
             QueueInfo(r.queue, r.base, r.offsets.first, r.offsets.end, r.offsets.sealed, r.meta)
             for r in rows

@@ -155,7 +155,7 @@ GOLDEN: list[tuple[wire.Head, str]] = [
         "97190102c40171ff0a05",
     ),
     (wire.Locate(id=1, group=2, queue=b"q", stage_number=3), "951a0102c4017103"),
-    (wire.Snapshot(id=1, group=2, number=3, offset=4, least=5), "961b0102030405"),
+    (wire.Snapshot(id=1, group=2, number=3, offset=4, least=5), "971b0102030405c2"),
     (
         wire.FetchStaged(id=1, group=2, queue=b"q", stage_number=3, max_bytes=4),
         "961c0102c401710304",
