@@ -11,6 +11,7 @@ A learner receives everything and counts for nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -108,16 +109,25 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
             raise NotAllowed("the last voter stays")
 
     def crowded_zone(self) -> str | None:
-        """A zone that holds a majority of the voters although the members stand in three or more:
-        losing it would lose the quorum. Half of an even number would too, but is let pass: a
-        replacement goes through it."""
-        zones = {member.labels.get(ZONE, "") for member in self.members} - {""}
+        """A zone that holds a majority of the voters although the members stand in three or more.
+        A group's log refuses the step to it. Half of an even number passes here, because a
+        replacement goes through it; `needed_zone` finds that too."""
+        return self._zone_with(self.majority)
+
+    def needed_zone(self) -> str | None:
+        """A zone whose loss stops the group, although the members stand in three or more: the
+        voters outside of it are no majority of all."""
+        return self._zone_with(len(self.voters) - self.majority + 1)
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Where the members stand that say it, in order."""
+        return tuple(sorted({member.labels.get(ZONE, "") for member in self.members} - {""}))
+
+    def _zone_with(self, least: int) -> str | None:
+        """The first of three or more zones that has at least so many voters."""
+        zones = self.zones
         if len(zones) < 3:
             return None
-        for zone in sorted(zones):
-            inside = sum(
-                member.role == VOTER and member.labels.get(ZONE) == zone for member in self.members
-            )
-            if inside >= self.majority:
-                return zone
-        return None
+        voting = Counter(m.labels.get(ZONE) for m in self.members if m.role == VOTER)
+        return next((zone for zone in zones if voting[zone] >= least), None)

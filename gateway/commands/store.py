@@ -27,6 +27,10 @@ app = typer.Typer(
 )
 Node = Annotated[int, typer.Argument(help="The node's id.", min=1, max=65535)]
 Place = Annotated[str, typer.Argument(help="Where the node listens: host:port.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Also where losing one zone would then stop the store."),
+]
 Seconds = Annotated[float, typer.Option(help="Give up after so long; run it again to go on.")]
 
 
@@ -74,6 +78,7 @@ def add_node(
     node: Node,
     address: Place,
     zone: Annotated[str, typer.Option(help="Where it stands, such as a data centre.")] = "",
+    force: Force = False,
     timeout: Seconds = 600.0,
 ) -> None:
     """Make a node a voter of every group. Start it first, with PACKETBOAT_STORE_JOIN=1."""
@@ -84,18 +89,24 @@ def add_node(
     _run(
         store,
         lambda operator: members.add_node(
-            operator, node, address, zone=zone, secret=store.secret, tls=store.tls
+            operator, node, address, zone=zone, force=force, secret=store.secret, tls=store.tls
         ),
         timeout,
     )
 
 
 @app.command("remove-node")
-def remove_node(context: typer.Context, node: Node, timeout: Seconds = 600.0) -> None:
+def remove_node(
+    context: typer.Context, node: Node, force: Force = False, timeout: Seconds = 600.0
+) -> None:
     """Remove a node, up or dead, from every group. Its id is never used again."""
     from store_nodes.admin import members
 
-    _run(_store(context), lambda operator: members.remove_node(operator, node), timeout)
+    _run(
+        _store(context),
+        lambda operator: members.remove_node(operator, node, force=force),
+        timeout,
+    )
 
 
 @app.command("replace-node")
@@ -107,6 +118,7 @@ def replace_node(
     zone: Annotated[
         str | None, typer.Option(help="Where the new one stands; as the old one unless given.")
     ] = None,
+    force: Force = False,
     timeout: Seconds = 600.0,
 ) -> None:
     """Put node NEW where OLD, dead or alive, is. Start NEW first, with PACKETBOAT_STORE_JOIN=1."""
@@ -117,7 +129,7 @@ def replace_node(
     _run(
         store,
         lambda operator: members.replace_node(
-            operator, old, new, address, zone=zone, secret=store.secret, tls=store.tls
+            operator, old, new, address, zone=zone, force=force, secret=store.secret, tls=store.tls
         ),
         timeout,
     )

@@ -91,6 +91,7 @@ class EraKeeper:
         self._compared = asyncio.Event()
         self._failure = ""
         """Why the last try to compare was one in vain."""
+        self._rebuild_now: Rebuild | None = None
         self._moved_to = 0
         """The witness as this process knows it."""
         self._tried: set[int] = set()
@@ -125,7 +126,11 @@ class EraKeeper:
 
     def not_ready_reason(self) -> str | None:
         reason = self._sentinel.suspicion
-        return reason if reason is None or not self._failure else f"{reason}; {self._failure}"
+        if reason is None:
+            return None
+        if self._rebuild_now is not None:
+            return f"{reason}; {self._rebuild_now.progress}"
+        return f"{reason}; {self._failure}" if self._failure else reason
 
     def never_compared_reason(self) -> str | None:
         """The same of a process that publishes only: what it knows since, is enough for that."""
@@ -208,8 +213,10 @@ class EraKeeper:
         await database.connect()
         awake = asyncio.create_task(_keep_awake(connection))
         try:
-            return await Rebuild(database, self._store).run()
+            self._rebuild_now = Rebuild(database, self._store)
+            return await self._rebuild_now.run()
         finally:
+            self._rebuild_now = None
             awake.cancel()
             await asyncio.gather(awake, return_exceptions=True)
             await database.close()

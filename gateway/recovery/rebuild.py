@@ -66,25 +66,31 @@ class Rebuild:
         self._placements = PlacementRepository(database)
         self._kept: dict[tuple[bytes, LaneOf], list[int]] = {}
         self._deleted: set[bytes] = set()
+        self.progress = "reading the store's queues"
+        """For people, and for whoever waits only as long as something moves."""
 
     async def run(self) -> Report:
         """Raises StoreError and MetadataError; then it is to be run again."""
         report = Report()
         queues = await self._look()
+        self.progress = "reading Postgres"
         topics = await self._rows.topics()
         reach = await self._rows.reach()
         known = {topic.uid for topic in topics}
         report.orphans = len(queues.keys() - known)
-        for topic in topics:
+        for done, topic in enumerate(topics):
+            self.progress = f"{done} of {len(topics)} topics are repaired"
             found = queues.get(topic.uid, Queues(()))
             await self._mend(topic, found, reach.get(topic.uid, {}), report)
             failpoints.reach("recovery.mended")
+        self.progress = f"{len(topics)} topics are repaired"
         return report
 
     async def _look(self) -> dict[bytes, Queues]:
         """Every queue of the store, by topic."""
         found: dict[bytes, list[Found]] = {}
         for group in self._store.groups:
+            self.progress = f"reading the store's queues, group {group}"
             counted = await census(self._store, group)
             self._deleted |= counted.deleted
             for info, kept in counted.queues:
@@ -111,7 +117,9 @@ class Rebuild:
             return
         topic = await replay(topic, queues, self._placements, self._store, report)
         report.damaged += lost(topic, queues)
-        for part in topic.partitions:
+        before = self.progress
+        for done, part in enumerate(topic.partitions):
+            self.progress = f"{before}, {done} of {len(topic.partitions)} partitions of the next"
             place = part.number, part.lane
             chain = queues.chain(*place)
             if chain:

@@ -10,6 +10,8 @@ supervisor itself dies, by whatever signal, the kernel ends its children.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import signal
 import sys
 import time
@@ -38,6 +40,8 @@ NODES = (1, 2, 3)
 GROUPS = 8
 RUNNER = "export-runner"
 START_TIMEOUT_S = 90.0
+"""A start in which nothing new happens for so long has failed."""
+SHOW_EVERY_S = 5.0
 START_ATTEMPTS = 3
 MAX_EARLY_DEATHS = 5
 SERVER_STOP_S = 20.0
@@ -256,9 +260,14 @@ class Supervisor:
         self._keepers.add(task)
 
     async def _until_ready(self, port: int, server: Child, token: str) -> None:
-        """Returns when ready or told to stop. Raises StartFailed."""
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        reason = "no answer"
+        """Returns when ready or told to stop. Raises StartFailed where nothing moves any more.
+
+        What has to be done first, such as the repair of a restored Postgres or the claims of many
+        partitions, takes as long as it takes: the server says how far it is. What it said before
+        in this start is no progress, so reasons that take turns do not go on for ever.
+        """
+        began_s = moved_s = shown_s = time.monotonic()
+        said: set[str] = set()
         while not self._stop.is_set():
             status, reason = await _get(self._settings.host, port, "/readyz", token)
             if status == 200:
@@ -266,12 +275,20 @@ class Supervisor:
                 status, reason = await _get(self._settings.host, port, "/topics", token)
             if status == 200:
                 return
+            now_s = time.monotonic()
+            if reason not in said:
+                said.add(reason)
+                moved_s = now_s
+            if now_s - shown_s > SHOW_EVERY_S:
+                shown_s = now_s
+                note(f"starting for {now_s - began_s:.0f} s: {_told(reason)}")
             for child in self._children:
                 if child.starts > MAX_EARLY_DEATHS:
                     raise StartFailed(f"{child.name} dies at its start:\n{child.tail()}")
-            if time.monotonic() > deadline_s:
+            if now_s - moved_s > START_TIMEOUT_S:
                 raise StartFailed(
-                    f"not ready after {START_TIMEOUT_S:.0f} s ({reason}):\n{server.tail()}"
+                    f"nothing has moved for {START_TIMEOUT_S:.0f} s ({_told(reason)}):\n"
+                    f"{server.tail()}"
                 )
             await asyncio.sleep(0.05)
 
@@ -321,6 +338,13 @@ async def _get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
     parts = head.split(b" ", 2)
     status = int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0
     return status, body.decode(errors="replace")
+
+
+def _told(reason: str) -> str:
+    """The detail where it is a problem object, else the text as it is."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(reason)["detail"])
+    return reason
 
 
 def _local(host: str) -> str:

@@ -32,16 +32,18 @@ async def add_node(
     address: str,
     *,
     zone: str = "",
+    force: bool = False,
     secret: SharedSecret | None = None,
     tls: PeerTls | None = None,
 ) -> None:
     """Make `node` a voter of every group. It must run, with PACKETBOAT_STORE_JOIN=1.
 
+    `force` accepts that half of the voters stand in one zone, whose loss would stop the groups.
     `secret`: with it (and `tls`), the node is first asked at its address who it is.
     """
     seen = await operator.settled_overview()
     _check_new(seen, node)
-    _check_zones(seen, add={node: zone})
+    _check_zones(operator, seen, force, add={node: zone})
     if secret is not None:
         await _check_reached(operator, node, address, secret, tls)
     groups = [row.group for row in seen.groups]
@@ -50,11 +52,12 @@ async def add_node(
     operator.say(f"node {node} is a voter of every group")
 
 
-async def remove_node(operator: Operator, node: int) -> None:
-    """Remove `node`, up or down, from every group. Its id is never used again."""
+async def remove_node(operator: Operator, node: int, *, force: bool = False) -> None:
+    """Remove `node`, up or down, from every group. Its id is never used again. `force` as in
+    `add_node`."""
     seen = await operator.settled_overview()
     _check_known(seen, node)
-    _check_zones(seen, remove=node)
+    _check_zones(operator, seen, force, remove=node)
     groups = [row.group for row in seen.groups if seen.memberships[row.group].member(node)]
     await operator.each(groups, lambda group: _leave(operator, group, node))
     operator.say(f"node {node} is in no group; stop it and throw its directory away")
@@ -67,11 +70,13 @@ async def replace_node(
     address: str,
     *,
     zone: str | None = None,
+    force: bool = False,
     secret: SharedSecret | None = None,
     tls: PeerTls | None = None,
 ) -> None:
     """Put node `new`, in the same zone unless told otherwise, where `old` is: first it becomes a
-    voter, then `old` goes, group by group. `old` may be dead; it must not come back."""
+    voter, then `old` goes, group by group. `old` may be dead; it must not come back. `force` as in
+    `add_node`."""
     if old == new:
         raise Refused(f"node {old} cannot replace itself: a lost directory needs a new id")
     seen = await operator.settled_overview()
@@ -80,7 +85,7 @@ async def replace_node(
     was = [member for each in seen.memberships.values() if (member := each.member(old))]
     if zone is None:
         zone = was[0].labels.get(ZONE, "") if was else ""
-    _check_zones(seen, add={new: zone}, remove=old)
+    _check_zones(operator, seen, force, add={new: zone}, remove=old)
     if secret is not None:
         await _check_reached(operator, new, address, secret, tls)
     zone_of_new = zone
@@ -92,9 +97,17 @@ async def replace_node(
 
     async def replace(group: int) -> None:
         held = await operator.membership(group)
-        if _newly_crowded(held, _with(held, new, zone_of_new)) is not None:
+        both = _with(held, new, zone_of_new)
+        if both.crowded_zone() is not None and held.crowded_zone() is None:
             # Of an even number of voters: both at once would hold a majority in their zone.
             await _leave(operator, group, old)
+        elif both.needed_zone() is not None and held.needed_zone() is None:
+            # With fewer voters meanwhile, the loss of any one of them could stop the group.
+            operator.say(
+                f"until node {old} has left, zone {both.needed_zone()} holds half of the voters:"
+                " losing it would stop the group",
+                group,
+            )
         await _promote(operator, group, new)
         await _leave(operator, group, old)
 
@@ -192,8 +205,18 @@ def _check_known(seen: Overview, node: int) -> None:
         raise Refused(f"node {node} is and was in no group")
 
 
-def _check_zones(seen: Overview, *, add: dict[int, str] | None = None, remove: int = 0) -> None:
-    """What the operation ends in must not put a majority into one zone where it was not so."""
+def _check_zones(
+    operator: Operator,
+    seen: Overview,
+    force: bool,
+    *,
+    add: dict[int, str] | None = None,
+    remove: int = 0,
+) -> None:
+    """After the operation the loss of any one zone must leave a majority of the voters, where it
+    did so before. Half of the voters in one zone are accepted by `force`; a majority there is not,
+    since the groups' logs refuse it too. Where nodes stand in two zones only, one is always needed:
+    that is said, not refused."""
     for group, held in seen.memberships.items():
         after = held
         for node, zone in (add or {}).items():
@@ -202,18 +225,26 @@ def _check_zones(seen: Overview, *, add: dict[int, str] | None = None, remove: i
             if after.voters == (remove,):
                 raise Refused(f"node {remove} is the last voter of group {group}")
             after = after.after(Reconfigure(after.version + 1, remove, REMOVED, "", {}))
-        crowded = _newly_crowded(held, after)
-        if crowded is not None:
-            inside = [m.node for m in after.members if m.labels.get(ZONE) == crowded]
+        crowded, needed = after.crowded_zone(), after.needed_zone()
+        if crowded is not None and held.crowded_zone() is None:
+            raise Refused(f"{_would_hold(crowded, 'a majority', group, after)} into another zone")
+        if needed is not None and held.needed_zone() is None and not force:
             raise Refused(
-                f"zone {crowded} would hold a majority of the voters of group {group} (nodes"
-                f" {inside} of {list(after.voters)}): losing it would stop the group; put the node"
-                " into another zone"
+                f"{_would_hold(needed, 'half', group, after)} into a zone of its own, or accept"
+                " that with --force, as on the way to an odd number of voters"
+            )
+        if len(after.zones) < 3 <= len(held.zones):
+            operator.say(
+                f"its nodes stand in {len(after.zones)} zones then: losing one may stop it", group
             )
 
 
-def _newly_crowded(held: Membership, after: Membership) -> str | None:
-    return after.crowded_zone() if held.crowded_zone() is None else None
+def _would_hold(zone: str, how_many: str, group: int, after: Membership) -> str:
+    inside = [m.node for m in after.members if m.role == VOTER and m.labels.get(ZONE) == zone]
+    return (
+        f"zone {zone} would hold {how_many} of the voters of group {group} (nodes {inside} of"
+        f" {list(after.voters)}): losing it would stop the group; put the node"
+    )
 
 
 def _with(held: Membership, node: int, zone: str) -> Membership:

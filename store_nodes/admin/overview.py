@@ -187,8 +187,10 @@ def _warning(membership: Membership, leader: int | None, spare: int) -> str:
         return "no quorum"
     if spare == 0 and len(membership.voters) > 2:
         return "one more loss stops it"
-    crowded = membership.crowded_zone()
-    return f"zone {crowded} holds a majority" if crowded is not None else ""
+    crowded, needed = membership.crowded_zone(), membership.needed_zone()
+    if crowded is not None:
+        return f"zone {crowded} holds a majority"
+    return f"zone {needed} holds half of the voters" if needed is not None else ""
 
 
 def _node_row(

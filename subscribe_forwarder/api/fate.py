@@ -3,7 +3,7 @@
 What is unsettled is `pending`, or `leased` where this process holds the lease; `dead_lettered` has
 its row: these are exact. How a message was settled otherwise is known where its topic keeps the
 history. Else there are counters only: when all that the cursor settled was settled alike, so was
-it, and when not it is called acked.
+it, and when not it is called `settled`, with the outcomes that it can have had.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _settled(fate: Fate) -> dict[str, Any]:
         }
     if settled is not None:
         return {"state": settled.outcome, "settled_at": settled.settled_at}
-    return {"state": _only_outcome(fate.cursor.counters)}
+    return _by_counters(fate.cursor.counters)
 
 
 def _pending(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any]:
@@ -63,14 +63,16 @@ def _pending(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any]:
     return state
 
 
-def _only_outcome(counters: Counters) -> str:
+def _by_counters(counters: Counters) -> dict[str, Any]:
+    """Of a message that has no row among the dead letters."""
     counts = {
+        "acked": counters.acked,
         "filtered": counters.filtered,
         "skipped": counters.skipped,
         "expired": counters.expired,
     }
     some = [outcome for outcome, count in counts.items() if count]
-    return some[0] if len(some) == 1 and not counters.acked else "acked"
+    return {"state": some[0]} if len(some) == 1 else {"state": "settled", "outcomes": some}
 
 
 def _given(**members: str | datetime | None) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from edge import message_id
@@ -17,13 +19,15 @@ from edge.asgi import (
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import not_found
 from metadata.types import Topic
+from store_nodes.errors import QueueNotFound
 from subscribe_forwarder.api import status
 from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     bad_message_id,
 )
-from subscribe_forwarder.api.waiting import waiting
+from subscribe_forwarder.api.waiting import due_us, waiting
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.reading.render import time_json
 from subscribe_forwarder.reading.staged import Nowhere, Where
 
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -57,14 +61,31 @@ class Views:
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Per subscription of the topic that the caller may read, from what is committed, and the
-        leases held here."""
-        topic, where = await self.find(scope)
-        states = await status.ack_states(self._forwarder, self._fates, topic, where)
+        leases held here. A message that waits for its time is `scheduled` for all of them."""
+        topic, wanted, where = await self._look(scope)
+        if where is Nowhere.STAGED:
+            states = await self._scheduled(topic, wanted)
+        elif isinstance(where, Nowhere):
+            raise not_found("message", str(wanted))
+        else:
+            states = await status.ack_states(self._forwarder, self._fates, topic, where)
         if states is None:
             raise not_found("message", path_param(scope, "id"))
         caller = caller_of(scope)
         shown = {n: state for n, state in states.items() if caller.may("read", "subscription", n)}
         await respond(send, 200, _encode({"subscriptions": shown}), headers=NO_STORE)
+
+    async def _scheduled(self, topic: Topic, wanted: MessageId) -> dict[str, dict[str, Any]] | None:
+        """None where its queue is gone."""
+        try:
+            due = await due_us(self._forwarder.history, topic, wanted)
+        except QueueNotFound:
+            return None
+        state: dict[str, Any] = {"state": "scheduled"}
+        if due is not None:
+            state["not_before"] = msgspec.Raw(time_json(due))
+        subscriptions = await self._forwarder.catalog.subscriptions_of(topic.tenant_id, topic.uid)
+        return {subscription.name: state for subscription in subscriptions}
 
     async def find(self, scope: Scope) -> tuple[Topic, Where]:
         """404 for an id of another topic or of a message that is not published, 400 for no id."""

@@ -29,11 +29,25 @@ async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) 
     return None
 
 
+async def due_us(store: Store, topic: Topic, wanted: MessageId) -> int | None:
+    """When a message that waits for its time is published, in µs of log time; None where it is not
+    known. Raises StoreError."""
+    for one in topic.generations(wanted.partition, wanted.lane):
+        if one.generation == wanted.generation:
+            queue = QueueId(topic.uid, one.number, one.lane, one.generation)
+            return await _due_us(store, one.group, queue, wanted.stage_number)
+    return None
+
+
+async def _due_us(store: Store, group: int, queue: QueueId, number: int) -> int | None:
+    page = await store.staged(group, queue, number - 1, 1)
+    return next((one.due_us for one in page.staged if one.stage_number == number), None)
+
+
 async def _members(store: Store, group: int, queue: QueueId, wanted: MessageId) -> bytes:
     number = wanted.stage_number
     text = str(wanted).encode("ascii")
-    page = await store.staged(group, queue, number - 1, 1)
-    due_us = next((one.due_us for one in page.staged if one.stage_number == number), None)
+    due_us = await _due_us(store, group, queue, number)
     for entry in await store.fetch_staged(group, queue, number, 1):
         if not entry.base_stage <= number < entry.base_stage + entry.messages:
             continue

@@ -82,7 +82,7 @@ class Fleet:
             return None
         if self.claims.silent():
             return "another subscribe forwarder lives, by its lease, and there is no link to it"
-        return "claiming partitions"
+        return f"claiming partitions; {len(self.owners)} are claimed"
 
     def leaves_others(self) -> bool:
         """Whether somebody is there to take over."""

@@ -147,3 +147,15 @@ def test_operations_need_a_token(served: Installation) -> None:
             answer = requests.request(method, target, allow_redirects=False, timeout=10)
             public = item[method].get("security") == []
             assert (answer.status_code == 401) is not public, (method, path)
+
+
+def test_pulls_of_a_push_subscription_are_in_the_contract() -> None:
+    """409 `push-subscription`, which every way to pull answers."""
+    pulls = {"pull", "pullTopicSubscription", "stream", "streamTopicSubscription"}
+    found = {
+        item["get"]["operationId"]: item["get"]["responses"]
+        for item in openapi.document()["paths"].values()
+        if "get" in item and item["get"]["operationId"] in pulls
+    }
+    assert found.keys() == pulls
+    assert [name for name, responses in found.items() if "409" not in responses] == []

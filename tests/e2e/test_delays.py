@@ -48,6 +48,10 @@ def test_a_delayed_message_arrives_at_its_time_under_the_id_of_its_receipt(
     assert abs(later.scheduled_for - moment) < timedelta(milliseconds=1)
     waits = shown(http, running.url, later.message_id)
     assert (waits["state"], waits["offset"], waits["data"]) == ("scheduled", None, "later")
+    acks = http.get(f"{running.url}/topics/{TOPIC}/messages/{later.message_id}/ack")
+    assert acks.status_code == 200, acks.text
+    state = boat.messages.ack_states(TOPIC, later.message_id)[TOPIC]
+    assert (state.state, state.not_before) == ("scheduled", later.scheduled_for)
     seen = {}
     deadline_s = time.monotonic() + 20
     while len(seen) < 2 and time.monotonic() < deadline_s:
@@ -59,6 +63,7 @@ def test_a_delayed_message_arrives_at_its_time_under_the_id_of_its_receipt(
     assert arrived.publish_time >= moment
     published = shown(http, running.url, later.message_id)
     assert (published["state"], published["offset"]) == ("published", arrived.offset)
+    assert boat.messages.ack_states(TOPIC, later.message_id)[TOPIC].state == "acked"
     for change in (boat.messages.cancel, lambda *a: boat.messages.reschedule(*a, delay_seconds=5)):
         with pytest.raises(Conflict, match="already-released"):
             change(TOPIC, later.message_id)

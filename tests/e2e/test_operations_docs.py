@@ -225,7 +225,7 @@ async def test_a_lost_zone_a_damaged_node_a_full_disk_and_more_nodes(root: Path)
 
         address = operator.cluster.new_node(4)
         added = blocks("add-capacity.md", "Add a node")
-        during = await operator.run(added, NEW=4, NEW_ADDRESS=address, ZONE="c")
+        during = await operator.run(added, NEW=4, NEW_ADDRESS=address, ZONE="c", FORCE="--force")
         removed = blocks("add-capacity.md", "Remove a node")
         assert_none_failed(during + await operator.run(removed, OLD=3))
         await operator.torture.verify(nodes=(1, 2, 4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
@@ -120,3 +120,14 @@ def test_majorities_of_neighbours_meet(drawn: list[tuple[int, str]]) -> None:
 def test_a_crowded_zone(zones: str, crowded: str | None) -> None:
     found = Membership.first({node: ("h:1", zone) for node, zone in enumerate(zones, 1)})
     assert found.crowded_zone() == crowded
+
+
+@pytest.mark.parametrize("voters", range(3, 8))
+def test_a_needed_zone_is_one_whose_loss_leaves_no_majority(voters: int) -> None:
+    for zones in product("xyz", repeat=voters):
+        found = Membership.first({node: ("h:1", zone) for node, zone in enumerate(zones, 1)})
+        stops = [z for z in "xyz" if sum(zone != z for zone in zones) < found.majority]
+        if len(set(zones)) == 3:
+            assert found.needed_zone() == (stops[0] if stops else None), zones
+        else:
+            assert found.needed_zone() is None

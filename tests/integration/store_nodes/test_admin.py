@@ -272,7 +272,11 @@ async def test_a_leader_is_wished_for_and_stays_until_balance(cluster: ChaosClus
 async def test_any_zone_of_three_can_be_lost(tmp_path: Path) -> None:
     zones = {1: "a", 2: "b", 3: "c"}
     async with ChaosCluster(tmp_path, store_only=True, zones=zones) as cluster:
-        await done(cluster, "add-node", "4", new_node(cluster, 4), "--zone", "a")
+        address = new_node(cluster, 4)
+        status, said = await cluster.operated("add-node", "4", address, "--zone", "a")
+        assert status == 1
+        assert "zone a would hold half of the voters" in said
+        await done(cluster, "add-node", "4", address, "--zone", "a", "--force")
         address = new_node(cluster, 5)
         status, said = await cluster.operated("add-node", "5", address, "--zone", "a")
         assert status == 1

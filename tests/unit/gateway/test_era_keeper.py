@@ -154,3 +154,28 @@ async def test_a_store_that_is_away_is_not_asked_without_pause(
     await asyncio.sleep(0.3)
     task.cancel()
     assert turns <= 3
+
+
+async def test_readiness_says_how_far_a_repair_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, sentinel = keeper(Counters(), at(0))
+    sentinel.suspicion = "it may have gone back in time"
+    said: list[str | None] = []
+
+    class Repair:
+        progress = "3 of 9 topics are repaired"
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        async def run(self) -> Report:
+            said.append(one.not_ready_reason())
+            return Report()
+
+    class Server:
+        def get_server_pid(self) -> int:
+            return 1
+
+    monkeypatch.setattr(module, "Rebuild", Repair)
+    await one._rebuild(Server())
+    assert said == ["it may have gone back in time; 3 of 9 topics are repaired"]
+    assert one.not_ready_reason() == "it may have gone back in time"

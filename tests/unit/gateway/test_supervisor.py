@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
+from gateway.settings import UpSettings
 from gateway.up import supervisor
 from gateway.up.banner import Exports, banner, client_env
 from gateway.up.child import Child
@@ -107,3 +111,41 @@ def test_ports_taken_meanwhile_are_noticed() -> None:
 @pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")])
 def test_the_url_of_a_host(host: str, shown: str) -> None:
     assert supervisor._url_host(host) == shown
+
+
+async def started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: Iterator[tuple[int, str]]
+) -> str:
+    """How the wait for a server ends that gives those answers, with a limit of 0.3 s."""
+
+    async def get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
+        return (200, "") if path == "/topics" else next(answers)
+
+    monkeypatch.setattr(supervisor, "_get", get)
+    monkeypatch.setattr(supervisor, "START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(supervisor, "SHOW_EVERY_S", 0.2, raising=False)
+    one = supervisor.Supervisor(UpSettings(data_dir=tmp_path))
+    server = Child("server", ["true"], {}, tmp_path / "log")
+    try:
+        await one._until_ready(1, server, "t")
+    except supervisor.StartFailed as error:
+        return str(error)
+    return "ready"
+
+
+async def test_a_start_that_moves_takes_as_long_as_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reasons = (f"{done} of 651 partitions" for done in range(0, 651, 31))
+    answers = [(503, json.dumps({"detail": reason})) for reason in reasons]
+    ended = await started(monkeypatch, tmp_path, iter([*answers, (200, "")]))
+    assert ended == "ready"
+    assert re.search(r"starting for \d+ s: \d+ of 651 partitions\n", capsys.readouterr().err)
+
+
+async def test_a_start_in_which_nothing_new_happens_has_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    turns = cycle([(503, '{"detail":"no leader"}'), (0, "no answer in time")])
+    ended = await started(monkeypatch, tmp_path, turns)
+    assert re.match(r"nothing has moved for 0 s \((no leader|no answer in time)\)", ended)

@@ -102,7 +102,7 @@ THREE = {1: "a", 2: "b", 3: "c"}
 async def test_a_node_is_a_learner_everywhere_before_it_votes_anywhere() -> None:
     store = FakeGroups(THREE)
     store.level_after = 5
-    await members.add_node(store.operator(), 4, "host:4", zone="a")
+    await members.add_node(store.operator(), 4, "host:4", zone="a", force=True)
     assert store.voters() == {(1, 2, 3, 4)}
     assert [role for _, _, role in store.steps] == [LEARNER] * 3 + [VOTER] * 3
     member = store.memberships[0].member(4)
@@ -120,6 +120,9 @@ async def test_a_node_is_replaced_in_its_zone() -> None:
     assert member is not None
     assert member.labels == {ZONE: "b"}
     assert "node 4 is where node 2 was" in notes[-1].text
+    # With both of them, zone b holds two of the four voters.
+    exposed = [note.group for note in notes if "zone b holds half of the voters" in note.text]
+    assert sorted(exposed, key=str) == [0, 1, 2]
 
 
 async def test_of_an_even_number_the_old_one_goes_first_where_both_would_crowd_the_zone() -> None:
@@ -180,6 +183,30 @@ async def test_a_zone_is_not_crowded() -> None:
     with pytest.raises(Refused, match="another zone"):
         await members.replace_node(store.operator(), 2, 6, "host:6", zone="a")
     assert store.steps == []
+
+
+async def test_half_of_the_voters_are_in_one_zone_by_force_only() -> None:
+    store = FakeGroups(THREE)
+    with pytest.raises(Refused, match=r"zone a would hold half .* \[1, 4\] of \[1, 2, 3, 4\]"):
+        await members.add_node(store.operator(), 4, "host:4", zone="a")
+    assert store.steps == []
+    await members.add_node(store.operator(), 4, "host:4", zone="d")
+    store.steps.clear()
+    with pytest.raises(Refused, match="zone b would hold half"):
+        await members.replace_node(store.operator(), 4, 5, "host:5", zone="b")
+    assert store.steps == []
+    await members.add_node(store.operator(), 5, "host:5", zone="d")
+    with pytest.raises(Refused, match="zone d would hold half"):
+        await members.remove_node(store.operator(), 1)
+    await members.remove_node(store.operator(), 1, force=True)
+    assert store.voters() == {(2, 3, 4, 5)}
+
+
+async def test_that_only_two_zones_are_left_is_said() -> None:
+    store, notes = FakeGroups(THREE, groups=1), list[Note]()
+    await members.replace_node(store.operator(notes), 3, 4, "host:4", zone="a")
+    assert any("stand in 2 zones then" in note.text for note in notes)
+    assert store.voters() == {(1, 2, 4)}
 
 
 @pytest.mark.parametrize(

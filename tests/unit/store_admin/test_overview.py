@@ -109,6 +109,11 @@ def test_a_zone_that_could_stop_the_group_is_named() -> None:
     crowded = group(0, 1, members=five, zones={1: "a", 2: "a", 3: "a", 4: "b", 5: "c"})
     seen = look({node: up(crowded) for node in five})
     assert seen.groups[0].warning == "zone a holds a majority"
+    four = {node: "voter" for node in (1, 2, 3, 4)}
+    half = group(0, 1, members=four, zones={1: "a", 2: "a", 3: "b", 4: "c"})
+    assert look({node: up(half) for node in four}).groups[0].warning == (
+        "zone a holds half of the voters"
+    )
 
 
 def test_learners_do_not_count() -> None:

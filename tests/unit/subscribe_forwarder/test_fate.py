@@ -95,9 +95,24 @@ def test_the_state_of_a_message(
         (Counters(filtered=7), "filtered"),
         (Counters(skipped=7), "skipped"),
         (Counters(expired=6, dead_lettered=1), "expired"),
-        (Counters(filtered=6, expired=1), "acked"),
-        (Counters(acked=1, filtered=6), "acked"),
+        (Counters(acked=7), "acked"),
+        (Counters(acked=6, dead_lettered=1), "acked"),
     ],
 )
 def test_without_a_history_the_counters_decide(counters: Counters, state: str) -> None:
     assert ack_state(Fate(cursor(counters)), None, 5) == {"state": state}
+
+
+@pytest.mark.parametrize(
+    ("counters", "outcomes"),
+    [
+        (Counters(filtered=6, expired=1), ["filtered", "expired"]),
+        (Counters(acked=1, filtered=6), ["acked", "filtered"]),
+        (Counters(acked=1, skipped=3, expired=3), ["acked", "skipped", "expired"]),
+    ],
+)
+def test_without_a_history_nothing_is_called_acked_that_may_not_be(
+    counters: Counters, outcomes: list[str]
+) -> None:
+    shown = ack_state(Fate(cursor(counters)), None, 5)
+    assert shown == {"state": "settled", "outcomes": outcomes}

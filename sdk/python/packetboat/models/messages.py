@@ -129,7 +129,8 @@ class AckState(msgspec.Struct, frozen=True):
     """What a subscription has done with a message."""
 
     state: str
-    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered` or `skipped`."""
+    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered`, `skipped`, `settled`
+    or `scheduled`."""
     attempts: int | None = None
     settled_at: datetime | None = None
     reason: str | None = None
@@ -137,7 +138,9 @@ class AckState(msgspec.Struct, frozen=True):
     detail: str | None = None
     """What the consumer said of it."""
     not_before: datetime | None = None
-    """When its back-off ends."""
+    """When its back-off ends; of what is scheduled, its time."""
+    outcomes: tuple[str, ...] | None = None
+    """What a message that is `settled` can be; the topic keeps no `ack_history` that says it."""
 
 
 def is_json(content_type: str | None) -> bool:
