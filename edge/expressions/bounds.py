@@ -4,6 +4,10 @@ The engine has no limit of its own. What is measured to be worse than linear the
 lists that are built (`map` and `filter` copy the list for each element), loops in loops, a loop
 that looks at the whole body again for each element, and patterns, which the engine compiles anew
 for every evaluation (`\\w{100}` takes 36 ms).
+
+The checks read the tokens of the scanner, so they hold only where it cuts a text as the engine
+does. It takes a backslash in triple quotes for an escape, which in a raw string it is not: raw
+strings in triple quotes are refused, before any token behind one is trusted.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ _TYPES = frozenset({"int", "uint", "double", "string", "bytes", "bool", "type", 
 _WORDS = frozenset({"true", "false", "null", "in"})
 _COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
 _WIDE = re.compile(r"\.|\[\^")
+_RAW_TRIPLE = re.compile(r"[bB]?[rR][bB]?(?:\"\"\"|''')")
 _UNICODE_CLASS = re.compile(r"\\[wWdDsSbBpP]|\(\?[a-z]*[iu]")
 
 
@@ -43,6 +48,7 @@ class Refused(ValueError):
 
 def check(tokens: list[Token], variables: Collection[str]) -> None:
     """Raises Refused."""
+    _check_strings(tokens)
     loops = list(_loops(tokens))
     bound: set[str] = set()
     for start, end in loops:
@@ -51,6 +57,13 @@ def check(tokens: list[Token], variables: Collection[str]) -> None:
     _check_patterns(tokens)
     _check_count(tokens, "+", MAX_ADDITIONS, "additions")
     _check_count(tokens, "data", MAX_DATA, "mentions of data")
+
+
+def _check_strings(tokens: list[Token]) -> None:
+    for token in tokens:
+        if token.kind is Kind.STRING and _RAW_TRIPLE.match(token.text):
+            detail = "a raw string in triple quotes is not available; use r'…' or \"\"\"…\"\"\""
+            raise Refused(token.at, detail)
 
 
 def _check_count(tokens: list[Token], text: str, most: int, what: str) -> None:

@@ -222,10 +222,11 @@ class HttpServer:
         protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
+        # Before the first bytes: the reader pauses the transport where they are too many.
+        transport.resume_reading()
         if received:
             reader.feed_data(received)
         writer = asyncio.StreamWriter(transport, protocol, reader, self.loop)
-        transport.resume_reading()
         task = self.loop.create_task(self._run_hypercorn(reader, writer))
         task.add_done_callback(lambda _: self.ended(address))
         self.own(task)
@@ -244,7 +245,11 @@ class HttpServer:
 
 
 class Connection(asyncio.Protocol):
-    """One client connection: at most one request runs, what follows it waits in the buffer."""
+    """One client connection: at most one request runs, what follows it waits in the buffer.
+
+    Once it is handed over, nothing that was scheduled here before may act on it any more: its
+    bytes, its socket and its place in the count of connections are Hypercorn's.
+    """
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -252,6 +257,7 @@ class Connection(asyncio.Protocol):
         self._request: Request | None = None
         self._since_s = server.loop.time()
         self._silent = True
+        self._handed_over = False
         self._address: str | None = None
         self._paused = self._held = self._in_line = False
         self._waited_s = 0.0
@@ -271,14 +277,16 @@ class Connection(asyncio.Protocol):
             CLOSED.labels("many").inc()
             self._refuse(_TOO_MANY)
             return
-        if not self._server.plain:
-            self._server.hand_over(self.transport, b"", address)
-            return
         self._address = address
+        if not self._server.plain:
+            self._hand_over()
+            return
         self._local = tuple(local[:2]) if isinstance(local, tuple) else None
         self._server.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._handed_over:
+            return
         self._server.connections.discard(self)
         if self._address is not None:
             self._server.ended(self._address)
@@ -288,6 +296,8 @@ class Connection(asyncio.Protocol):
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
+        if self._handed_over:
+            return
         request = self._request
         if request is None:
             if not self._buffer:
@@ -314,6 +324,8 @@ class Connection(asyncio.Protocol):
             self._writable = self._server.loop.create_future()
 
     def resume_writing(self) -> None:
+        if self._handed_over:
+            return
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
@@ -341,7 +353,7 @@ class Connection(asyncio.Protocol):
     def release(self) -> None:
         """It was held, and need be no more."""
         self._held = False
-        if self.transport.is_closing():
+        if self._handed_over or self.transport.is_closing():
             return
         self.read_on()
         self._next_request()
@@ -360,15 +372,18 @@ class Connection(asyncio.Protocol):
             self._server.loop.call_soon(self._next_request)
 
     def close_if_idle(self) -> None:
+        if self._handed_over:
+            return
         if self._request is None and not self._silent and not self._buffer:
             self.transport.close()
 
     def abort(self) -> None:
-        self.transport.abort()
+        if not self._handed_over:
+            self.transport.abort()
 
     def sweep(self, now_s: float, idle_s: float) -> None:
         """Ends a connection that has waited too long for a request, or for the rest of its head."""
-        if self._request is not None:
+        if self._handed_over or self._request is not None:
             return
         limit_s = HEAD_SECONDS if self._buffer else FIRST_SECONDS if self._silent else idle_s
         if now_s - self._since_s > limit_s:
@@ -382,7 +397,7 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def _next_request(self) -> None:
-        if self._request is not None or self._held or not self._buffer:
+        if self._handed_over or self._request is not None or self._held or not self._buffer:
             return
         if self.transport.is_closing():
             return
@@ -411,13 +426,20 @@ class Connection(asyncio.Protocol):
             return
         head = parse_head(raw) if raw else None
         if head is None:
-            self._server.connections.discard(self)
-            address, self._address = self._address or "", None
-            self._server.hand_over(self.transport, bytes(self._buffer), address)
+            self._hand_over()
             return
         body = bytes(self._buffer[body_at : body_at + head.content_length])
         del self._buffer[: body_at + len(body)]
         self._start(head, body)
+
+    def _hand_over(self) -> None:
+        """Gives the connection to Hypercorn with the bytes that no request was made of."""
+        self._handed_over = True
+        received, self._buffer = bytes(self._buffer), bytearray()
+        address, self._address = self._address, None
+        assert address is not None, "a connection is counted until it is handed over"
+        self._server.connections.discard(self)
+        self._server.hand_over(self.transport, received, address)
 
     def _turn_away(self, turned_away: TurnedAway) -> None:
         """The whole response; what follows in the buffer has its turn after others."""

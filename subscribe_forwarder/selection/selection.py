@@ -1,8 +1,9 @@
 """The verdicts of a subscription's filter and skip rules over a batch.
 
 A skip rule is asked about what the filter lets through, so that each message has one reason. The
-unit is a piece of a stored batch, cut by what pieces cost; the batch keeps what it is told. A
-filter that is not taken any more filters nothing: a message too many is what a consumer can bear.
+unit is a piece of a stored batch, cut by what pieces cost; the batch keeps what it is told. An
+expression that an earlier version stored and this one refuses is never evaluated. It is true for no
+message, as one whose evaluation fails: its filter lets nothing through, its skip rule skips nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from edge.expressions import BadExpression
+from edge.expressions import BadExpression, compile_expression
 from metadata.types import Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
@@ -24,6 +25,7 @@ PIECE_S = 0.001
 PIECE_BYTES = 64 * 1024
 MAX_PIECE = 1_000
 Verdicts = Sequence[Settled | None] | None
+_NEVER = "false"
 _bodies = Bodies()
 _log = structlog.get_logger("packetboat.subscribe")
 
@@ -119,12 +121,23 @@ def of(subscription: Subscription) -> Selection | None:
     active = [rule.expression for rule in subscription.skip_rules if rule.removed_at is None]
     if subscription.filter is None and not active:
         return None
+    filter_text = subscription.filter
+    return Selection(
+        None if filter_text is None else _taken(filter_text, subscription),
+        [_taken(text, subscription) for text in active],
+    )
+
+
+def _taken(text: str, subscription: Subscription) -> str:
+    """`text`, or an expression that is true for no message where `text` is refused."""
     try:
-        return Selection(subscription.filter, active)
+        compile_expression(text)
     except BadExpression as error:
         _log.error(
-            "filter not taken; everything is delivered",
+            "a stored expression is refused; it is true for no message",
             subscription=subscription.name,
+            expression=text,
             error=str(error),
         )
-        return None
+        return _NEVER
+    return text

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edge.expressions import MESSAGE_VARIABLES, BadExpression, compile_expression
 from edge.expressions.bounds import FUNCTIONS
+from edge.expressions.tokens import Kind, scan
 
 MESSAGE: dict[str, Any] = {
     "attributes": {"kind": "order", "n": "5"},
@@ -105,6 +106,42 @@ def test_refused_with_its_place(text: str, place: tuple[int, int], detail: str) 
         compile_expression(text)
     assert (refused.value.line, refused.value.column) == place
     assert detail in str(refused.value)
+
+
+RAW = ["r", "R", "br", "bR", "Br", "BR"]
+"""The prefixes of raw strings that the engine takes; `rb` it does not."""
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+@pytest.mark.parametrize("prefix", RAW)
+def test_a_raw_string_in_triple_quotes_is_refused(prefix: str, quotes: str) -> None:
+    for content in ("a", "\\", ""):
+        with pytest.raises(BadExpression, match="a raw string in triple quotes") as refused:
+            compile_expression(f"1 ==\n {prefix}{quotes}{content}{quotes}")
+        assert (refused.value.line, refused.value.column) == (2, 2)
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+@pytest.mark.parametrize("prefix", RAW)
+def test_nothing_hides_behind_a_raw_string_in_triple_quotes(prefix: str, quotes: str) -> None:
+    backslash = f"{prefix}{quotes}\\{quotes}"
+    for inner in ("[1].all(a, [1].all(b, true))", "[1].map(x, x).size() == 1"):
+        with pytest.raises(BadExpression):
+            compile_expression(f"{backslash} == 1 || ({inner}) || 1 == {backslash}")
+
+
+@given(
+    prefix=st.sampled_from(["", "b", "B", "rb", *RAW]),
+    quotes=st.sampled_from(['"', "'", '"""', "'''"]),
+    content=st.text("a\\\"'\n ", max_size=8),
+)
+def test_a_literal_that_is_taken_is_one_token(prefix: str, quotes: str, content: str) -> None:
+    text = prefix + quotes + content + quotes
+    try:
+        compile_expression(text)
+    except BadExpression:
+        return
+    assert [(token.kind, token.text) for token in scan(text)] == [(Kind.STRING, text)]
 
 
 def test_it_knows_what_it_looks_at() -> None:

@@ -3,15 +3,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
+from hypercorn.utils import wrap_app
 
-from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
+from edge.asgi import WAITED, ClientGone, Handler, Receive, Scope, Send, respond
 from gateway.admission.gate import Refusal
 from gateway.http import server as http_server
 from gateway.http.dispatch import TurnedAway
 from gateway.http.request import parse_head
-from gateway.http.server import HttpServer
+from gateway.http.server import Connection, HttpServer
 from gateway.http.turns import Waiting
 from gateway.server import hypercorn_config
 
@@ -231,6 +234,89 @@ async def test_an_unread_body_ends_the_connection_after_the_answer(exchange: Exc
 )
 async def test_what_is_not_plain_is_hypercorn_s(exchange: Exchange, raw: bytes) -> None:
     assert b" /x  " in await exchange(raw)
+
+
+CHUNKED = (
+    b"POST /chunked HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+)
+LATER: list[Callable[[Connection], object]] = [
+    lambda connection: connection.take_turn(),
+    lambda connection: connection.release(),
+    lambda connection: connection.resume_writing(),
+    lambda connection: connection.data_received(CHUNKED),
+    lambda connection: connection.sweep(float("inf"), 0.0),
+    lambda connection: connection.close_if_idle(),
+    lambda connection: connection.abort(),
+    lambda connection: connection.connection_lost(None),
+]
+
+
+@pytest.mark.parametrize("later", LATER)
+async def test_nothing_acts_on_a_connection_that_was_handed_over(
+    server: tuple[HttpServer, int], later: Callable[[Connection], object]
+) -> None:
+    served, port = server
+    paths = noting_paths(served)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = await the_connection(served)
+    connection.data_received(CHUNKED)
+    later(connection)
+    answers = await answers_within(reader, 0.3)
+    assert paths == ["/chunked"]
+    assert answers.count(b"HTTP/1.1 200") == 1
+    assert served._open_count == 1
+    writer.close()
+
+
+async def test_a_request_is_handed_over_once_though_more_comes_as_an_answer_ends(
+    server: tuple[HttpServer, int],
+) -> None:
+    served, port = server
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = await the_connection(served)
+
+    async def more_comes(scope: Scope, receive: Receive, send: Send) -> None:
+        await application(scope, receive, send)
+        if scope["path"] == "/plain":  # the next request is scheduled, and has not begun
+            connection.data_received(b"GET /after HTTP/1.1\r\n" + HOST + b"\r\n")
+
+    paths = noting_paths(served, more_comes)
+    connection.data_received(b"GET /plain HTTP/1.1\r\n" + HOST + b"\r\n" + CHUNKED)
+    answers = await answers_within(reader, 0.5)
+    assert paths == ["/plain", "/chunked", "/after"]
+    assert answers.count(b"HTTP/1.1 200") == 3
+    writer.close()
+
+
+def noting_paths(served: HttpServer, app: Handler = application) -> list[str]:
+    """The paths of the requests from now on, in the order in which they run."""
+    paths: list[str] = []
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            paths.append(scope["path"])
+        await app(scope, receive, send)
+
+    served.app = noting
+    served._wrapped = wrap_app(cast(Any, noting), served.config.wsgi_max_body_size, "asgi")
+    return paths
+
+
+async def the_connection(served: HttpServer) -> Connection:
+    async with asyncio.timeout(5):
+        while not served.connections:
+            await asyncio.sleep(0.01)
+    (connection,) = served.connections
+    return connection
+
+
+async def answers_within(reader: asyncio.StreamReader, seconds: float) -> bytes:
+    answers = b""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while data := await reader.read(65536):
+                answers += data
+    return answers
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,13 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.expressions import compile_expression
+from metadata.ids import new_uid
+from metadata.types import SkipRule
 from store_nodes import record_batch
 from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.selection import Selection
+from subscribe_forwarder.selection import of as selection_of
 from subscribe_forwarder.selection.variables import Bodies
 from subscribe_forwarder.state.cursor import Settled
+from tests.unit.subscribe_forwarder.subscribe_support import subscription
 
 TIME_US = 1_767_225_600_000_000
 FILTERED, SKIPPED = Settled.FILTERED, Settled.SKIPPED
@@ -52,6 +57,18 @@ def test_everything_delivered_is_said_at_once() -> None:
     assert Selection("true", ()).verdicts(batch) is None
     assert Selection(None, ["false"]).verdicts(batch) is None
     assert Selection("false", ()).verdicts(batch) == [FILTERED, FILTERED]
+
+
+def test_a_stored_expression_that_is_refused_is_true_for_no_message() -> None:
+    batch = batch_of([message(1), message(2)])
+    refused = 'r"""a""" == "a"'
+    rule = SkipRule(new_uid(), refused, "", "", datetime.now(UTC))
+    filtering = selection_of(replace(subscription(), filter=refused))
+    skipping = selection_of(replace(subscription(), skip_rules=(rule,)))
+    assert filtering is not None
+    assert filtering.verdicts(batch) == [FILTERED, FILTERED]
+    assert skipping is not None
+    assert skipping.verdicts(batch) is None
 
 
 def test_a_skip_rule_is_asked_after_the_filter() -> None:
