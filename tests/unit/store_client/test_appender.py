@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from store_nodes.client import Durability
+from store_nodes.commands import parse
 from store_nodes.errors import (
     DeadlinePassed,
     DiskFull,
@@ -173,6 +174,25 @@ async def test_deadline_after_sending_is_unknown_and_the_next_keeps_its_place():
         for raw in kept:
             store.log.apply(raw)  # the old leader's copies come at last
         assert store.log.stored() == [b"later"]
+
+
+async def test_a_session_is_kept_a_while_past_the_deadline_of_what_was_lost():
+    """Our estimate of log time may be ahead of it, and then the log still takes the append."""
+    async with store_and_client() as (store, client):
+        kept: list[bytes] = []
+
+        def keep(node: FakeNode, group: int, raw: bytes, reply: object) -> bool:
+            kept.append(raw)
+            return True
+
+        store.leader.intercept = keep
+        appender = client.appender(GROUP, QUEUE)
+        with pytest.raises(OutcomeUnknown):
+            await appender.append(b"lost", 1, timeout_s=0.1)
+        appender.append_nowait(b"later", 1)
+        await until(lambda: len(kept) == 2)
+        lost, later = (parse(raw) for raw in kept)
+        assert (later.session, later.seq) == (lost.session, lost.seq + 1)
 
 
 async def test_the_log_refuses_what_is_past_its_deadline():

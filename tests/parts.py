@@ -1,0 +1,52 @@
+"""Cuts a long list of checks into parts, so that CI runs another part with each commit.
+
+A part is written as `K/N` (the K-th of N parts, counted from 1), as `all`, or as `rotating`: one of
+eight parts, chosen by the number of commits. Eight commits in a row run every part once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+ROOT = Path(__file__).parents[1]
+ROTATING_PARTS = 8
+Item = TypeVar("Item")
+
+
+class Part(NamedTuple):
+    """The `number`-th of `count` parts; numbers begin at 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def choose(self, items: Sequence[Item]) -> list[Item]:
+        """Every `count`-th item, so that neighbours, which are alike, are in different parts."""
+        return list(items[self.number - 1 :: self.count])
+
+
+ALL = Part(1, 1)
+
+
+def commits() -> int:
+    """The number of commits up to the checked-out one."""
+    command = ["git", "-c", "safe.directory=*", "rev-list", "--count", "HEAD"]
+    return int(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+
+
+def part_of(text: str, count_commits: Callable[[], int] = commits) -> Part:
+    """Raise ValueError for a text that names no part."""
+    if text == "all":
+        return ALL
+    if text == "rotating":
+        return Part(count_commits() % ROTATING_PARTS + 1, ROTATING_PARTS)
+    number, slash, count = text.partition("/")
+    part = Part(int(number), int(count)) if slash else Part(0, 0)
+    if not 1 <= part.number <= part.count:
+        raise ValueError(f"{text!r} is no part: write K/N with K from 1 to N, all, or rotating")
+    return part
