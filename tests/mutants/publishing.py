@@ -21,6 +21,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            metrics.forwarded.inc(len(moved))\n",
             ),
         ),
+        killed_by="tests/unit/scheduler/test_forwarding.py"
+        "::test_a_copy_is_made_once_whenever_the_scheduler_dies",
     ),
     Mutant(
         "forwarding copies messages that are staged no more",
@@ -43,6 +45,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 'dedup=b""',
             ),
         ),
+        killed_by="tests/unit/scheduler/test_forwarding.py"
+        "::test_a_copy_is_made_once_whenever_the_scheduler_dies",
     ),
     Mutant(
         "the truncator drops a sealed queue that has staged messages",
@@ -112,6 +116,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                if has_ids:",
             ),
         ),
+        killed_by="tests/unit/publish_forwarder/test_moves.py"
+        "::test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for",
     ),
     Mutant(
         "the outbox does not ask sealed queues for a name",
@@ -123,6 +129,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    for sealed in ():\n        if sealed.sealed_time_us",
             ),
         ),
+        killed_by="tests/unit/test_outbox_routing.py"
+        "::test_other_groups_that_may_know_the_name_are_asked_first",
     ),
     Mutant(
         "a redrive notes a batch before it is stored",
@@ -136,6 +144,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                    step = await course.publish(batch)",
             ),
         ),
+        killed_by="tests/unit/scheduler/test_redriving.py"
+        "::test_what_is_stored_no_more_is_counted_and_stays_open",
     ),
     Mutant(
         "an aborted publication is forgotten at once",
@@ -146,6 +156,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 '            "aborted": 0.0,',
             ),
         ),
+        killed_by="tests/unit/scheduler/test_publications.py"
+        "::test_an_aborted_publication_is_kept_for_longer_than_staging_may_take",
     ),
     Mutant(
         "a publication that could not be discarded is forgotten",
@@ -162,5 +174,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                        await self._publications.discarded([publication])",
             ),
         ),
+        killed_by="tests/unit/scheduler/test_publications.py"
+        "::test_what_cannot_be_discarded_yet_is_not_forgotten",
     ),
 )

@@ -177,6 +177,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    if not any",
             ),
         ),
+        killed_by="tests/unit/wal/test_damage.py::test_a_lost_block",
     ),
     Mutant(
         "a repaired damage comes back after a restart",
@@ -221,6 +222,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "[]",
             ),
         ),
+        killed_by="tests/unit/checkpoint/test_checkpoint_draft.py"
+        "::test_the_log_is_read_from_the_earliest_record_that_was_not_applied",
     ),
     Mutant(
         "a session is replaced at its deadline without a margin",
@@ -244,6 +247,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "if False:\n                return",
             ),
         ),
+        killed_by="tests/unit/store_client/test_appender.py"
+        "::test_a_new_session_waits_for_what_may_still_be_applied",
     ),
     Mutant(
         "a raw segment that holds the start of a checkpoint is removed",

@@ -300,6 +300,25 @@ async def test_session_given_up_only_after_the_deadline_of_what_was_lost():
         assert store.log.stored() == [b"second"]
 
 
+async def test_a_new_session_waits_for_what_may_still_be_applied():
+    async with store_and_client() as (store, client):
+        sent: list[bytes] = []
+
+        def silent_or_full(node: FakeNode, group: int, raw: bytes, reply: object) -> bool:
+            sent.append(raw)
+            if raw.endswith(b"refused"):
+                reply.failed(DiskFull("full"), decided=False)
+            return True
+
+        store.leader.intercept = silent_or_full
+        appender = client.appender(GROUP, QUEUE)
+        appender.append_nowait(b"silent", 1, timeout_s=5)
+        with pytest.raises(DiskFull):
+            await appender.append(b"refused", 1, timeout_s=0.2)
+        await asyncio.sleep(0.2)
+        assert len({parse(raw).session for raw in sent}) == 1
+
+
 async def test_sealed_queue_names_end_and_successors():
     async with store_and_client() as (_store, client):
         appender = client.appender(GROUP, QUEUE)
