@@ -58,6 +58,11 @@ check: lint test test-long ## Style, types and every test
 sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real core
 	$(BIN)/python -m tests.simulation --runs $(SIM_RUNS)
 
+
+.PHONY: mutants
+mutants: $(INSTALLED) ## Break one rule of the product at a time, each must fail its test: PART=K/N or rotating
+	$(BIN)/python -m tests.mutants --part $(PART) $(MUTANTS_ARGS)
+
 .PHONY: torture
 torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)
 	$(BIN)/python -m tests.chaos.torture $(TORTURE_ARGS)

@@ -17,7 +17,8 @@ from metadata.database import Database
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
-from tests.parts import ALONE, LONG, part_of
+from tests.long_tests import ALONE, LONG, names_of
+from tests.parts import LONG_TESTS, part_of
 from tests.seeded_postgres import SeededPostgres, free_port
 
 # An example has no deadline: beside other tests, any example may wait for a processor.
@@ -32,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = tuple(part_of(config.getoption("--part")))
+    chosen = tuple(names_of(part_of(config.getoption("--part"), LONG_TESTS)))
     kept, left = [], []
     for item in items:
         if item.nodeid.startswith(ALONE):

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.parts import ALONE, LONG, QUICK, ROOT, part_of
+from tests.long_tests import ALONE, LONG, QUICK, names_of
+from tests.parts import LONG_TESTS, ROOT, part_of
 from tests.second_look import look_again
 
 BOTH_CORES = ("-n", "2", "--dist", "loadfile")
@@ -43,7 +44,7 @@ def short_tests() -> Iterator[Run]:
 
 def long_tests(part: str) -> Iterator[Run]:
     """Yield the runs of `make test-long` for `all` or a part; tests/conftest.py picks the tests."""
-    names = part_of(part)
+    names = names_of(part_of(part, LONG_TESTS))
     alone = [name for name in names if name.startswith(ALONE)]
     beside = [name for name in names if name not in alone]
     for name, these, how in (("long", beside, BOTH_CORES), ("long, alone", alone, ())):
@@ -114,7 +115,7 @@ def main() -> int:
         print("All tests but the long ones: about ten minutes on two free cores.", flush=True)
         return run(list(short_tests()), options.pytest, options.second_look)
     try:
-        names = part_of(options.long)
+        names = names_of(part_of(options.long, LONG_TESTS))
     except ValueError as error:
         parser.error(str(error))
     print(f"{len(names)} of {len(LONG)} long tests or files of tests, about", end=" ")

@@ -167,7 +167,7 @@ class NodeService(Protocol):
         """Whole staged batches from the one holding `stage_number` on."""
 
     async def snapshot(self, group: int, least: int = 0, *, confirm: bool) -> GroupSnapshot:
-        """Return the machine of the group as it is now, with `confirm` as a confirmed leader has it;
+        """Return the machine of the group as it is now; with `confirm`, a confirmed leader's.
         Unavailable where it covers fewer than `least` instances."""
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.parts import ALONE, LONG, PARTS, QUICK, ROOT, rotating, share, which
+from tests.long_tests import ALONE, LONG, QUICK, names_of
+from tests.parts import ALL, LONG_TESTS, ROOT, Part
 from tests.run import long_tests, short_tests
 
 
 def test_the_parts_are_all_long_tests_and_each_is_in_one() -> None:
-    for parts in (1, 2, PARTS, 40):
-        names = [name for part in range(1, parts + 1) for name in share(part, parts)]
+    for count in (1, 2, LONG_TESTS, 40):
+        names = [name for number in range(1, count + 1) for name in names_of(Part(number, count))]
         assert sorted(names) == sorted(LONG)
+    assert sorted(names_of(ALL)) == sorted(LONG)
 
 
 def test_parts_take_about_equally_long() -> None:
-    times = [sum(LONG[name] for name in share(part, PARTS)) for part in range(1, PARTS + 1)]
+    parts = [names_of(Part(number, LONG_TESTS)) for number in range(1, LONG_TESTS + 1)]
+    times = [sum(LONG[name] for name in names) for names in parts]
     assert max(times) - min(times) <= max(LONG.values())
-
-
-@pytest.mark.parametrize("text", ["", "0/5", "6/5", "2", "a/b", "-1/5", "2/5/6"])
-def test_a_part_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no part"):
-        which(text)
-
-
-def test_a_part_is_read() -> None:
-    assert which("2/5") == (2, 5)
-    if (ROOT / ".git").exists():
-        assert which("rotating") == (rotating(PARTS), PARTS)
-        assert 1 <= rotating(PARTS) <= PARTS
 
 
 def test_every_name_is_of_a_test_that_exists() -> None:
@@ -45,7 +33,7 @@ def test_no_name_is_within_another() -> None:
 
 
 def test_every_long_test_runs_in_one_of_the_parts() -> None:
-    runs = [run for part in range(1, PARTS + 1) for run in long_tests(f"{part}/{PARTS}")]
+    runs = [run for n in range(1, LONG_TESTS + 1) for run in long_tests(f"{n}/{LONG_TESTS}")]
     chosen = {
         argument for run in runs for argument in run.arguments if argument.startswith("tests/")
     }

@@ -69,6 +69,15 @@ async def test_rows_come_back_as_they_were_written(world: World) -> None:
     assert await world.cursors.unbalanced() == []
 
 
+async def test_a_lease_row_is_written_over(world: World) -> None:
+    cursor = await cursor_of(world)
+    await world.cursors.flush([replace(stepped(cursor), leases=(LEASE,))])
+    later = DeliveryLease(7, 0, 2, 3, ((8, 9), (12, 13)), ((8, 9), (12, 13)), LEASE.expires_us + 1)
+    assert await world.cursors.flush([replace(stepped(cursor), leases=(later,))])
+    (loaded,) = await world.cursors.load([_partition(cursor)])
+    assert loaded.leases == (later,)
+
+
 async def test_a_claim_brings_them(world: World) -> None:
     topic = await world.topic(partitions=1)
     await world.subscription(topic)

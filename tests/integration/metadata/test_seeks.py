@@ -156,6 +156,33 @@ async def test_a_seek_goes_no_lower_than_what_is_trimmed(world: World) -> None:
     assert await place.balanced()
 
 
+async def test_a_seek_waits_for_a_trim_that_is_under_way(world: World) -> None:
+    place = await Place.open(world)
+    await place.flushed(20, 20)
+    locked, commit = asyncio.Event(), asyncio.Event()
+
+    async def slow_trim(connection: Any) -> None:
+        await connection.execute(
+            "SELECT FROM partitions WHERE topic_uid = $1 FOR UPDATE", place.topic.uid
+        )
+        locked.set()
+        await commit.wait()
+        await connection.execute(
+            "UPDATE partitions SET trimmed_to = 12 WHERE topic_uid = $1", place.topic.uid
+        )
+
+    trimming = asyncio.create_task(world.database.transaction(slow_trim))
+    await locked.wait()
+    seeking = asyncio.create_task(place.seek(Target(5)))
+    done, _ = await asyncio.wait({seeking}, timeout=0.2)
+    assert not done
+    commit.set()
+    await trimming
+    await seeking
+    row = await place.row()
+    assert (row.start, row.floor) == (12, 12)
+
+
 async def test_cursors_without_a_target_stay(world: World) -> None:
     place = await Place.open(world, partitions=2)
     rows = await world.cursors.of_subscription(world.tenant_id, place.subscription.uid)

@@ -34,7 +34,7 @@ from store_nodes.consensus.messages import (
 from store_nodes.consensus.replica import Limits
 from store_nodes.errors import Conflict, NotAllowed
 from store_nodes.membership import LEARNER, REMOVED, REPAIR, VOTER, Membership
-from tests.unit.consensus.bench import Bench, without
+from tests.unit.consensus.bench import WALL_US, Bench, Envelope, without
 from tests.unit.consensus.test_replica import command
 
 SETTLE_US = 400_000
@@ -84,6 +84,35 @@ def test_a_learners_vote_is_not_counted() -> None:
     leader.receive(bench.now_us, 2, Accepted(leader.leader_ballot, (instance,)))
     bench.collect(1)
     assert len(bench.chosen[1]) == before + 1
+
+
+def test_a_learners_promise_is_not_counted() -> None:
+    bench = Bench()
+    bench.elect(1)
+    bench.start(4, bench.membership)
+    bench.change(1, 4, LEARNER)
+    bench.run(SETTLE_US)
+    for node in (2, 3):
+        bench.replicas[node].peer_lost(bench.now_us, 1)
+        bench.collect(node)
+    prepares: list[Envelope] = []
+
+    def wanted(envelope: Envelope) -> bool:
+        if isinstance(envelope[2], Prepare):
+            prepares.append(envelope)
+            return False
+        return without(1)(envelope)
+
+    while not prepares:
+        bench.run(20_000, wanted, nodes=(2, 3, 4))
+    candidate, _, prepare = prepares[0]
+    assert isinstance(prepare, Prepare)
+    replica = bench.replicas[candidate]
+    for source, leads in ((4, False), (5 - candidate, True)):
+        promise = Promise(prepare.ballot, (), prepare.start, WALL_US + bench.now_us)
+        replica.receive(bench.now_us, source, promise)
+        bench.collect(candidate)
+        assert replica.leading is leads
 
 
 def test_nothing_else_is_proposed_until_a_change_is_chosen() -> None:

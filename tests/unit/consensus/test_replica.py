@@ -95,6 +95,21 @@ def test_an_acceptor_refuses_a_ballot_below_its_promise() -> None:
     assert not any(isinstance(record, AcceptRecord) for record in bench.records[2])
 
 
+def test_a_node_promises_nothing_that_it_cannot_report_from_memory() -> None:
+    """A candidate that asks for what is below the floor must learn it first: no promise tells of
+    it, and the candidate would fill it with other values."""
+    bench = Bench()
+    bench.start(2, bench.membership, recovered=Recovered(chosen=10, applied=10))
+    below, at = ballots.make(50, 3), ballots.make(51, 3)
+    bench.replicas[2].receive(0, 3, Prepare(below, 9))
+    bench.collect(2)
+    assert [m.ballot for _, to, m in bench.wire if isinstance(m, Nack) and to == 3] == [below]
+    assert not bench.records[2]
+    bench.replicas[2].receive(0, 3, Prepare(at, 10))
+    bench.collect(2)
+    assert PromiseRecord(at) in bench.records[2]
+
+
 def test_the_leaders_own_vote_counts_only_when_durable() -> None:
     bench = Bench()
     bench.elect(1)
@@ -232,6 +247,29 @@ def test_a_read_barrier_fails_with_the_leadership() -> None:
     leader.read_barrier(bench.now_us, 7)
     bench.run(TIMING.election_us + 200_000, without(1))
     assert ReadFailed(7) in bench.events[1]
+
+
+def test_a_read_waits_for_the_values_that_phase_1_found() -> None:
+    """The leader before may have answered them."""
+    bench = Bench()
+    bench.elect(1)
+    bench.wire.clear()
+    instance = bench.propose(1, command(1))
+    bench.deliver(lambda envelope: envelope[1] == 2)
+    bench.wire.clear()
+    for node in (2, 3):
+        bench.replicas[node].peer_lost(bench.now_us, 1)
+        bench.collect(node)
+    bench.run(
+        800_000, lambda e: without(1)(e) and not isinstance(e[2], Accept | Accepted), nodes=(2, 3)
+    )
+    (leader,) = [node for node in (2, 3) if bench.replicas[node].leading]
+    assert bench.replicas[leader].acceptor.chosen == instance
+    bench.replicas[leader].read_barrier(bench.now_us, 7)
+    bench.collect(leader)
+    bench.deliver(without(1))
+    bench.deliver(without(1))
+    assert ReadReady(7, instance + 1) in bench.events[leader]
 
 
 def test_everywhere_waits_for_every_connected_voter() -> None:

@@ -110,3 +110,26 @@ async def test_what_cannot_be_discarded_at_once_is_aborted_all_the_same() -> Non
     rows = Rows(("open", DOWN), ("open", UP))
     await PublicationSweep(cast(Any, Store()), rows, cast(Any, None), timeout_s=1.0).sweep()
     assert (rows.count("open"), rows.count("aborted")) == (0, 1)
+
+
+async def test_an_aborted_publication_is_kept_for_longer_than_staging_may_take() -> None:
+    """What a slow process stages after the abort is discarded when the row goes."""
+    asked: dict[str, float] = {}
+
+    class Asked(Rows):
+        async def left(
+            self, state: str, *, older_than_s: float, limit: int, skip: int = 0
+        ) -> list[Publication]:
+            asked[state] = older_than_s
+            return await super().left(state, older_than_s=older_than_s, limit=limit, skip=skip)
+
+    rows = Asked(("open", UP), ("aborted", UP))
+    await PublicationSweep(cast(Any, Store()), rows, cast(Any, None), timeout_s=1.0).sweep()
+    assert asked["aborted"] > 10 * asked["open"]
+
+
+async def test_what_cannot_be_discarded_yet_is_not_forgotten() -> None:
+    rows = Rows(("aborted", DOWN), ("aborted", UP))
+    with pytest.raises(Unavailable):
+        await PublicationSweep(cast(Any, Store()), rows, cast(Any, None), timeout_s=1.0).sweep()
+    assert rows.count("aborted") == 1

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from store_nodes.client import Durability
+from store_nodes.commands import parse
 from store_nodes.errors import (
     DeadlinePassed,
     DiskFull,
@@ -175,6 +176,25 @@ async def test_deadline_after_sending_is_unknown_and_the_next_keeps_its_place():
         assert store.log.stored() == [b"later"]
 
 
+async def test_a_session_is_kept_a_while_past_the_deadline_of_what_was_lost():
+    """Our estimate of log time may be ahead of it, and then the log still takes the append."""
+    async with store_and_client() as (store, client):
+        kept: list[bytes] = []
+
+        def keep(node: FakeNode, group: int, raw: bytes, reply: object) -> bool:
+            kept.append(raw)
+            return True
+
+        store.leader.intercept = keep
+        appender = client.appender(GROUP, QUEUE)
+        with pytest.raises(OutcomeUnknown):
+            await appender.append(b"lost", 1, timeout_s=0.1)
+        appender.append_nowait(b"later", 1)
+        await until(lambda: len(kept) == 2)
+        lost, later = (parse(raw) for raw in kept)
+        assert (later.session, later.seq) == (lost.session, lost.seq + 1)
+
+
 async def test_the_log_refuses_what_is_past_its_deadline():
     async with store_and_client() as (store, client):
         store.log.clock_ahead_us = 60_000_000
@@ -278,6 +298,25 @@ async def test_session_given_up_only_after_the_deadline_of_what_was_lost():
         assert (await second).base_offset == 0
         store.log.apply(lost[0])  # refused: its deadline is over, so it cannot come second
         assert store.log.stored() == [b"second"]
+
+
+async def test_a_new_session_waits_for_what_may_still_be_applied():
+    async with store_and_client() as (store, client):
+        sent: list[bytes] = []
+
+        def silent_or_full(node: FakeNode, group: int, raw: bytes, reply: object) -> bool:
+            sent.append(raw)
+            if raw.endswith(b"refused"):
+                reply.failed(DiskFull("full"), decided=False)
+            return True
+
+        store.leader.intercept = silent_or_full
+        appender = client.appender(GROUP, QUEUE)
+        appender.append_nowait(b"silent", 1, timeout_s=5)
+        with pytest.raises(DiskFull):
+            await appender.append(b"refused", 1, timeout_s=0.2)
+        await asyncio.sleep(0.2)
+        assert len({parse(raw).session for raw in sent}) == 1
 
 
 async def test_sealed_queue_names_end_and_successors():

@@ -228,6 +228,16 @@ async def test_what_needs_the_present_lease(action: str) -> None:
         assert slugs(answer) == [(0, "lease-expired"), (2, "lease-expired")]
 
 
+async def test_the_same_attempt_under_another_owner_is_not_the_present_lease() -> None:
+    """Attempts that were not committed are counted anew by the next owner."""
+    async with world() as w:
+        w.store.publish(b"a")
+        (message,) = await w.pulled()
+        ids = [minted(0, epoch=Epoch(0, 99)), message["ack_id"]]
+        answer = await w.post("nack", {"ack_ids": ids})
+        assert slugs(answer) == [(0, "lease-expired")]
+
+
 @pytest.mark.parametrize(
     ("action", "body", "status", "field"),
     [

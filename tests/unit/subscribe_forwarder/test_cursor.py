@@ -135,3 +135,13 @@ def test_another_generation_is_not_covered() -> None:
     cursor = Cursor(state(), EPOCH)
     assert not cursor.covers(state(generation=2))
     assert not cursor.covers(state(read_to=1))
+
+
+def test_a_row_with_more_acked_is_not_covered() -> None:
+    row = state(read_to=9, acked=((2, 4),), counters=Counters(acked=2))
+    cursor = Cursor(state(read_to=9), EPOCH)
+    assert not cursor.covers(row)
+    cursor.settle(2, 3, Settled.ACKED)
+    assert not cursor.covers(row)
+    cursor.settle(3, 4, Settled.ACKED)
+    assert cursor.covers(row)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from metadata.delivery.deliveries import Reason
+from metadata.delivery.deliveries import Publication, Reason
 from metadata.errors import StatementRefused
 from metadata.types import CursorKey, CursorUpdate
 from subscribe_forwarder.state import flushes
@@ -84,6 +84,15 @@ def test_what_was_settled_before_its_flush_never_had_a_row() -> None:
     update = ledger.update()
     assert (update.stepped_over, update.closed, update.exceptions) == ((), (), 0)
     assert update.floor == 2
+
+
+def test_memory_with_an_ack_that_publishes_is_not_kept_over_a_claim() -> None:
+    """Its publication may be aborted by now, and then the message is to go out again."""
+    ledger = leased(1, Policy())
+    row = stored(state(), ledger.update())
+    assert ledger.resync(row, EPOCH)
+    ledger.publish([0], Publication(b"t" * 16, b"tag", ()))
+    assert not ledger.resync(row, EPOCH)
 
 
 def test_only_what_changed_since_the_last_commit_travels() -> None:
@@ -164,6 +173,15 @@ def test_leases_that_were_handed_and_never_looked_at_are_handed_on() -> None:
     assert sorted(between.to_hand()) == sorted(ledger.to_hand())
     between.expire(NOW)
     assert sorted(between.to_hand()) == sorted(ledger.to_hand())
+
+
+def test_a_handed_lease_of_a_settled_message_is_not_handed_on() -> None:
+    """The owner before told of its leases, and then wrote an ack of one of them."""
+    ledger = leased(3, Policy())
+    handed = ledger.to_hand()
+    ledger.settle([1], Settled.ACKED)
+    after = Ledger(stored(state(), ledger.update()), EPOCH, Policy(), handed=handed)
+    assert [lease.offset for lease in after.to_hand()] == [0, 2]
 
 
 def test_an_ack_that_comes_before_the_first_pull_ends_no_lease_that_was_handed() -> None:

@@ -10,6 +10,7 @@ from metadata.delivery.leases import LEASE_S
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
 from metadata.types import ChangeKind, Counters, Unit
 from subscribe_forwarder.delivery.owner import Owner
+from subscribe_forwarder.state.lanes import Lane
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,
@@ -190,6 +191,32 @@ async def test_a_flush_under_a_lost_epoch_acks_nothing_and_drops_the_partition()
         del w.metadata.leases[b"other"]
         (again,) = await w.pulled()
         assert (await w.ack(again)).json()["acked"] == 1
+
+
+async def test_nothing_is_handed_out_once_a_flush_found_its_epoch_lost() -> None:
+    async with world() as w:
+        w.store.publish(b"a", b"b")
+        (message,) = await w.pulled(1)
+        others_lease(w.metadata)
+        assert (await w.ack(message)).status == 503
+        assert (await w.pull()).status == 503
+
+
+async def test_an_ack_that_was_not_written_and_whose_cursor_was_replaced_is_not_answered() -> None:
+    async with world() as w:
+        w.store.publish(b"a")
+        (message,) = await w.pulled()
+        await eventually(lambda: not w.forwarder.flusher._flushing)
+        flushes, gate = len(w.metadata.flushes), asyncio.Event()
+        w.metadata.flush_gate = gate
+        ack = asyncio.create_task(w.ack(message))
+        await eventually(lambda: len(w.metadata.flushes) > flushes)
+        others_lease(w.metadata)
+        reader = w.forwarder.reader(SUBSCRIPTION_UID, Lane(0, 0))
+        assert reader is not None
+        reader.reset(w.metadata.row(), reader.cursor.epoch)
+        gate.set()
+        assert (await ack).status == 503
 
 
 @pytest.mark.parametrize("happened", [True, False])

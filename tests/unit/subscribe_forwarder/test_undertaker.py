@@ -228,6 +228,15 @@ async def test_what_is_truncated_is_expired(world: World) -> None:
     assert not world.appended
 
 
+async def test_what_is_rejected_again_after_a_seek_is_another_dead_letter(world: World) -> None:
+    world.store.publish(b"a")
+    for generation in (1, 2):
+        world.reader.cursor.generation = generation
+        world.dies(0, Reason.REJECTED)
+        await world.until(lambda: 0 not in world.reader.ledger.exceptions)
+    assert len(world.appended) == 2
+
+
 async def test_a_reader_that_changed_hands_is_not_touched(world: World) -> None:
     world.store.publish(b"a")
     before = world.reader.ledger

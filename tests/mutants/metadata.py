@@ -1,0 +1,374 @@
+"""Mutants of the metadata: fences, claims, leases, trims, seeks and eras in Postgres."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a flush does not compare the number of the epoch",
+        (
+            Edit(
+                "metadata/delivery/cursors.py",
+                "      AND old.epoch_n = new.epoch_n\n",
+                "",
+            ),
+            Edit(
+                "metadata/delivery/cursors.py",
+                "      AND old.epoch_n = locked.epoch_n\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_cursors.py::test_every_part_of_the_fence_counts",
+    ),
+    Mutant(
+        "a flush that waited for a row lock does not compare the number of the epoch again",
+        (
+            Edit(
+                "metadata/delivery/cursors.py",
+                "      AND old.epoch_n = locked.epoch_n\n",
+                "",
+            ),
+        ),
+        equivalent="The flush locks the row before it writes it, and PostgreSQL compares the epoch "
+        "with the newest version of the row as it locks it.",
+    ),
+    Mutant(
+        "a flush does not compare the generation",
+        (
+            Edit(
+                "metadata/delivery/cursors.py",
+                "      AND old.generation = new.generation\n",
+                "",
+            ),
+            Edit(
+                "metadata/delivery/cursors.py",
+                "      AND old.generation = locked.generation\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_cursors.py::test_every_part_of_the_fence_counts",
+    ),
+    Mutant(
+        "a flush does not compare the era",
+        (
+            Edit(
+                "metadata/delivery/cursors.py",
+                "    WHERE old.epoch_era = new.epoch_era\n      AND old.epoch_n",
+                "    WHERE old.epoch_n",
+            ),
+            Edit(
+                "metadata/delivery/cursors.py",
+                "      AND old.epoch_era = locked.epoch_era\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_cursors.py::test_every_part_of_the_fence_counts",
+    ),
+    Mutant(
+        "a claim ignores live owners",
+        (
+            Edit(
+                "metadata/delivery/assignments.py",
+                '    return [_unit(row) for row in rows if row["owner"] not in live]',
+                "    return [_unit(row) for row in rows]",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_ownership.py"
+        "::test_a_live_owner_keeps_its_partitions",
+    ),
+    Mutant(
+        "a claim does not look at the lease of its claimer",
+        (
+            Edit(
+                "metadata/delivery/assignments.py",
+                "SELECT lease_until > clock_timestamp() FROM forwarders WHERE",
+                "SELECT true FROM forwarders WHERE",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_ownership.py"
+        "::test_who_has_no_lease_claims_nothing",
+    ),
+    Mutant(
+        "a lease that ran out is renewed",
+        (
+            Edit(
+                "metadata/delivery/leases.py",
+                "    WHERE incarnation = $1 AND lease_until > clock_timestamp()\n    RETURNING",
+                "    WHERE incarnation = $1\n    RETURNING",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_ownership.py"
+        "::test_a_lease_that_is_over_stays_over",
+    ),
+    Mutant(
+        "the attempts of an open delivery are written once and never again",
+        (
+            Edit(
+                "metadata/delivery/beside.py",
+                "attempts = excluded.attempts, not_before",
+                "attempts = deliveries.attempts, not_before",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_rows_beside.py"
+        "::test_rows_come_back_as_they_were_written",
+    ),
+    Mutant(
+        "an exactly-once lease row keeps the acked ranges that it first had",
+        (
+            Edit(
+                "metadata/delivery/beside.py",
+                "offsets = excluded.offsets, acked = excluded.acked, expires_at",
+                "offsets = excluded.offsets, expires_at",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_rows_beside.py"
+        "::test_a_lease_row_is_written_over",
+    ),
+    Mutant(
+        "a committed publication can be aborted",
+        (
+            Edit(
+                "metadata/delivery/publications.py",
+                "WHERE tenant_id = $1 AND tag = $2 AND state = 'open'\nRETURNING 1",
+                "WHERE tenant_id = $1 AND tag = $2\nRETURNING 1",
+            ),
+        ),
+    ),
+    Mutant(
+        "publications are not locked while their cursor commits",
+        (
+            Edit(
+                "metadata/delivery/publications.py",
+                "WHERE state = 'open'\n"
+                "ORDER BY ack_publications.tenant_id, ack_publications.tag\n"
+                "FOR UPDATE OF ack_publications",
+                "WHERE state = 'open'\nORDER BY ack_publications.tenant_id, ack_publications.tag",
+            ),
+        ),
+    ),
+    Mutant(
+        "a trim forgets one offset that it should keep",
+        (
+            Edit(
+                "metadata/topics/retention.py",
+                "AND message_offset < $5\nORDER",
+                "AND message_offset < $5 - 1\nORDER",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_retention.py"
+        "::test_kept_are_the_open_deliveries_below_the_trim",
+    ),
+    Mutant(
+        "a trim goes one offset past the lowest floor",
+        (
+            Edit(
+                "metadata/topics/retention.py",
+                "SELECT least(\n    (SELECT min(floor) FROM cursors",
+                "SELECT least(\n    (SELECT min(floor) + 1 FROM cursors",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_retention.py"
+        "::test_a_trim_goes_up_to_the_lowest_pin_and_never_back",
+    ),
+    Mutant(
+        "snapshots and export pins do not hold a trim",
+        (
+            Edit(
+                "metadata/topics/retention.py",
+                "       AND (expires_at IS NULL OR expires_at > now()))\n)\n",
+                "       AND false)\n)\n",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_retention.py"
+        "::test_snapshots_and_export_holds_pin_too_until_they_expire",
+    ),
+    Mutant(
+        "a trim does not lock the rows of the partition",
+        (
+            Edit(
+                "metadata/topics/retention.py",
+                "ORDER BY generation\nFOR UPDATE\n",
+                "ORDER BY generation\n",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_retention.py"
+        "::test_a_trim_waits_for_a_pin_that_is_being_made_and_stops_at_it",
+    ),
+    Mutant(
+        "the due index is written without the fence",
+        (
+            Edit(
+                "metadata/delivery/due.py",
+                "            await locks.check(connection, lock)\n            if gone:",
+                "            if gone:",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_due_index.py"
+        "::test_an_old_scheduler_writes_nothing",
+    ),
+    Mutant(
+        "rows of a queue that is gone are dropped from the due index without the fence",
+        (
+            Edit(
+                "metadata/delivery/due.py",
+                "            await locks.check(connection, lock)\n            status",
+                "            status",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_due_index.py"
+        "::test_an_old_scheduler_writes_nothing",
+    ),
+    Mutant(
+        "hints are replaced without the fence",
+        (
+            Edit(
+                "metadata/delivery/hints.py",
+                "            await locks.check(connection, lock)\n            if gone:",
+                "            if gone:",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_hints.py"
+        "::test_a_scheduler_that_lost_its_lock_changes_no_hint",
+    ),
+    Mutant(
+        "schedules are advanced without the fence",
+        (
+            Edit(
+                "metadata/topics/schedules.py",
+                "            await locks.check(connection, lock)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/scheduler/test_schedules.py"
+        "::test_a_deposed_scheduler_writes_nothing",
+    ),
+    Mutant(
+        "a redrive is noted without the fence",
+        (
+            Edit(
+                "metadata/subscriptions/redrives.py",
+                "            await locks.check(connection, lock)\n            count = 0",
+                "            count = 0",
+            ),
+        ),
+    ),
+    Mutant(
+        "a new era does not fence the cursors",
+        (
+            Edit(
+                "metadata/eras.py",
+                "await connection.execute(_FENCE_CURSORS, era, timeout=REPAIR_STATEMENT_S)",
+                "pass",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_recovery.py"
+        "::test_nothing_of_before_a_new_era_is_written_any_more",
+    ),
+    Mutant(
+        "a new era leaves assignments to their owners",
+        (
+            Edit(
+                "metadata/eras.py",
+                "await connection.execute(_DISOWN, era, timeout=REPAIR_STATEMENT_S)",
+                "pass",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_recovery.py"
+        "::test_nothing_of_before_a_new_era_is_written_any_more",
+    ),
+    Mutant(
+        "a claim of a whole partition moves the epochs of subscriptions that were split off",
+        (
+            Edit(
+                "metadata/delivery/assignments.py",
+                "       OR wanted.unit_of = $7 AND NOT EXISTS (",
+                "       OR wanted.unit_of = $7 OR NOT EXISTS (",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_units.py"
+        "::test_what_is_split_off_is_claimed_apart",
+    ),
+    Mutant(
+        "a seek leaves exactly-once lease rows of the cursors that it moved",
+        (
+            Edit(
+                "metadata/subscriptions/seeks.py",
+                "for table in (DeliveryRow, DeliveryLeaseRow):",
+                "for table in (DeliveryRow,):",
+            ),
+        ),
+    ),
+    Mutant(
+        "a seek does not keep the truncator out",
+        (
+            Edit(
+                "metadata/subscriptions/seeks.py",
+                "        .with_for_update(read=True)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_seeks.py"
+        "::test_a_seek_waits_for_a_trim_that_is_under_way",
+    ),
+    Mutant(
+        "a generation may be one that Postgres lost",
+        (
+            Edit(
+                "metadata/subscriptions/seeks.py",
+                "    return max(present + 1, era << ERA_SHIFT)",
+                "    return present + 1",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_recovery.py"
+        "::test_a_seek_begins_a_generation_that_never_was",
+    ),
+    Mutant(
+        "a forwarder counts its lease from the answer and without a margin",
+        (
+            Edit(
+                "metadata/delivery/leases.py",
+                "        return self._lease(incarnation, sent_s, live)",
+                "        return self._lease(incarnation, self._monotonic_s() + MARGIN_S, live)",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_ownership.py"
+        "::test_the_holder_counts_from_before_it_asked_and_less_a_margin",
+    ),
+    Mutant(
+        "hints are pruned without the fence",
+        (
+            Edit(
+                "metadata/delivery/hints.py",
+                "            await locks.check(connection, lock)\n            return len",
+                "            return len",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_hints.py"
+        "::test_a_scheduler_that_lost_its_lock_changes_no_hint",
+    ),
+    Mutant(
+        "rows of the due index without a queue are dropped without the fence",
+        (
+            Edit(
+                "metadata/delivery/due.py",
+                "            await locks.check(connection, lock)\n"
+                "            await connection.execute(_DROP_ORPHANS",
+                "            await connection.execute(_DROP_ORPHANS",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_due_index.py"
+        "::test_an_old_scheduler_writes_nothing",
+    ),
+    Mutant(
+        "a redrive is finished without the fence",
+        (
+            Edit(
+                "metadata/subscriptions/redrives.py",
+                "            await locks.check(connection, lock)\n"
+                "            await connection.execute(_FINISH",
+                "            await connection.execute(_FINISH",
+            ),
+        ),
+    ),
+)

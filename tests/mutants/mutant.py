@@ -1,0 +1,67 @@
+"""A mutant: the product with one rule broken, and the test that notices it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class NotFoundOnce(Exception):
+    """A text to be replaced is not exactly once in its file. The message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace `text`, which is exactly once in `file`. Paths begin at the root of the project."""
+
+    file: str
+    text: str
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`name` says in a few words how the mutant misbehaves; it is unique.
+
+    Exactly one of these is set; where neither is, the list of mutants has a hole, and a run that
+    meets it fails:
+
+    - `killed_by`, the node id of a test that passes on the product and fails on the mutant;
+    - `equivalent`, one line on why no caller can tell the mutant from the product.
+
+    The test must fail by an assertion. `fails_with` names another exception by which it may fail
+    (as pytest prints it), for a test that has no assertion to reach because the mutant raises.
+    """
+
+    name: str
+    edits: tuple[Edit, ...]
+    killed_by: str = ""
+    equivalent: str = ""
+    fails_with: str = ""
+
+    @property
+    def test_file(self) -> str:
+        """The path of the test that kills it."""
+        return self.killed_by.partition("::")[0]
+
+    @property
+    def test_name(self) -> str:
+        """The name of the function of that test, without parameters."""
+        return self.killed_by.rpartition("::")[2].partition("[")[0]
+
+
+def mutated(mutant: Mutant, root: Path) -> Mapping[str, str]:
+    """The whole new text of each file that the mutant changes. Raise NotFoundOnce."""
+    texts: dict[str, str] = {}
+    for edit in mutant.edits:
+        path = root / edit.file
+        if edit.file not in texts:
+            if not path.is_file():
+                raise NotFoundOnce(f"{mutant.name}: there is no file {edit.file}")
+            texts[edit.file] = path.read_text(encoding="utf-8")
+        found = texts[edit.file].count(edit.text)
+        if found != 1:
+            raise NotFoundOnce(f"{mutant.name}: {found} times in {edit.file}: {edit.text!r}")
+        texts[edit.file] = texts[edit.file].replace(edit.text, edit.replacement)
+    return texts

@@ -1,0 +1,298 @@
+"""Mutants of the store nodes: consensus, the state machine, the write-ahead log, settling."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a confirmed read does not wait for the values that phase 1 found",
+        (
+            Edit(
+                "store_nodes/consensus/leading.py",
+                "        index = max(self.acceptor.chosen, led.recovered_upto)",
+                "        index = self.acceptor.chosen",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_a_read_waits_for_the_values_that_phase_1_found",
+    ),
+    Mutant(
+        "a damaged node confirms reads",
+        (
+            Edit(
+                "store_nodes/consensus/leading.py",
+                "        if message.flags & Flag.DAMAGED:\n"
+                "            # It may have lost a promise to another leader: it confirms nothing.\n"
+                "            return\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_membership_changes.py"
+        "::test_a_damaged_node_confirms_no_read",
+    ),
+    Mutant(
+        "the promise of a learner counts",
+        (
+            Edit(
+                "store_nodes/consensus/standing.py",
+                "            or standing.ballot != message.ballot\n"
+                "            or source not in self._voters\n"
+                "        ):\n"
+                "            return\n"
+                "        standing.add_promise",
+                "            or standing.ballot != message.ballot\n"
+                "        ):\n"
+                "            return\n"
+                "        standing.add_promise",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_membership_changes.py"
+        "::test_a_learners_promise_is_not_counted",
+    ),
+    Mutant(
+        "a node promises to a candidate that is behind its floor",
+        (
+            Edit(
+                "store_nodes/consensus/standing.py",
+                "            or message.start < acceptor.floor\n"
+                "            or not self._may_lead(source, message.start)",
+                "            or not self._may_lead(source, message.start)",
+            ),
+            Edit(
+                "store_nodes/consensus/acceptor.py",
+                "        assert start >= self.floor\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_a_node_promises_nothing_that_it_cannot_report_from_memory",
+    ),
+    Mutant(
+        "a sealed queue gives offsets to a release",
+        (
+            Edit(
+                "store_nodes/machine/queues.py",
+                "        if self.sealed and stages.would_release(numbers, log_time_us):",
+                "        if False and stages.would_release(numbers, log_time_us):",
+            ),
+        ),
+        killed_by="tests/unit/machine/test_stage_rules.py"
+        "::test_a_sealed_queue_releases_nothing_but_says_what_it_released",
+    ),
+    Mutant(
+        "a message is released a second early",
+        (
+            Edit(
+                "store_nodes/machine/stages.py",
+                "(due_us == HELD or due_us <= log_time_us)",
+                "(due_us == HELD or due_us <= log_time_us + 1_000_000)",
+            ),
+        ),
+        killed_by="tests/unit/machine/test_stage_rules.py::test_what_is_not_due_stays",
+    ),
+    Mutant(
+        "sessions are forgotten at their deadline",
+        (
+            Edit(
+                "store_nodes/machine/sessions.py",
+                "FORGET_AFTER_US = 60 * 1_000_000",
+                "FORGET_AFTER_US = 0",
+            ),
+        ),
+        killed_by="tests/unit/machine/test_machine_rules.py"
+        "::test_a_refusal_for_the_deadline_consumes_and_repeats",
+    ),
+    Mutant(
+        "ids are forgotten a quarter of the window early",
+        (
+            Edit(
+                "store_nodes/machine/dedup.py",
+                "    return (log_time_us + window_us) // grid * grid + grid",
+                "    return (log_time_us + window_us) // grid * grid",
+            ),
+        ),
+        killed_by="tests/unit/machine/test_dedup_rules.py"
+        "::test_an_id_is_remembered_its_window_and_at_most_a_quarter_more",
+    ),
+    Mutant(
+        "a truncation brings kept offsets back that were gone",
+        (
+            Edit(
+                "store_nodes/machine/queues.py",
+                "                if offset < upto and offset in readable\n",
+                "                if offset < upto\n",
+            ),
+        ),
+        killed_by="tests/unit/machine/test_machine_rules.py"
+        "::test_the_kept_set_is_replaced_and_revives_nothing",
+    ),
+    Mutant(
+        "an older copy of the directory of a peer is let in",
+        (
+            Edit(
+                "store_nodes/known_peers.py",
+                "    if remote.boot > known.boot and remote.tail < known.tail:",
+                "    if False:",
+            ),
+        ),
+        killed_by="tests/unit/store_transport/test_known_peers.py"
+        "::test_who_comes_back_with_less_is_refused_with_the_remedy",
+    ),
+    Mutant(
+        "two copies of one directory are let in",
+        (
+            Edit(
+                "store_nodes/known_peers.py",
+                "if remote.boot == known.boot and known.boot and remote.run.hex() != known.run:",
+                "if False:",
+            ),
+        ),
+        killed_by="tests/unit/store_transport/test_known_peers.py"
+        "::test_who_comes_back_with_less_is_refused_with_the_remedy",
+    ),
+    Mutant(
+        "rot above the last mark counts as a torn tail",
+        (
+            Edit(
+                "store_nodes/wal/recovery.py",
+                "    if not hole.followed:\n        return False",
+                "    return False",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_damage.py"
+        "::test_rot_above_the_mark_is_damage_when_a_whole_frame_follows",
+    ),
+    Mutant(
+        "a tail that ends below a checkpoint is cut and not damage",
+        (
+            Edit(
+                "store_nodes/wal/recovery.py",
+                "    if end < synced and not holes:",
+                "    if False and not holes:",
+            ),
+            Edit(
+                "store_nodes/wal/recovery.py",
+                "    if end >= synced and not any",
+                "    if not any",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_damage.py::test_a_lost_block",
+    ),
+    Mutant(
+        "a repaired damage comes back after a restart",
+        (
+            Edit(
+                "store_nodes/wal/recovery.py",
+                "repaired=True) for one in self._all]\n            self._store()",
+                "repaired=True) for one in self._all]",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_damage.py"
+        "::test_damage_lasts_until_it_is_repaired_and_is_not_found_again",
+    ),
+    Mutant(
+        "the boot record is not synced",
+        (
+            Edit(
+                "store_nodes/boot.py",
+                "            self._disk.sync_data(fd)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "locate is answered by any replica",
+        (
+            Edit(
+                "store_nodes/client_service.py",
+                "        if not found.replica.leading:\n"
+                "            raise NotLeader(found.replica.leader)\n"
+                "        return found",
+                "        return found",
+            ),
+        ),
+    ),
+    Mutant(
+        "a checkpoint forgets unapplied accepts below the end of the log",
+        (
+            Edit(
+                "store_nodes/start.py",
+                "[position for group in self.groups for position in group.positions.values()]",
+                "[]",
+            ),
+        ),
+        killed_by="tests/unit/checkpoint/test_checkpoint_draft.py"
+        "::test_the_log_is_read_from_the_earliest_record_that_was_not_applied",
+    ),
+    Mutant(
+        "a session is replaced at its deadline without a margin",
+        (
+            Edit(
+                "store_nodes/client/appender.py",
+                "PAST_DEADLINE_MARGIN_US = 1_000_000",
+                "PAST_DEADLINE_MARGIN_US = -2_000_000",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_appender.py"
+        "::test_a_session_is_kept_a_while_past_the_deadline_of_what_was_lost",
+    ),
+    Mutant(
+        "a new session does not wait for appends that may still be applied",
+        (
+            Edit(
+                "store_nodes/client/appender.py",
+                "if entry.maybe_applied and not (self._hole and entry.seq > self._hole):\n"
+                "                return",
+                "if False:\n                return",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_appender.py"
+        "::test_a_new_session_waits_for_what_may_still_be_applied",
+    ),
+    Mutant(
+        "a raw segment that holds the start of a checkpoint is removed",
+        (
+            Edit(
+                "store_nodes/storage/victims.py",
+                "min(start[0], attached + 1)",
+                "min(start[0] + 1, attached + 1)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a segment is removed although a member needs its last instance",
+        (
+            Edit(
+                "store_nodes/storage/victims.py",
+                "        if any(least is None or last >= least for least, last in floors):",
+                "        if any(least is None or last > least for least, last in floors):",
+            ),
+        ),
+    ),
+    Mutant(
+        "an install drops the promise of the node",
+        (
+            Edit(
+                "store_nodes/recovering.py",
+                "GroupCheckpoint(group, promised.get(group, 0), image.applied, image.raw)",
+                "GroupCheckpoint(group, 0, image.applied, image.raw)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a group commit answers before the sync",
+        (
+            Edit(
+                "store_nodes/wal/group_commit.py",
+                "                log.sync()\n"
+                "                ended_s = time.monotonic()\n"
+                "                call(self._flushed, positions, ended_s - started_s, ended_s)",
+                "                ended_s = time.monotonic()\n"
+                "                call(self._flushed, positions, ended_s - started_s, ended_s)\n"
+                "                log.sync()",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_group_commit.py::test_done_after_the_sync_with_positions",
+    ),
+)

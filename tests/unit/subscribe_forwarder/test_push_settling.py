@@ -1,0 +1,58 @@
+"""What becomes of acks of pushed messages whose ledger is replaced while they are committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from metadata.types import Delivery, Epoch
+from subscribe_forwarder.delivery.ack_id import Head, Minter
+from subscribe_forwarder.push.settling import Item, Settling
+from subscribe_forwarder.push.verdict import Outcome, Verdict
+from subscribe_forwarder.state.ledger import Now, Policy
+from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, SUBSCRIPTION_UID
+
+DELIVERED = Verdict(Outcome.DELIVERED, None, True, "", None, None)  # type: ignore[arg-type]
+
+
+class FakeReader:
+    """It acks whatever it is told to."""
+
+    place = (0, 0)
+    frozen = False
+
+    def __init__(self) -> None:
+        self.ledger = SimpleNamespace(policy=Policy())
+
+    def acked(self, offsets: Sequence[int]) -> int:
+        return len(offsets)
+
+
+async def test_an_ack_of_a_ledger_that_was_replaced_during_its_commit_is_passed_on() -> None:
+    reader: Any = FakeReader()
+    hub: Any = SimpleNamespace(
+        subscription=SimpleNamespace(delivery=Delivery.AT_LEAST_ONCE),
+        readers={reader.place: reader},
+    )
+    minter = Minter(Head(SUBSCRIPTION_UID, 1, 0, 0, Epoch(0, 1)), ACK_KEY)
+    late: list[tuple[str, Sequence[bytes]]] = []
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def commit(readers: object) -> None:
+        began.set()
+        await go.wait()
+
+    settling = Settling(
+        hub, commit, lambda: Now(0, 0), lambda how, ids: late.append((how, ids)), lambda: None
+    )
+    batch: Any = SimpleNamespace(base=7)
+    settling.settle([Item(reader, reader.ledger, batch, 2, 1, 1, minter)], DELIVERED)
+    await began.wait()
+    assert settling.uncommitted == 1
+    reader.ledger = SimpleNamespace(policy=Policy())
+    go.set()
+    await settling.close(5)
+    assert settling.uncommitted == 0
+    assert late == [("ack", [minter.mint(9, 1)])]
