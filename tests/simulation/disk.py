@@ -27,6 +27,8 @@ class SimDisk:
         """Ballots of the accepts on stable storage, by instance."""
         self.marked = 0
         """All below is known to be chosen, by a mark on stable storage."""
+        self.reached = 0
+        """All below was applied here."""
         self.damaged = False
         """Some of the log is known to be lost: promises and accepts may be among it."""
         self.oldest = 0
@@ -68,7 +70,7 @@ class SimDisk:
         if kind == "everything":
             self.files = PowerLossFiles()
         self.damaged = True
-        self.promised = self.marked = 0
+        self.promised = self.marked = self.reached = 0
         self.accepted.clear()
         self._note(self.log)
 

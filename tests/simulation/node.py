@@ -47,6 +47,7 @@ class SimGroup(Group):
         for instance, value in chosen:
             super()._apply([(instance, value)])
             self.node.cluster.oracle.applied(self.node.id, instance, value, self.machine)
+            self.node.disk.reached = max(self.node.disk.reached, self.machine.applied)
 
     def _on_event(self, event: object) -> None:
         match event:
@@ -116,6 +117,11 @@ class SimNode:
                 found.instances.put(record.instance, self._position(index))
         if found.promised < self.disk.promised:
             raise Violation(f"node {self.id} forgot that it promised {self.disk.promised}")
+        held = found.machine.applied
+        while held in found.accepted:
+            held += 1
+        if held < self.disk.reached:
+            raise Violation(f"node {self.id} is back at {held}, it had applied {self.disk.reached}")
         recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
         replica = Replica(
             options.group,

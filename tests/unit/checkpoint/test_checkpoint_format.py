@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+import msgspec
 import pytest
 
 from store_nodes.checkpoint.format import (
@@ -31,6 +32,26 @@ GOLDEN_MANIFEST = bytes.fromhex(
 def test_golden_checkpoint() -> None:
     assert encode_checkpoint(CHECKPOINT) == GOLDEN
     assert decode_checkpoint(GOLDEN) == CHECKPOINT
+
+
+class GroupOfRelease020(msgspec.Struct, array_like=True):
+    group: int
+    promised: int
+    chosen_upto: int
+    machine: bytes
+
+
+def test_the_mark_of_what_was_reached_is_at_the_end() -> None:
+    """Release 0.2.0 passes over it, and a node that goes back to that release starts."""
+    (group,) = CHECKPOINT.groups
+    marked = msgspec.structs.replace(group, reached=6)
+    checkpoint = msgspec.structs.replace(CHECKPOINT, groups=(marked,))
+    raw = encode_checkpoint(checkpoint)
+    assert decode_checkpoint(raw) == checkpoint
+    groups, *_ = msgspec.msgpack.decode(
+        raw[48:], type=tuple[list[GroupOfRelease020], int, int, bytes]
+    )
+    assert groups == [GroupOfRelease020(1, 0x20003, 7, b"m1")]
 
 
 def test_golden_manifest() -> None:
