@@ -6,9 +6,10 @@ out asks here what may go out again; acks, failures and ends of leases are told 
 
 What must be durable before what: a failure (nack, expiry, reject), a parking and a resumption are
 committed before their message is handed out again or goes to the dead letters: `wrote` is told of
-each commit and only then lets go. Where keys are in order, what is settled frees its key once that
-is committed: `on_settled` is told of what a flush wrote, never of what is only in memory. Exactly-once leases are committed before the response leaves,
-which is up to whoever sends it.
+each commit and only then lets go. Where keys are in order, a settled message frees its key once
+that is committed: `on_settled` is told of what a flush wrote, never of what is only in memory.
+Leases of an exactly-once subscription are committed before the response leaves, which is up to its
+sender.
 
 Pure: no clock, no I/O; deadlines are milliseconds of the caller's monotonic clock.
 """
