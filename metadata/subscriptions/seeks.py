@@ -6,14 +6,18 @@ What must hold:
 - No cursor is set below what is trimmed: the partition's rows are locked as the truncator and a new
   subscription lock them, and `trimmed_to` is read under that lock.
 - The books balance at the commit: a cursor begins anew at its target, with what a snapshot says is
-  acked above it, and the rows of `deliveries` and `delivery_leases` it had are gone.
+  acked above it. The rows of `delivery_leases` it had are gone, and so are those of `deliveries`,
+  but for the holes that it begins with.
+- A seek back lets go of nothing that is unacked. The open deliveries of the cursor that lie below
+  its new floor stay open, as holes: what of them is below what is trimmed is stored for nothing but
+  their rows. Only a seek forward, and one to the end, passes over what is unacked.
 
 Locks are taken in the order of everyone else: the change counter, partitions, cursors by key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,11 +49,13 @@ LaneOf = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where one cursor goes. Of a snapshot: `acked` are its settled ranges from `offset` on, and
-    what it had handed out ends at `read_to`."""
+    what it had handed out ends at `read_to`. `passes_open`: open deliveries below `offset` are
+    passed over, wherever the cursor is now."""
 
     offset: int
     read_to: int | None = None
     acked: tuple[Range, ...] = ()
+    passes_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +74,23 @@ class Placed:
         return self.floor - self.start - len(self.holes) + above
 
 
-def place(target: Target, trimmed_to: int, kept: Sequence[int] = ()) -> Placed:
+def place(
+    target: Target, trimmed_to: int, kept: Sequence[int] = (), still_open: Iterable[int] = ()
+) -> Placed:
     """The target, not below what is trimmed. `kept` are offsets below `trimmed_to` that are stored
-    all the same; those among them that the target has not settled stay open."""
+    all the same; those among them that a snapshot has not settled stay open, and so does what of
+    `still_open` is below the floor."""
     floor = max(target.offset, trimmed_to)
     acked = tuple((max(low, floor), high) for low, high in target.acked if high > floor)
     read_to = max(floor, target.read_to or 0, *(high for _, high in acked), 0)
-    holes: tuple[int, ...] = ()
+    open_below = {offset for offset in still_open if offset < floor}
     if target.read_to is not None:
-        holes = tuple(
-            sorted(
-                offset
-                for offset in set(kept)
-                if target.offset <= offset < floor and not _inside(target.acked, offset)
-            )
-        )
+        open_below |= {
+            offset
+            for offset in kept
+            if target.offset <= offset < floor and not _inside(target.acked, offset)
+        }
+    holes = tuple(sorted(open_below))
     if acked and acked[0][0] == floor:
         floor, acked = acked[0][1], acked[1:]
     return Placed(min((floor, *holes)), floor, read_to, acked, holes)
@@ -135,14 +143,16 @@ class SeekRepository:
             row.version = version
             row.updated_at = func.now()
             kept = await kept_offsets(session, row, targets, trimmed)
+            still_open = await _still_open(session, cursors, targets, trimmed)
             await _forget(session, cursors, targets)
             for cursor in cursors:
                 cursor.generation = row.generation
                 lane = (cursor.partition, cursor.lane)
                 if lane in targets:
-                    placed = place(targets[lane], trimmed.get(lane, 0), kept.get(lane, ()))
+                    keys = still_open.get(lane, {})
+                    placed = place(targets[lane], trimmed.get(lane, 0), kept.get(lane, ()), keys)
                     set_position(cursor, placed)
-                    session.add_all(hole_rows(cursor, placed))
+                    session.add_all(hole_rows(cursor, placed, keys))
             await changes.record(
                 session,
                 version,
@@ -231,7 +241,11 @@ def set_position(cursor: CursorRow, placed: Placed) -> None:
     cursor.dead_lettered_total = 0
 
 
-def hole_rows(cursor: CursorRow, placed: Placed) -> list[DeliveryRow]:
+def hole_rows(
+    cursor: CursorRow, placed: Placed, keys: Mapping[int, int | None] | None = None
+) -> list[DeliveryRow]:
+    """`keys`: the hashes of their ordering keys, where they are known."""
+    keys = keys or {}
     return [
         DeliveryRow(
             tenant_id=cursor.tenant_id,
@@ -241,6 +255,7 @@ def hole_rows(cursor: CursorRow, placed: Placed) -> list[DeliveryRow]:
             message_offset=offset,
             attempts=0,
             reason=Reason.HOLE.value,
+            key_hash=keys.get(offset),
         )
         for offset in placed.holes
     ]
@@ -261,6 +276,33 @@ async def _lock_cursors(session: AsyncSession, row: SubscriptionRow) -> Sequence
         .with_for_update(key_share=True)
     )
     return found.all()
+
+
+async def _still_open(
+    session: AsyncSession,
+    cursors: Sequence[CursorRow],
+    targets: Mapping[LaneOf, Target],
+    trimmed: Mapping[LaneOf, int],
+) -> dict[LaneOf, dict[int, int | None]]:
+    """The open deliveries of the cursors that go back: by offset, the hash of the ordering key."""
+    found: dict[LaneOf, dict[int, int | None]] = {}
+    for cursor in cursors:
+        lane = (cursor.partition, cursor.lane)
+        target = targets.get(lane)
+        if target is None or target.read_to is not None or target.passes_open:
+            continue
+        if target.offset > max(cursor.floor, trimmed.get(lane, 0)):
+            continue
+        rows = await session.execute(
+            select(DeliveryRow.message_offset, DeliveryRow.key_hash).where(
+                DeliveryRow.tenant_id == cursor.tenant_id,
+                DeliveryRow.subscription_uid == cursor.subscription_uid,
+                DeliveryRow.partition == cursor.partition,
+                DeliveryRow.lane == cursor.lane,
+            )
+        )
+        found[lane] = {offset: key_hash for offset, key_hash in rows}
+    return found
 
 
 async def _forget(

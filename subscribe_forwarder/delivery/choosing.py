@@ -68,12 +68,12 @@ class Choosing:
                 break
             offset = base + index
             expires_us = batch.expires_us(index) if batch.expires else 0
+            key = None if hashes is None else hashes[index]
             if 0 < expires_us <= self._now_us:
-                self._reader.expire(offset)
+                self._expire(offset, key)
                 index += 1
                 continue
             room.new -= 1
-            key = None if hashes is None else hashes[index]
             if keys is None or key is None or keys.admit(offset, key, expires_us):
                 self._places.append((batch, index))
                 room.taken += 1
@@ -81,6 +81,15 @@ class Choosing:
                 room.max_bytes -= size
             index += 1
         return base + index
+
+    def _expire(self, offset: int, key: int | None) -> None:
+        """Its time to live was over before it was read."""
+        reader = self._reader
+        if reader.keys is not None and key is not None:
+            reader.keys.admit_expired(offset, key)
+            reader.expire(offset)
+        else:
+            metrics.expired.inc(reader.ledger.settle_range(offset, offset + 1, Settled.EXPIRED))
 
 
 def _within(judgement: Judgement | None, low: int, high: int) -> Iterator[Run]:

@@ -4,9 +4,13 @@ After a growth from n to m partitions a key of partition h mod n is in h mod m. 
 before is in the generations sealed by the growth, what came after in those that follow. So that
 nothing of a key overtakes what is older, a subscription reads on in partition q beyond the growth
 only when it has read the sealed generation of each p that could hold keys of q to its end: those
-that equal q modulo the greatest common divisor of n and m. Read means handed out once, like within
-a partition; acked does not matter, for neither does it there. Where a subscription is in order it
-does: then it waits until all of them are settled.
+that equal q modulo the greatest common divisor of n and m. That holds for every number n that the
+topic had before, not for the last one alone: a partition between them may have been empty, or be
+trimmed and removed by now, and then says nothing of what came before it.
+
+Read means handed out once, like within a partition; acked does not matter, for neither does it
+there. Where a subscription is in order it does: then it waits until all of them are settled, and
+that is committed: a process that dies before the commit would deliver them again.
 
 Of partitions that are served elsewhere, their committed cursors tell, read about once a second
 while a barrier stands; what is not known of yet holds it up.
@@ -15,7 +19,7 @@ while a barrier stands; what is not known of yet holds it up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from metadata.types import CursorState, SealedPartition, Topic
@@ -40,37 +44,35 @@ def barriers(topic: Topic) -> list[Barrier]:
 
 def _barriers(topic: Topic, lane: int) -> list[Barrier]:
     count = topic.partition_count
-    grown_to: dict[int, int] = {}
-    ends: dict[int, dict[int, int]] = {}
     bases: dict[tuple[int, int], int] = {}
+    """By how many partitions there were, and partition: the first offset of that time."""
+    ends: dict[tuple[int, int], int] = {}
+    """The same: one past the last."""
     for number in range(count):
-        after = count
-        for generation in reversed(topic.generations(number, lane)):
-            size = generation.of_partitions if isinstance(generation, SealedPartition) else count
-            bases[size, number] = generation.base
-            if isinstance(generation, SealedPartition) and size < after:
-                grown_to[size] = after
-                ends.setdefault(size, {})[number] = generation.sealed_at
-            after = size
+        for generation in topic.generations(number, lane):
+            size = count
+            if isinstance(generation, SealedPartition):
+                size = generation.of_partitions
+                ends[size, number] = generation.sealed_at
+            bases.setdefault((size, number), generation.base)
     found = []
-    for before, after in sorted(grown_to.items()):
-        step = math.gcd(before, after)
-        for number in range(after):
-            base = bases.get((after, number))
-            behind = tuple(
-                (other, end)
-                for other, end in sorted(ends[before].items())
-                if other != number and (other - number) % step == 0
-            )
-            if base is not None and behind:
-                found.append(Barrier(number, base, behind, lane))
+    for (after, number), base in sorted(bases.items()):
+        behind: dict[int, int] = {}
+        for (before, other), end in ends.items():
+            may_share = before < after and (other - number) % math.gcd(before, after) == 0
+            if may_share and other != number:
+                behind[other] = max(end, behind.get(other, 0))
+        if behind:
+            found.append(Barrier(number, base, tuple(sorted(behind.items())), lane))
     return found
 
 
 class Growth:
     """The barriers of one subscription; costs nothing once all are passed."""
 
-    def __init__(self) -> None:
+    def __init__(self, flush: Callable[[Reader], None]) -> None:
+        """`flush`: a barrier waits for nothing but a commit of this reader."""
+        self._flush = flush
         self.partitions = 0
         """How many the topic has."""
         self._barriers: Sequence[Barrier] = ()
@@ -126,6 +128,8 @@ class Growth:
             place = Lane(other, barrier.lane)
             if place in readers:
                 if not readers[place].done_to(end):
+                    if readers[place].waits_for_commit(end):
+                        self._flush(readers[place])
                     return False
             elif not self._done_elsewhere(place, end, reader):
                 return False

@@ -71,7 +71,7 @@ class Hub:
         """Messages handed out, those included whose response did not leave."""
         self._news = news or News()
         self.readers: dict[Lane, Reader] = {}
-        self.growth = Growth()
+        self.growth = Growth(progressed)
         self.incomplete = True
         """A reader may be missing: look for it before the next use."""
         self.share = 1.0

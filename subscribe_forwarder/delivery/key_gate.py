@@ -4,13 +4,18 @@ What KeyOrder decides, the ledger is told: a message behind another of its key i
 once it is its turn; behind a parked one it is stepped over. What the ledger makes ready by itself
 (the end of a back-off, a released lease) is handed out only in its turn.
 
-After a takeover the open deliveries take their places first. Where a row does not say its key, the
-message is read before anything goes out.
+What is settled keeps its place until a flush has written that: a process that dies before it would
+leave it to be delivered again, by then behind a later one of its key. An ack may come of a message
+that was handed out by an owner before and was not read here yet: its key is not known, so nothing
+beyond it is read before that ack is committed.
+
+After a takeover the open deliveries take their places first, those included that were settled
+meanwhile. Where a row does not say its key, the message is read before anything goes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from metadata.delivery.deliveries import OpenDelivery, Reason
@@ -34,10 +39,18 @@ class ParkedKey(NamedTuple):
 class KeyGate:
     """Of one reader of a subscription in order; made anew with its ledger."""
 
-    def __init__(self, ledger: Ledger, tail: Tail) -> None:
+    def __init__(self, ledger: Ledger, tail: Tail, scan: Callable[[], int]) -> None:
+        """`scan`: where the reader goes on with messages that it has not read."""
         self._ledger = ledger
         self._tail = tail
+        self._scan = scan
         self.order = KeyOrder()
+        self._settling: set[int] = set()
+        """Settled, and not committed yet."""
+        self._unread: set[int] = set()
+        """Of these, what was not read."""
+        self._rows = dict(ledger.exceptions)
+        """The open deliveries that take their places in `load`."""
         self._unknown = [
             row.offset
             for row in ledger.exceptions.values()
@@ -48,12 +61,18 @@ class KeyGate:
         self._asked: set[int] = set()  # heads whose time to live must be read
         self._timeless: set[int] = set()  # heads of which it is not known
         ledger.key_hash_of = self.order.key_of
-        ledger.on_settled = self._settled
+        ledger.on_settling = self._on_settling
+        ledger.on_settled = self._on_settled
         ledger.on_parked = self._park
 
     @property
     def held(self) -> int:
         return self.order.held
+
+    @property
+    def bound(self) -> int | None:
+        """From here on nothing is to be read before a flush, if so."""
+        return min(self._unread, default=None)
 
     def load(self) -> bool:
         """Puts open deliveries in their places; False while one of them has to be read first."""
@@ -71,12 +90,12 @@ class KeyGate:
                     self._keys[offset] = key
             self._unknown.pop()
         self._loaded = True
-        for offset, row in sorted(self._ledger.exceptions.items()):
+        for offset, row in sorted((self._rows | dict(self._ledger.exceptions)).items()):
             key = self._keys.get(offset) if row.key_hash is None else row.key_hash
             if key is None:
                 continue
             self._timeless.add(offset)
-            if self.order.admit(offset, key) is not Verdict.GO:
+            if self.order.admit(offset, key) is not Verdict.GO or offset in self._settling:
                 continue
             if row.reason is Reason.PARKED:
                 self.order.park(key)
@@ -85,6 +104,7 @@ class KeyGate:
                 # came, and may have been committed, before this was loaded.
                 self._ledger.resume(offset)
         self._keys.clear()
+        self._rows.clear()
         return True
 
     def missing(self) -> bool:
@@ -101,10 +121,16 @@ class KeyGate:
             return False
         self._ledger.hold(offset)
         head = self.order.head_of(key)
+        if head in self._settling:
+            self._ledger.awaited = True
         if head in self._timeless and len(self._asked) < _MAX_ASKED:
             self._timeless.discard(head)
             self._asked.add(head)
         return False
+
+    def admit_expired(self, offset: int, key: int) -> None:
+        """The next message read, which is to be settled at once: it has its place until then."""
+        self.order.admit(offset, key)
 
     def in_turn(self, offset: int) -> bool:
         """Whether one that is ready may go out: it has no key, or is the first of it."""
@@ -152,16 +178,33 @@ class KeyGate:
         behind = [
             offset
             for offset in self.order.park(key)
-            if offset not in rows or rows[offset].reason is not Reason.BEHIND_PARKED
+            if offset not in self._settling
+            and (offset not in rows or rows[offset].reason is not Reason.BEHIND_PARKED)
         ]
         if behind:
             self._ledger.step_over(behind, Reason.BEHIND_PARKED)
 
-    def _settled(self, offsets: Sequence[int]) -> None:
-        if self._timeless:
-            self._timeless.difference_update(offsets)
+    def _on_settling(self, offsets: Sequence[int]) -> None:
+        self._settling.update(offsets)
+        scan = self._scan()
+        for offset in offsets:
+            if self.order.key_of(offset) is None and offset >= scan:
+                self._unread.add(offset)
+            elif self.order.holds_up(offset):
+                self._ledger.awaited = True
+        self._ledger.awaited |= bool(self._unread)
+
+    def _on_settled(self, offsets: Sequence[int]) -> None:
+        self._settling.difference_update(offsets)
+        self._unread.difference_update(offsets)
+        self._timeless.difference_update(offsets)
+        if not self._loaded:
+            for offset in offsets:
+                self._rows.pop(offset, None)
         for offset in self.order.settled(offsets):
-            if not self._ledger.resume(offset):  # it may be behind one that was parked
+            if offset in self._settling:
+                self._ledger.awaited |= self.order.holds_up(offset)
+            elif not self._ledger.resume(offset):  # it may be behind one that was parked
                 self._ledger.offer(offset)
 
     def _may_expire(self, offset: int) -> bool:

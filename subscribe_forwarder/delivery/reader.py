@@ -95,7 +95,9 @@ class Reader:
         """Forgets what is in memory and goes on from a row."""
         self.ledger = Ledger(state, epoch, self.terms.policy, handed=handed)
         self.ledger.leaving = self._leaving
-        self.keys = KeyGate(self.ledger, self.tail) if self.terms.policy.ordered else None
+        self.scan = self.cursor.floor
+        ordered = self.terms.policy.ordered
+        self.keys = KeyGate(self.ledger, self.tail, lambda: self.scan) if ordered else None
         """Of a subscription in order."""
         if self._on_doomed is not None:
             self.ledger.on_doomed = self._doomed
@@ -103,7 +105,6 @@ class Reader:
             self.ledger.on_outstanding = self._outstanding_again
             if self.ledger.outstanding:
                 self._on_outstanding(self)
-        self.scan = self.cursor.floor
         self.refence(epoch)
 
     def follow(self, terms: Terms) -> None:
@@ -157,14 +158,22 @@ class Reader:
             end = self.limit
         if self.terms.only_again or self.ledger.paused_reason() is not None:
             end = min(end, max(self.cursor.read_to, self.scan))
+        if self.keys is not None and (bound := self.keys.bound) is not None:
+            end = min(end, bound)
         return end
 
     def done_to(self, end: int) -> bool:
         """Whether what comes after `end` in other partitions may go out (growth.py): all below it
-        is read, and in order, settled."""
+        is read, and in order, settled and committed."""
         if self.keys is None or self.scan < end:
             return self.scan >= end
-        return self.cursor.floor >= end and all(offset >= end for offset in self.ledger.exceptions)
+        return self.ledger.committed_to(end)
+
+    def waits_for_commit(self, end: int) -> bool:
+        """Whether `done_to` lacks nothing but a flush, which is not to be put off then."""
+        waits = self.scan >= end and self.keys is not None and self.ledger.settled_to(end)
+        self.ledger.awaited |= waits
+        return waits
 
     @property
     def idle(self) -> bool:

@@ -72,7 +72,9 @@ class Targets:
                     return found, Target(found.clamp(at))
             if isinstance(to, int):
                 return found, Target(found.clamp(to))
-            return found, Target(found.first if to == "earliest" else found.end)
+            if to == "latest":
+                return found, Target(found.end, passes_open=True)
+            return found, Target(found.first)
 
         async with asyncio.TaskGroup() as tasks:
             asked = {place: tasks.create_task(one(place)) for place in places}

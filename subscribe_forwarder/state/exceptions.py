@@ -69,6 +69,10 @@ class Exceptions:
             self._unsaved[row.offset] = row
         self._rows[row.offset] = row
 
+    def none_stored_below(self, end: int) -> bool:
+        """Whether Postgres has no row of an offset below `end`."""
+        return all(offset >= end for offset in self._saved)
+
     def stepped_over(self, offset: int) -> bool:
         return offset in self._rows and offset not in self._new
 

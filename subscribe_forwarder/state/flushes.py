@@ -38,13 +38,19 @@ class Flushes:
         """Stored, and not written yet."""
         self.publications: list[Publication] = []
         """Of acks that are not written yet."""
+        self.settled: list[int] = []
+        """Offsets that were settled, where somebody wants to know when that is written."""
+        self.floor = cursor.floor
+        """As Postgres has it."""
+        self._written: list[int] = []
         self._cursor = cursor
         self._leases = leases
         self._open = exceptions
         self._held = held
         self._ages = ages
         self._key_hash_of = key_hash_of
-        self._sent: tuple[CursorUpdate, int] | None = None
+        self._sent: tuple[CursorUpdate, int, int] | None = None
+        """The update, the cursor's version in it, and how many of `settled` it has."""
 
     def update(self) -> CursorUpdate:
         """Everything that the next one has to write."""
@@ -66,7 +72,8 @@ class Flushes:
             publications=tuple(self.publications),
         )
         # What is left for the next flush is not written by this one.
-        self._sent = update, cursor.flushed_version if self._open.new else cursor.version
+        version = cursor.flushed_version if self._open.new else cursor.version
+        self._sent = update, version, len(self.settled)
         return update
 
     def wrote(self, update: CursorUpdate) -> list[OpenDelivery]:
@@ -75,9 +82,10 @@ class Flushes:
             return []
         cursor = self._cursor
         cursor.flushed_version = max(cursor.flushed_version, self._sent[1])
-        self._sent = None
         self._held.wrote()
-        self._told(update)
+        self._told(update, self._sent[2])
+        self._sent = None
+        self.floor = update.floor
         return self._open.wrote(update.stepped_over, update.closed)
 
     def resync(self, state: CursorState, epoch: Epoch) -> list[OpenDelivery] | None:
@@ -94,15 +102,23 @@ class Flushes:
         ):
             return None
         if self._sent is not None and _counts_as(self._sent[0], state):
-            self._told(self._sent[0])
+            self._told(self._sent[0], self._sent[2])
         self._sent = None
+        self.floor = state.floor
         self._cursor.epoch = epoch
         self._held.resync(state.leases)
         self._cursor.touch()
         return self._open.resync(state.stepped_over)
 
-    def _told(self, update: CursorUpdate) -> None:
+    def take_written(self) -> list[int]:
+        """Those of `settled` that were written since the last call."""
+        written, self._written = self._written, []
+        return written
+
+    def _told(self, update: CursorUpdate, settled: int) -> None:
         """What is written once, and travels no more."""
+        self._written += self.settled[:settled]
+        del self.settled[:settled]
         del self.dead_letters[: len(update.dead_letters)]
         del self.publications[: len(update.publications)]
         history = self._cursor.history

@@ -6,8 +6,10 @@ out asks here what may go out again; acks, failures and ends of leases are told 
 
 What must be durable before what: a failure (nack, expiry, reject), a parking and a resumption are
 committed before their message is handed out again or goes to the dead letters: `wrote` is told of
-each commit and only then lets go. Exactly-once leases are committed before the response leaves,
-which is up to whoever sends it.
+each commit and only then lets go. Where keys are in order, a settled message frees its key once
+that is committed: `on_settled` is told of what a flush wrote, never of what is only in memory.
+Leases of an exactly-once subscription are committed before the response leaves, which is up to its
+sender.
 
 Pure: no clock, no I/O; deadlines are milliseconds of the caller's monotonic clock.
 """
@@ -51,8 +53,12 @@ class Ledger:
         self.cursor = Cursor(state, epoch)
         """Read it; it changes through the ledger."""
         self.policy = policy or Policy()
+        self.on_settling: Callable[[Sequence[int]], None] | None = None
+        """Told of offsets that are settled one by one, also those that were never handed out."""
         self.on_settled: Callable[[Sequence[int]], None] | None = None
-        """Told of offsets that were settled one by one, also those that were never handed out."""
+        """Told of the same offsets once that is committed."""
+        self.awaited = False
+        """Somebody waits for the commit of what is settled: the next flush is not to be put off."""
         self.on_parked: Callable[[OpenDelivery], None] | None = None
         """Told of messages that are parked, once that is committed."""
         self.key_hash_of: Callable[[int], int | None] | None = None
@@ -225,6 +231,10 @@ class Ledger:
 
     def settle(self, offsets: Sequence[int], how: Settled) -> int:
         """`offsets` ascending; how many were not settled before."""
+        if self.on_settling is not None:
+            fresh = [offset for offset in offsets if not self.is_settled(offset)]
+            self._flushes.settled += fresh
+            self.on_settling(fresh)
         new = self.cursor.settle_all(offsets, how)
         if self._acked_late is not None and how is Settled.ACKED:
             self._acked_late += self._leases_of(offsets)
@@ -232,8 +242,6 @@ class Ledger:
         if self._open:
             new += self._close(offsets, how)
         self._exact.settled(offsets, how, self._now.us)
-        if self.on_settled is not None:
-            self.on_settled(offsets)
         return new
 
     def settle_range(self, low: int, high: int, how: Settled) -> int:
@@ -359,6 +367,14 @@ class Ledger:
         """Acked, or done with otherwise."""
         return self.cursor.is_passed(offset) and offset not in self._open
 
+    def committed_to(self, end: int) -> bool:
+        """Whether all below `end` is settled, and a flush has written that."""
+        return self._flushes.floor >= end and self._open.none_stored_below(end)
+
+    def settled_to(self, end: int) -> bool:
+        """The same of what is in memory."""
+        return self.cursor.floor >= end and all(offset >= end for offset in self._open.rows)
+
     # Flushes.
 
     @property
@@ -381,16 +397,18 @@ class Ledger:
 
     @property
     def urgent(self) -> bool:
-        """Whether a message waits for the next flush to go out again."""
-        return self._open.unwritten
+        """Whether a message waits for the next flush to go out."""
+        return self.awaited or self._open.unwritten
 
     def update(self) -> CursorUpdate:
         """Everything that the next flush has to write. Flushes never overlap."""
+        self.awaited = False
         return self._flushes.update()
 
     def wrote(self, update: CursorUpdate) -> bool:
         """It is committed; whether a message may go out now that could not before."""
-        return sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
+        let_go = sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
+        return self._tell_settled() or let_go
 
     def resync(self, state: CursorState, epoch: Epoch) -> bool:
         """Goes on under a new epoch with what is in memory, after a flush whose outcome is not
@@ -401,9 +419,20 @@ class Ledger:
             return False
         for row in durable:
             self._let_go(row)
+        self._tell_settled()
+        self.awaited |= bool(self._flushes.settled)
         return True
 
     # Within.
+
+    def _tell_settled(self) -> bool:
+        """Tells of what was settled and is committed by now; whether anybody heard. It comes after
+        the rows of the same flush: what it lets go has a row that no flush has written yet."""
+        written = self._flushes.take_written()
+        if self.on_settled is None:
+            return False
+        self.on_settled(written)
+        return True
 
     def _leases_of(self, offsets: Iterable[int]) -> list[HandedLease]:
         """Of those that are leased."""

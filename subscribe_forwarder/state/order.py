@@ -73,6 +73,11 @@ class KeyOrder:
     def head_of(self, key: int) -> int | None:
         return self._heads.get(key)
 
+    def holds_up(self, offset: int) -> bool:
+        """Whether it is the first of its key and others wait for it."""
+        key = self._key_of.get(offset)
+        return key in self._behind and self._heads.get(key) == offset
+
     def behind(self, key: int) -> Sequence[int]:
         return tuple(self._behind.get(key, ()))
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from metadata.delivery.deliveries import Reason
+from metadata.delivery.deliveries import DeliveryLease, Reason
 from metadata.errors import Conflict, NotFound
 from metadata.subscriptions.seeks import SeekRepository, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.topics.retention import LaneKey, RetentionRepository
-from metadata.types import Counters, CursorState, Subscription, SubscriptionState, Topic
+from metadata.types import (
+    Counters,
+    CursorState,
+    Subscription,
+    SubscriptionState,
+    Topic,
+    Unit,
+)
 from tests.integration.metadata.world import World, settled
 
 LANE = (0, 0)
@@ -117,8 +125,8 @@ async def test_a_seek_begins_a_generation_and_fences_the_one_before(world: World
     generation = await place.seek(Target(3))
     row = await place.row()
     assert generation == row.generation == before.generation + 1
-    assert (row.start, row.floor, row.read_to, row.acked) == (3, 3, 3, ())
-    assert (row.counters, row.exceptions, row.epoch) == (Counters(), 0, before.epoch)
+    assert (row.start, row.floor, row.read_to, row.acked) == (2, 3, 3, ()), "2 is not acked"
+    assert (row.counters, row.exceptions, row.epoch) == (Counters(), 1, before.epoch)
     assert await place.balanced()
     late = settled(before, floor=10, read_to=10)
     assert not await world.cursors.flush([late])
@@ -232,6 +240,48 @@ async def test_what_only_a_stepped_over_offset_keeps_stays_open(world: World) ->
     assert (row.start, row.floor, row.acked) == (4, 10, ((12, 15),))
     assert await place.holes() == [4]
     assert await place.balanced()
+
+
+@pytest.mark.parametrize(
+    ("target", "holes"),
+    [
+        (Target(0), [4, 7]),
+        (Target(6), [4, 7]),
+        (Target(12), [4, 7]),
+        (Target(20), [4, 7]),
+        (Target(21), []),
+        (Target(12, passes_open=True), []),
+    ],
+)
+async def test_a_seek_back_keeps_open_deliveries_and_one_forward_passes_over_them(
+    world: World, target: Target, holes: list[int]
+) -> None:
+    place = await Place.open(world)
+    await place.flushed(20, 22)
+    await place.hole(4)
+    await place.hole(7)
+    await place.trim(10)
+    await place.seek(target)
+    row = await place.row()
+    floor = max(target.offset, 10)
+    assert (row.start, row.floor, row.read_to) == (min([floor, *holes]), floor, floor)
+    assert await place.holes() == holes
+    assert await place.balanced()
+
+
+async def test_a_seek_leaves_no_exactly_once_lease_behind(world: World) -> None:
+    """An ack of before it would find the lease again, or its repeat."""
+    place = await Place.open(world)
+    row = await place.row()
+    lease = DeliveryLease(1, row.epoch.era, row.epoch.n, 1, ((3, 5),), ((3, 4),), 2**50)
+    update = replace(settled(row, floor=5, read_to=5), leases=(lease,))
+    assert await world.cursors.flush([update])
+    unit = Unit(world.tenant_id, place.topic.uid, 0)
+    (before,) = await world.cursors.load([unit])
+    assert before.leases == (lease,)
+    await place.seek(Target(2))
+    (after,) = await world.cursors.load([unit])
+    assert after.leases == ()
 
 
 async def test_a_name_is_taken_until_it_is_deleted_or_expires(world: World) -> None:

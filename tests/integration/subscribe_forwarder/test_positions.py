@@ -21,7 +21,9 @@ from metadata.ids import new_uid
 from metadata.subscriptions.seeks import SeekRepository
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
-from metadata.types import SubscriptionState
+from metadata.topics.retention import LaneKey, RetentionRepository
+from metadata.types import OnExhausted, RetryPolicy, SubscriptionState
+from store_nodes.record_batch import Message
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.reading.targets import SnapshotOf, Targets
 from tests.integration.subscribe_forwarder.forwarder_support import Site, subscribe
@@ -96,6 +98,15 @@ class Mover:
             self.site.tenant_id, "reader", name, expires_in_s=3600.0, labels={}
         )
 
+    async def trim(self, upto: int) -> tuple[int, tuple[int, ...]]:
+        """As the scheduler does with what nothing holds; up to where, and what is kept below."""
+        retention = RetentionRepository(self.site.database)
+        key = LaneKey(self.site.tenant_id, self.site.topic.uid, 0, 0)
+        trimmed = await retention.trim(key, upto, past_pins=False)
+        assert trimmed is not None
+        self.site.store.truncate(trimmed.trimmed_to, keep=trimmed.kept)
+        return trimmed.trimmed_to, trimmed.kept
+
     async def balanced(self) -> bool:
         return await CursorRepository(self.site.database).unbalanced() == []
 
@@ -130,6 +141,47 @@ async def test_a_dry_run_says_and_does_nothing(database: Database) -> None:
         assert (answer.json()["backlog"], answer.json()["dry_run"]) == (0, True)
         assert (await mover.consumer.ack(message)).json()["acked"] == 1
         assert (await mover.site.row()).generation == before.generation
+
+
+@pytest.mark.parametrize("to", ["earliest", {"offset": 0}, {"time": "2020-01-01T00:00:00Z"}])
+@pytest.mark.parametrize("why", ["delayed", "parked"])
+async def test_a_seek_back_delivers_what_is_unacked_below_what_is_trimmed(
+    database: Database, why: str, to: object
+) -> None:
+    """Of a consume topic, such messages are stored for nothing but their open deliveries."""
+    retry = RetryPolicy(0.0, 0.0, max_attempts=1 if why == "parked" else None)
+    parks = {"ordered": True, "on_exhausted": OnExhausted.PARK} if why == "parked" else {}
+    async with Mover.open(database, retry=retry, **parks) as mover:
+        consumer, site = mover.consumer, mover.site
+        site.store.publish(*[Message(b"%d" % n, "text/plain", key=str(n)) for n in range(10)])
+        messages = await consumer.pulled(10)
+        await consumer.ack(*[m for m in messages if m["data"] not in ("3", "4")])
+        ids = [m["ack_id"] for m in messages if m["data"] in ("3", "4")]
+        delay_s = 0 if why == "parked" else 600
+        nacked = await consumer.post("nack", {"ack_ids": ids, "delay_seconds": delay_s})
+        assert nacked.json()["done"] == 2
+        assert await mover.trim(10) == (10, (3, 4))
+        assert await mover.drained() == []
+
+        dry_run = await mover.post("seek", {"to": to, "dry_run": True})
+        assert dry_run.json()["backlog"] == 2
+        assert (await mover.seek(to))["backlog"] == 2
+        assert await mover.trim(10) == (10, (3, 4)), "they are kept for the new generation too"
+        assert await mover.drained() == ["3", "4"]
+        assert (await site.row()).counters.acked == 7
+        assert await mover.balanced()
+
+
+async def test_a_seek_to_the_end_passes_over_what_is_open(database: Database) -> None:
+    async with Mover.open(database) as mover:
+        mover.site.store.publish(b"0", b"1", b"2")
+        messages = await mover.consumer.pulled(3)
+        await mover.consumer.ack(*messages[1:])
+        body = {"ack_id": messages[0]["ack_id"], "delay_seconds": 600}
+        assert (await mover.consumer.post("nack", body)).json()["done"] == 1
+        assert (await mover.seek("latest"))["backlog"] == 0
+        assert await mover.drained() == []
+        assert await mover.balanced()
 
 
 async def test_nothing_of_the_old_position_after_the_answer(database: Database) -> None:

@@ -50,6 +50,17 @@ def test_a_snapshot_places_what_it_had_open(
 
 
 @given(st.integers(0, LAST), st.integers(0, LAST), st.sets(st.integers(0, LAST)))
+def test_what_stays_open_is_a_hole_below_the_floor(
+    offset: int, trimmed_to: int, still_open: set[int]
+) -> None:
+    placed = place(Target(offset), trimmed_to, still_open=still_open)
+    assert placed.floor == placed.read_to == max(offset, trimmed_to)
+    assert set(placed.holes) == {each for each in still_open if each < placed.floor}
+    assert placed.start == min([placed.floor, *placed.holes])
+    assert placed.read_to - placed.start == placed.settled() + len(placed.holes)
+
+
+@given(st.integers(0, LAST), st.integers(0, LAST), st.sets(st.integers(0, LAST)))
 def test_a_plain_target_begins_anew(offset: int, trimmed_to: int, kept: set[int]) -> None:
     placed = place(Target(offset), trimmed_to, sorted(kept))
     at = max(offset, trimmed_to)

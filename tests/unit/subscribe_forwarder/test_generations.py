@@ -274,12 +274,39 @@ def test_barriers_of_growths_and_moves_one_after_the_other() -> None:
     changed = grown(changed, 4, {0: 8, 1: 9})
     assert barriers(changed) == [
         Barrier(1, 0, ((0, 5),)),
+        Barrier(1, 9, ((0, 5),)),
         Barrier(2, 0, ((0, 8),)),
-        Barrier(3, 0, ((1, 9),)),
+        Barrier(3, 0, ((0, 5), (1, 9))),
     ]
     trimmed = replace(changed, sealed=tuple(s for s in changed.sealed if s.number == 1))
     assert barriers(trimmed) == [Barrier(3, 0, ((1, 9),))]
     assert barriers(topic(3)) == []
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_key_is_not_overtaken_over_two_growths_with_nothing_between(
+    ordered: bool, removed: bool
+) -> None:
+    """The key was in partition 0, then in 1, which got nothing of it, and is in 3 now."""
+    reader = replace(subscription(), ordered=ordered)
+    async with world(FakeStore(), FakeMetadata(topic(), reader)) as w:
+        await w.ready()
+        w.store.publish(Message(b"old", "text/plain", "k"), Message(b"other", "text/plain", "l"))
+        w.metadata.topics[TOPIC_UID] = grown(w.metadata.topics[TOPIC_UID], 2, {0: w.store.seal()})
+        ends = {0: w.store.seal(generation=1), 1: w.store.seal(1)}
+        now = grown(w.metadata.topics[TOPIC_UID], 4, ends)
+        if removed:  # nothing was in it, so that nothing held it
+            gone = tuple(one for one in now.sealed if one.of_partitions == 1)
+            now = replace(now, sealed=gone)
+        await tell(w, now)
+        w.store.publish(Message(b"new", "text/plain", "k"), partition=3)
+        got = [*await w.pulled(1), *await w.pulled(1)]
+        assert [m["data"] for m in got] == ["old", "other"]
+        if ordered:
+            assert await w.pulled() == [], "what is older is not acked"
+            await w.ack(*got)
+        assert [m["data"] for m in await w.pulled(wait_s=5)] == ["new"]
 
 
 async def test_random_moves_and_growths_keep_every_key_in_order() -> None:

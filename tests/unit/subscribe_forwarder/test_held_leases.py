@@ -41,6 +41,7 @@ def test_a_repeat_is_known_while_the_lease_lives_and_after() -> None:
     held.acked(2, NOW_US)
     assert held.acked_under(1, EPOCH, 1)
     assert held.acked_under(2, EPOCH, 1)
+    assert not held.acked_under(1, Epoch(EPOCH.era, EPOCH.n + 1), 1), "an ack of another owner's"
     assert not held.prune(NOW_US + KEPT_US)
     assert held.prune(NOW_US + 2 * KEPT_US)
     assert not held.acked_under(1, EPOCH, 1)

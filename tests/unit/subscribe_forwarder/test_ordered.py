@@ -335,6 +335,131 @@ async def test_after_a_growth_a_key_waits_until_what_is_older_is_settled() -> No
         assert await data(w, wait_s=5) == ["a2"]
 
 
+async def acking(w: World, *messages: dict[str, Any], by: str = "ack_id") -> asyncio.Task[Any]:
+    """An ack whose commit does not come: Postgres does not answer until `flush_gate` is set."""
+    w.metadata.flush_gate = asyncio.Event()
+    acking = asyncio.create_task(w.ack(*messages, by=by))
+    await asyncio.sleep(0.05)
+    assert not acking.done()
+    return acking
+
+
+async def died(w: World, task: asyncio.Task[Any]) -> None:
+    """Before Postgres had anything of what was acked last."""
+    await _kill(w)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    w.metadata.flush_gate = None
+
+
+async def test_a_later_message_of_a_key_is_not_out_before_the_ack_of_the_earlier_is_committed() -> (
+    None
+):
+    store = FakeStore()
+    async with ordered(store) as first:
+        store.publish(*keyed("a1", "a2"))
+        (a1,) = await first.pulled()
+        task = await acking(first, a1)
+        assert await data(first) == [], "the ack of a1 is not committed"
+        metadata = first.metadata
+        await died(first, task)
+    assert metadata.row().floor == 0
+    async with ordered(store, metadata) as w:
+        (again,) = await w.pulled()
+        assert again["data"] == "a1"
+        task = await acking(w, again)
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.05)
+        assert not pull.done()
+        assert metadata.flush_gate is not None
+        metadata.flush_gate.set()
+        assert [m["data"] for m in await pull] == ["a2"], "the commit itself lets it go"
+        await task
+
+
+@pytest.mark.parametrize("stepped_over", [False, True])
+async def test_an_ack_that_comes_first_after_a_takeover_frees_its_key_with_its_commit(
+    stepped_over: bool,
+) -> None:
+    """It is of a message that the new owner has not read, or of one that has a row."""
+    store = FakeStore()
+    async with ordered(store) as first:
+        store.publish(*keyed("a1", "a2", "b1"))
+        a1, b1 = await first.pulled()
+        if stepped_over:
+            await nack(first, a1)
+            (a1,) = await first.pulled(wait_s=5)
+        await first.ack(b1)
+        metadata = first.metadata
+    assert bool(metadata.row().stepped_over) is stepped_over
+    async with ordered(store, metadata) as w:
+        task = await acking(w, a1, by="message_id")
+        assert await data(w) == [], "the ack of a1 is not committed"
+        await died(w, task)
+    async with ordered(store, metadata) as w:
+        assert await data(w) == ["a1"]
+
+
+async def test_a_growth_is_passed_once_what_is_older_is_committed() -> None:
+    store = FakeStore()
+    async with ordered(store) as first:
+        store.publish(*keyed("a1"))
+        (a1,) = await first.pulled()
+        metadata = first.metadata
+        await tell(first, grown(metadata.topics[TOPIC_UID], 2, {0: store.seal()}))
+        store.publish(*keyed("a2"), partition=1)
+        assert await data(first) == []
+        task = await acking(first, a1)
+        assert await data(first) == [], "the ack of a1 is not committed"
+        await died(first, task)
+    async with ordered(store, metadata) as w:
+        (again,) = await w.pulled(wait_s=5)
+        assert again["data"] == "a1"
+        await w.ack(again)
+        assert await data(w, wait_s=5) == ["a2"]
+
+
+async def test_expired_messages_hold_up_a_growth_no_longer_than_one_flush() -> None:
+    """Nobody waits for the commit of what was expired but the barrier."""
+    async with ordered(lazy_flush_s=60.0) as w:
+        soon = time.time_ns() // 1000 + 200_000
+        w.store.publish(*keyed("a1", ttl_ms=1, deliver_at_us=soon))
+        await tell(w, grown(w.metadata.topics[TOPIC_UID], 2, {0: w.store.seal()}))
+        w.store.publish(*keyed("a2"), partition=1)
+        await asyncio.sleep(0.3)
+        assert await data(w, wait_s=5) == ["a2"]
+
+
+async def test_an_expired_message_keeps_its_place_until_that_is_committed() -> None:
+    async with ordered(lazy_flush_s=60.0) as w:
+        soon = time.time_ns() // 1000 + 200_000
+        w.store.publish(*keyed("a1", ttl_ms=1, deliver_at_us=soon), *keyed("a2", "b1"))
+        await asyncio.sleep(0.3)
+        w.metadata.flush_gate = asyncio.Event()
+        assert await data(w) == ["b1"]
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.05)
+        assert not pull.done()
+        w.metadata.flush_gate.set()
+        assert [m["data"] for m in await pull] == ["a2"], "a flush comes at once: a2 waits for it"
+
+
+async def test_acks_of_several_messages_of_a_key_before_one_commit() -> None:
+    """Held ones may be acked by their message ids, also while an ack before is not committed."""
+    async with ordered() as w:
+        w.store.publish(*keyed("a1", "a2", "a3", "a4"))
+        (a1,) = await w.pulled()
+        task = await acking(w, a1)
+        held = [{"message_id": _sibling(a1["message_id"], number)} for number in (1, 2)]
+        more = asyncio.create_task(w.ack(*held, by="message_id"))
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.05)
+        assert w.metadata.flush_gate is not None
+        w.metadata.flush_gate.set()
+        assert [m["data"] for m in await pull] == ["a4"]
+        await asyncio.gather(task, more)
+
+
 async def test_random_lives_never_overtake() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
