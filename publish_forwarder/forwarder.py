@@ -45,7 +45,7 @@ from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_lanes
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import MESSAGE_OVERHEAD_BYTES, Parcel, message_bytes
-from publish_forwarder.ports import Forwarded, StoreClient, TopicSource
+from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
@@ -69,7 +69,7 @@ class PublishForwarder:
         store: StoreClient,
         settings: PublishSettings | None = None,
         *,
-        forwarded: Forwarded | None = None,
+        forwarded: ForwardedMessages | None = None,
         schemas: SchemaSource | None = None,
         admits: Callable[[int], bool] = lambda _: True,
         weight_of: Callable[[bytes], float] = lambda _: 1.0,

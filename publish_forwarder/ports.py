@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.types import Topic
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import StageExtras
@@ -68,13 +69,18 @@ class Offsets(Protocol):
     def end(self) -> int: ...
     @property
     def stage_end(self) -> int: ...
+    @property
+    def sealed(self) -> bool: ...
 
 
 class StagedStore(Protocol):
     """The part of `store_nodes.client.StoreClient` that changes staged messages; raises
     StoreError."""
 
-    async def discard(self, group: int, queue: QueueId, numbers: Sequence[int]) -> int: ...
+    def appender(self, group: int, queue: QueueId) -> Appender: ...
+    async def discard(
+        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float = 5.0
+    ) -> int: ...
     async def reschedule(
         self, group: int, queue: QueueId, numbers: Sequence[int], due_us: Sequence[int]
     ) -> int: ...
@@ -86,10 +92,11 @@ class StoreClient(Store, StagedStore, Protocol):
     """All of it."""
 
 
-class Forwarded(Protocol):
+class ForwardedMessages(Protocol):
     """The part of `metadata.delivery.forwarded.ForwardedRepository` that publishing uses."""
 
     async def find(self, queue: QueueKey, numbers: Sequence[int]) -> Mapping[int, object]: ...
+    async def record(self, queue: QueueKey, moved: Sequence[Forwarded]) -> None: ...
 
 
 class TopicSource(Protocol):

@@ -4,11 +4,14 @@ The log decides: a message is released, or it is not, and both who cancels and w
 the same. Asking twice is no error.
 
 A message of a queue that was sealed meanwhile is copied to a successor when it is due, written down
-in Postgres, and then discarded; so "discarded" there may mean published.
+in Postgres, and then discarded; so "discarded" there may mean published. Whether such a copy is
+made of the message as it was, or as it is now, the log decides as well (`outbox/delayed.py`).
+Whether a queue is sealed is asked of the log after the change: what the catalog says may be old.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import NamedTuple, NoReturn
 
 import msgspec
@@ -18,15 +21,17 @@ from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tena
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataError
-from metadata.types import SealedPartition, Topic
+from metadata.types import Topic
+from outbox.delayed import take_turn
 from publish_forwarder import delays
 from publish_forwarder.batch_body import field_error
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup
-from publish_forwarder.ports import Forwarded, StagedStore, TopicSource
+from publish_forwarder.ports import ForwardedMessages, StagedStore, TopicSource
 from publish_forwarder.receipts import rfc3339
-from store_nodes.errors import QueueNotFound
+from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.queue_id import QueueId
 
 MAX_BODY_BYTES = 64 * 1024
@@ -46,7 +51,6 @@ class Place(NamedTuple):
     group: int
     queue: QueueId
     number: int
-    sealed: bool
     text: str
 
 
@@ -57,7 +61,7 @@ class ScheduledMessages:
     """`forwarded` knows the messages of sealed queues that were published from others."""
 
     def __init__(
-        self, catalog: TopicSource, store: StagedStore, forwarded: Forwarded | None
+        self, catalog: TopicSource, store: StagedStore, forwarded: ForwardedMessages | None
     ) -> None:
         self._catalog = catalog
         self._store = store
@@ -66,14 +70,10 @@ class ScheduledMessages:
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 once it is certain that the message will not be published."""
         place = await self._find(scope)
-        try:
-            done = await self._store.discard(place.group, place.queue, [place.number])
-        except QueueNotFound:
-            raise not_found("message", place.text) from None
-        if not done:
+        if not await self._change(
+            place, self._store.discard(place.group, place.queue, [place.number])
+        ):
             await self._require_discarded(place)
-        elif place.sealed and await self._was_forwarded(place):
-            raise _released(place.text)
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -83,11 +83,9 @@ class ScheduledMessages:
         now_us = delays.now_us()
         delay = _delay(await read_body(scope, receive, MAX_BODY_BYTES), now_us)
         due_us = max(now_us, delay.due_us(now_us)) if delay is not None else now_us
-        try:
-            done = await self._store.reschedule(place.group, place.queue, [place.number], [due_us])
-        except QueueNotFound:
-            raise not_found("message", place.text) from None
-        if not done:
+        if not await self._change(
+            place, self._store.reschedule(place.group, place.queue, [place.number], [due_us])
+        ):
             await self._require_discarded(place)
             raise Problem(
                 409,
@@ -122,8 +120,7 @@ class ScheduledMessages:
         for one in generations:
             if one.generation == wanted.generation:
                 queue = QueueId(topic.uid, one.number, one.lane, one.generation)
-                sealed = isinstance(one, SealedPartition)
-                return Place(topic, one.group, queue, wanted.stage_number, sealed, text)
+                return Place(topic, one.group, queue, wanted.stage_number, text)
         raise not_found("message", text)
 
     async def _refuse_published(self, topic: Topic, wanted: MessageId) -> NoReturn:
@@ -138,6 +135,42 @@ class ScheduledMessages:
             raise not_found("message", str(wanted))
         raise _released(str(wanted))
 
+    async def _change(self, place: Place, change: Awaitable[int]) -> bool:
+        """Whether the message was staged, and is changed. Raises Problem: it is published."""
+        try:
+            done = await change
+        except QueueNotFound:
+            raise not_found("message", place.text) from None
+        if not done:
+            return False
+        try:
+            if await self._is_sealed(place):
+                await self._require_no_copy(place)
+        except QueueNotFound as error:
+            # Sealed a moment ago, and a successor is not made yet; or its topic is being deleted.
+            raise Unavailable(f"{place.queue} is being moved") from error
+        return True
+
+    async def _is_sealed(self, place: Place) -> bool:
+        return (await self._store.offsets(place.group, place.queue)).sealed
+
+    async def _require_no_copy(self, place: Place) -> None:
+        """Raises 409 if the message was published from another queue as it was before its change;
+        it is not from now on. Raises QueueNotFound: that is not known."""
+        key, number = QueueKey(place.topic.tenant_id, *place.queue), place.number
+        if self._forwarded is not None and await self._forwarded.find(key, [number]):
+            raise _released(place.text)
+        known = await take_turn(self._store, place.group, place.queue, number)
+        if known is None:
+            return
+        if self._forwarded is not None:
+            # As the scheduler does that copied it, if it is still alive: the message as it is now
+            # must not be copied some other day.
+            partition = QueueId.unpack(known.queue).partition
+            await self._forwarded.record(key, [Forwarded(number, partition, known.position)])
+            await self._store.discard(place.group, place.queue, [number])
+        raise _released(place.text)
+
     async def _require_discarded(self, place: Place) -> None:
         """Nothing was changed: raises 409 or 404 unless it was cancelled before."""
         try:
@@ -148,14 +181,14 @@ class ScheduledMessages:
                     raise not_found("message", place.text)
         except QueueNotFound:
             raise not_found("message", place.text) from None
-        if found.state != "discarded" or await self._was_forwarded(place):
+        if found.state != "discarded":
             raise _released(place.text)
-
-    async def _was_forwarded(self, place: Place) -> bool:
-        if not place.sealed or self._forwarded is None:
-            return False
-        key = QueueKey(place.topic.tenant_id, *place.queue)
-        return place.number in await self._forwarded.find(key, [place.number])
+        try:
+            if await self._is_sealed(place):
+                await self._require_no_copy(place)
+        except QueueNotFound:
+            # A sealed queue and its successors are dropped only when nothing is staged in it.
+            return
 
 
 def _delay(body: bytes, now_us: int) -> Delay | None:

@@ -155,8 +155,8 @@ class PublicationSweep:
             left = list(output.numbers)
             staged = StagedQueue(QueueKey(tenant_id, *queue), output.group, Progress())
             while left:
-                done = await self._forward.forward(staged, left, sealed.successors)
-                left = [number for number in left if number not in done]
+                handed = await self._forward.forward(staged, left, sealed.successors)
+                left = [number for number in left if number not in handed.done]
 
     async def _discard(self, publication: Publication) -> None:
         """What is staged under its tag, wherever it was going to be."""

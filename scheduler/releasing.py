@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -34,14 +34,25 @@ MAX_SLEEP_S = 0.25
 _log = structlog.get_logger("packetboat.scheduler")
 
 
+NOT_DUE = -1
+"""In the answer of a release."""
+
+
+class Handed(NamedTuple):
+    """What became of the messages of a sealed queue: staged no more; or still so, and the log says
+    that it is not that late yet."""
+
+    done: set[int]
+    not_due: set[int]
+
+
 class Forward(Protocol):
     """Takes messages out of a queue that was sealed with them."""
 
     async def forward(
         self, queue: StagedQueue, numbers: Sequence[int], successors: Sequence[tuple[int, bytes]]
-    ) -> set[int]:
-        """Those that are staged no more; the others are to be tried again. Raises StoreError,
-        MetadataError."""
+    ) -> Handed:
+        """Those of neither kind are to be tried again. Raises StoreError, MetadataError."""
         ...
 
 
@@ -123,14 +134,17 @@ class Releasing:
                 queue.group, queue.id, numbers, timeout_s=self._timeout_s
             )
         except QueueSealed as sealed:
-            done = await self._forward.forward(queue, numbers, sealed.successors)
+            done, not_due = await self._forward.forward(queue, numbers, sealed.successors)
+            now_us = self._store.clock(queue.group).now_us()
             for number in done:
                 self._window.settled(queue, number)
-            return [number for number in numbers if number not in done]
+            for number in not_due:
+                await self._not_due(queue, number, now_us)
+            return [n for n in numbers if n not in done and n not in not_due]
         metrics.releases.inc()
         now_us = self._store.clock(queue.group).now_us()
         for number, offset in zip(numbers, offsets, strict=True):
-            if offset == -1:
+            if offset == NOT_DUE:
                 await self._not_due(queue, number, now_us)
                 continue
             known = queue.due.get(number)

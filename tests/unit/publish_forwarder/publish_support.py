@@ -36,6 +36,8 @@ from store_nodes.wire import Durability, QueueOffsets
 
 TENANT = uuid.UUID(int=1).bytes
 LOG_TIME_US = 1_767_225_599_123_456
+HELD_US = 2**63
+"""Of what is staged without a time."""
 
 
 def topic(name: str = "orders", partitions: int = 4, uid: int = 7, priorities: int = 1) -> Topic:
@@ -143,7 +145,8 @@ class FakeQueue:
         dedup: bytes,
         dedup_window_s: int,
     ) -> asyncio.Future[Receipt]:
-        return self._take(batch, count, durability, timeout_s, dedup, extras.due_us)
+        due_us = (HELD_US,) * count if extras.due_us is None else extras.due_us
+        return self._take(batch, count, durability, timeout_s, dedup, due_us)
 
     def _take(
         self,
@@ -236,7 +239,9 @@ class FakeStore:
             raise QueueNotFound(str(queue))
         return self.queues[queue]
 
-    async def discard(self, group: int, queue: QueueId, numbers: Sequence[int]) -> int:
+    async def discard(
+        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float = 5.0
+    ) -> int:
         of = self._of(queue)
         waiting = [n for n in numbers if n < len(of.staged) and n not in of.fates]
         of.fates |= {n: ("discarded", None) for n in waiting}

@@ -14,6 +14,7 @@ from edge import message_id
 from edge.asgi import MutableMapping
 from edge.problem import Problem
 from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import Forwarded
 from metadata.types import SealedPartition
 from publish_forwarder.delays import Delay, after, after_text, at
 from publish_forwarder.forwarder import PublishForwarder
@@ -224,6 +225,9 @@ class FakeForwarded:
     async def find(self, queue: QueueKey, numbers: list[int]) -> dict[int, object]:
         return {number: object() for number in numbers if (queue, number) in self.moved}
 
+    async def record(self, queue: QueueKey, moved: list[Forwarded]) -> None:
+        self.moved |= {(queue, each.stage_number) for each in moved}
+
 
 async def call(
     forwarder: PublishForwarder, method: str, text: str, body: bytes = b"", name: str = "orders"
@@ -355,6 +359,7 @@ async def test_a_message_staged_before_a_move_is_found_in_its_own_queue() -> Non
     async with running(store, catalog, forwarded=forwarded) as forwarder:
         waits, copied, raced = [await delayed(forwarder) for _ in range(3)]
         catalog.cached[TENANT, "orders"] = moved
+        store.partition(0).successors = ((1, QueueId(old.uid, 0, generation=1).pack()),)
         key = QueueKey(TENANT, *QueueId(old.uid, 0))
         forwarded.moved = {(key, 1), (key, 2)}
         store.partition(0).fates[1] = ("discarded", None)

@@ -40,6 +40,7 @@ from store_nodes.machine.outcomes import (
 )
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
+from store_nodes.wire import Durability
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -88,6 +89,43 @@ class FakeAppender:
         self._store.keep(self._group, self._queue, outcome, batch)
         self._store.tell(self._group, self._queue)
         return Receipt(outcome.base_offset, outcome.log_time_us, outcome.duplicate)
+
+    def stage_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        extras: c.StageExtras,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        assert durability is Durability.QUORUM
+        return asyncio.ensure_future(self._stage(batch, count, extras, dedup, dedup_window_s))
+
+    async def _stage(
+        self, batch: bytes, count: int, extras: c.StageExtras, dedup: bytes, dedup_window_s: int
+    ) -> Receipt:
+        await self._store._call("stage", self._group)
+        self._seq += 1
+        outcome = self._store.do(
+            self._group,
+            c.encode_stage(
+                self._queue.pack(),
+                self._session,
+                self._seq,
+                self._store.clock(self._group).now_us() + 60 * SECOND,
+                count,
+                batch,
+                extras,
+                dedup,
+                dedup_window_s=dedup_window_s,
+            ),
+        )
+        assert isinstance(outcome, StageDone)
+        self._store.tell(self._group, self._queue)
+        return Receipt(outcome.base_stage, outcome.log_time_us, outcome.duplicate)
 
 
 class FakeWatch:
@@ -312,6 +350,10 @@ class FakeStore:
             raise Unavailable("the answer was lost")
         return list(outcome.offsets)
 
+    async def offsets(self, group: int, queue: QueueId) -> QueueOffsets:
+        await self._call("offsets", group)
+        return self._offsets(group, queue.pack())
+
     async def discard(
         self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float = 5.0
     ) -> int:
@@ -457,6 +499,9 @@ class FakeIndex:
             raise self.trouble.popleft()
         for each in moved:
             self.moved.setdefault((queue, each.stage_number), each)
+
+    async def find(self, queue: QueueKey, numbers: Sequence[int]) -> dict[int, Forwarded]:
+        return {n: self.moved[queue, n] for n in numbers if (queue, n) in self.moved}
 
     async def forget_topics(self) -> None:
         return

@@ -1,0 +1,149 @@
+"""Who decides, in the log, when a delayed message of a sealed queue is published, and whether.
+
+A sealed queue gives no more offsets, so a scheduler appends a copy to a successor. The message may
+be cancelled or rescheduled at the same time, in the sealed queue, which is in another group. Both
+meet in the successor's group, which remembers ids and takes none twice:
+
+    the copy      is appended under its name, and under its turn. It is made of what the message was
+                  when the scheduler knew that all turns before this one were taken
+    the change    is made in the sealed queue first. Then it takes the first turn that is free, with
+                  a message that is never released and is discarded at once
+
+So either the change has the turn: then the copy is refused, and the scheduler looks again at what
+the message is now. Or the copy has it: then whoever makes the change learns that the message is
+published. Turns are counted from 0 for each message; a successor that was sealed as well still
+knows the ones it gave, and leads on to those that give the next.
+
+Ids are remembered for a day (`WINDOW_S`): so long a scheduler may take from copying a message to
+discarding the original.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+from outbox.routing import Target
+from store_nodes.client import Receipt
+from store_nodes.commands import DEDUP_ENTRY, StageExtras
+from store_nodes.errors import DedupKnown, Known, QueueNotFound, QueueSealed, StoreError
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message, encode
+from store_nodes.wire import Durability
+
+WINDOW_S = 86_400
+TAG = b"turn"
+"""Of the messages that take turns; the platform's publications have other tags."""
+
+
+class Stager(Protocol):
+    """Stages messages in one queue."""
+
+    def stage_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        extras: StageExtras,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        """Fails with a StoreError; may raise one at once."""
+        ...
+
+
+class Discarding(Protocol):
+    """Discards staged messages."""
+
+    async def discard(
+        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
+    ) -> int: ...
+
+
+class Store(Discarding, Protocol):
+    """The part of `store_nodes.client.StoreClient` that taking turns uses."""
+
+    def appender(self, group: int, queue: QueueId) -> Stager: ...
+
+
+def copy_ids(index: int, queue: QueueId, number: int, turn: int) -> bytes:
+    """The name and the turn of the copy at `index` of a batch, in this order: of a copy that was
+    made, the name is what is known."""
+    return _entry(index, _name(queue, number)) + _turn_id(index, queue, number, turn)
+
+
+async def discard_turn(store: Discarding, group: int, known: Known, timeout_s: float) -> None:
+    """The message that took a turn, whose maker may have died before it discarded it."""
+    await _discard(store, group, QueueId.unpack(known.queue), known.position, timeout_s)
+
+
+async def take_turn(
+    store: Store, group: int, queue: QueueId, number: int, *, timeout_s: float = 5.0
+) -> Known | None:
+    """None: whatever copy of the message is made from now on is made of what it is now. Otherwise
+    it is published, there. Raises StoreError: then it is not known which; QueueNotFound: a queue
+    that it may be copied to is not there, and a turn is taken in all others.
+
+    `queue` is sealed. Which of several successors the message belongs to says its key alone, so a
+    turn is taken in each of them.
+    """
+    published: Known | None = None
+    missing: QueueNotFound | None = None
+    open_targets = [(Target(group, queue), 0)]
+    while open_targets:
+        target, turn = open_targets.pop()
+        try:
+            receipt = await store.appender(*target).stage_nowait(
+                encode([Message(b"")], 0),
+                1,
+                StageExtras(None, TAG),
+                durability=Durability.QUORUM,
+                timeout_s=timeout_s,
+                dedup=_turn_id(0, queue, number, turn),
+                dedup_window_s=WINDOW_S,
+            )
+        except DedupKnown as error:
+            (known,) = error.known.values()
+            if not known.staged:
+                published = known
+                continue
+            await discard_turn(store, target.group, known, timeout_s)
+            open_targets.append((target, turn + 1))
+        except QueueSealed as sealed:
+            open_targets += [
+                (Target(of_group, QueueId.unpack(raw)), turn) for of_group, raw in sealed.successors
+            ]
+        except QueueNotFound as error:
+            missing = error
+        else:
+            await _discard(store, target.group, target.queue, receipt.base_offset, timeout_s)
+    if missing is not None and published is None:
+        raise missing
+    return published
+
+
+async def _discard(
+    store: Discarding, group: int, queue: QueueId, number: int, timeout_s: float
+) -> None:
+    try:
+        await store.discard(group, queue, [number], timeout_s=timeout_s)
+    except StoreError:
+        return  # it is held for good; whoever meets its turn tries again
+
+
+def _name(queue: QueueId, number: int) -> bytes:
+    content = queue.pack() + number.to_bytes(8, "big")
+    return blake2b(content, digest_size=16, person=b"pb-forwarded").digest()
+
+
+def _turn_id(index: int, queue: QueueId, number: int, turn: int) -> bytes:
+    content = queue.pack() + number.to_bytes(8, "big") + turn.to_bytes(8, "big")
+    return _entry(index, blake2b(content, digest_size=16, person=b"pb-turn").digest())
+
+
+def _entry(index: int, hashed: bytes) -> bytes:
+    return DEDUP_ENTRY.pack(index, hashed, int.from_bytes(hashed[:8], "little"))

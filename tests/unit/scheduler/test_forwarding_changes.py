@@ -1,0 +1,335 @@
+"""Delayed messages of a sealed queue that are cancelled or rescheduled while they are forwarded:
+what is answered is what happens, whoever was first."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from edge import message_id
+from edge.problem import Problem
+from metadata.delivery.due import Progress, QueueKey
+from metadata.delivery.forwarded import Forwarded
+from metadata.types import Partition
+from outbox import delayed
+from publish_forwarder.scheduled import ScheduledMessages
+from scheduler.forwarding import Forwarding
+from scheduler.pending import StagedQueue
+from store_nodes import commands as c
+from store_nodes.client import Location, QueueOffsets
+from store_nodes.errors import StoreError, Unavailable
+from store_nodes.machine.outcomes import StagedChanged
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message, decode
+from tests.unit.publish_forwarder.publish_support import TENANT, FakeCatalog, topic
+from tests.unit.scheduler.scheduler_support import FakeAppender, FakeIndex, FakeStore
+
+ORDERS = topic(partitions=2)
+OLD = QueueId(ORDERS.uid, 1)
+KEY = QueueKey(TENANT, ORDERS.uid, 1, 0, 0)
+NEW = (1, OLD._replace(generation=1))
+POINTS = ["before the log is asked", "after it was asked, before the copy", "after the copy"]
+
+
+class Api:
+    """What the publish forwarders do over HTTP. Their catalog knows of no seal yet."""
+
+    def __init__(self, store: FakeStore, index: FakeIndex) -> None:
+        partitions = (Partition(0, group=0), Partition(1, group=0))
+        catalog = FakeCatalog(replace(ORDERS, partitions=partitions))
+        self._handlers: Any = ScheduledMessages(catalog, ClientStore(store), index)
+
+    async def cancel(self, number: int) -> int:
+        return await self._call(self._handlers.cancel, number, b"")
+
+    async def reschedule(self, number: int, after_s: float) -> tuple[int, int]:
+        """The status, and the earliest time that was asked for."""
+        least_us = time.time_ns() // 1000 + int(after_s * 1e6)
+        body = msgspec.json.encode({"delay_seconds": after_s})
+        return await self._call(self._handlers.reschedule, number, body), least_us
+
+    async def _call(self, handler: Callable[..., Awaitable[None]], number: int, body: bytes) -> int:
+        status = 0
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+
+        text = str(message_id.staged(ORDERS.uid, 1, 0, number))
+        path = {"topic": ORDERS.name, "id": text}
+        scope = {"packetboat.tenant": TENANT, "path_params": path, "headers": []}
+        try:
+            await handler(scope, receive, send)
+        except Problem as problem:
+            return problem.status
+        return status
+
+
+class ClientStore:
+    """The calls of a client that the handlers use."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+        self.appender, self.discard = store.appender, store.discard
+
+    async def reschedule(
+        self, group: int, queue: QueueId, numbers: Sequence[int], due_us: Sequence[int]
+    ) -> int:
+        await self._store._call("reschedule", group)
+        command = c.Reschedule(queue.pack(), tuple(numbers), tuple(due_us))
+        outcome = self._store.do(group, c.encode(command))
+        assert isinstance(outcome, StagedChanged)
+        return outcome.changed
+
+    async def locate(self, group: int, queue: QueueId, stage_number: int) -> Location:
+        return await self._store.locate(group, queue, stage_number)
+
+    async def offsets(self, group: int, queue: QueueId) -> QueueOffsets:
+        await self._store._call("offsets", group)
+        return self._store._offsets(group, queue.pack())
+
+
+def sealed_store(store: FakeStore, count: int = 1) -> FakeStore:
+    """With messages that are due in a queue that was moved. Log time is as our clock."""
+    store.ahead_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+    store.create(0, OLD)
+    messages = [Message(str(n).encode(), key=f"k{n}") for n in range(count)]
+    store.stage(0, OLD, *[0.0] * count, messages=messages)
+    store.create(*NEW, store.seal(0, OLD, NEW))
+    return store
+
+
+async def forward(store: FakeStore, index: FakeIndex, *numbers: int) -> None:
+    forwarding = Forwarding(store, index, timeout_s=1.0)
+    queue = StagedQueue(KEY, 0, Progress())
+    await forwarding.forward(queue, numbers or [0], [(NEW[0], NEW[1].pack())])
+
+
+def published(store: FakeStore, *queues: tuple[int, QueueId]) -> list[tuple[int, int]]:
+    """The number and the time of each copy."""
+    return [
+        (int(message.data), each.log_time_us)
+        for _, queue in queues or (NEW,)
+        for each in store.batches.get(queue.pack(), [])
+        for message in decode(each.batch)
+    ]
+
+
+def interrupt(
+    store: FakeStore, index: FakeIndex, point: str, change: Callable[[], Awaitable[None]]
+) -> None:
+    """Has `change` happen once, at that point of the forwarding."""
+    fetch, record = store.fetch_staged, index.record
+    left = [change]
+
+    async def now() -> None:
+        while left:
+            await left.pop()()
+
+    if point == POINTS[0]:
+
+        async def fetched_before(*args: Any, **more: Any) -> Any:
+            found = await fetch(*args, **more)
+            await now()
+            return found
+
+        store.fetch_staged = fetched_before  # type: ignore[method-assign]
+    elif point == POINTS[1]:
+
+        class Late(FakeAppender):
+            async def append(self, *args: Any, **more: Any) -> Any:
+                await now()
+                return await super().append(*args, **more)
+
+        store.appender = lambda *target: Late(store, *target)  # type: ignore[method-assign]
+    else:
+
+        async def recorded_late(*args: Any) -> None:
+            await now()
+            await record(*args)
+
+        index.record = recorded_late  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_what_was_cancelled_is_never_published(point: str) -> None:
+    store, index, answers = sealed_store(FakeStore()), FakeIndex(), []
+    api = Api(store, index)
+
+    async def cancel() -> None:
+        answers.extend([await api.cancel(0), await api.cancel(0)])
+
+    interrupt(store, index, point, cancel)
+    await forward(store, index)
+    await forward(store, index)
+    copies = len(published(store))
+    assert (answers, copies) == (([409, 409], 1) if point == POINTS[2] else ([204, 204], 0))
+    assert await api.cancel(0) == answers[0]
+    assert store.where(0, OLD, 0)[0] == "discarded"
+    assert (KEY, 0) in index.moved or not copies
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_what_was_rescheduled_is_not_published_before_its_new_time(point: str) -> None:
+    store, index, answers = sealed_store(FakeStore(), 2), FakeIndex(), []
+    api = Api(store, index)
+
+    async def reschedule() -> None:
+        answers.append((await api.reschedule(0, 3600))[0])
+
+    interrupt(store, index, point, reschedule)
+    await forward(store, index, 0, 1)
+    await forward(store, index, 0, 1)
+    numbers = [number for number, _ in published(store)]
+    assert (answers, numbers) == (([409], [0, 1]) if point == POINTS[2] else ([200], [1]))
+    store.ahead_us += 2 * 3600 * 1_000_000
+    await forward(store, index, 0)
+    assert sorted(number for number, _ in published(store)) == [0, 1]
+    assert store.where(0, OLD, 0)[0] == "discarded"
+
+
+async def test_a_copy_that_a_dead_scheduler_did_not_record_is_recorded_by_who_would_cancel() -> (
+    None
+):
+    store, index = sealed_store(FakeStore(), 2), FakeIndex()
+    api = Api(store, index)
+
+    async def dies(*_: Any) -> None:
+        raise Unavailable("killed here")
+
+    record, index.record = index.record, dies  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        await forward(store, index, 0, 1)
+    index.record = record  # type: ignore[method-assign]
+    assert await api.cancel(0) == 409
+    assert (await api.reschedule(1, 3600))[0] == 409
+    assert index.moved == {(KEY, n): Forwarded(n, 1, n) for n in range(2)}
+    assert {store.where(0, OLD, n)[0] for n in range(2)} == {"discarded"}
+    assert len(published(store)) == 2
+
+
+async def test_a_change_whose_process_dies_takes_no_message_along() -> None:
+    """It took the turn, and neither changed the message nor discarded what took the turn."""
+    store, index = sealed_store(FakeStore()), FakeIndex()
+    discard = store.discard
+
+    async def dies(*_: Any, **__: Any) -> int:
+        raise Unavailable("killed here")
+
+    store.discard = dies  # type: ignore[method-assign]
+    for _ in range(2):
+        assert await delayed.take_turn(store, 0, OLD, 0) is None
+    assert len(store.machines[1].staged(NEW[1].pack(), -1, 10)) == 2
+    store.discard = discard  # type: ignore[method-assign]
+    await forward(store, index)
+    assert [number for number, _ in published(store)] == [0]
+    assert store.machines[1].staged(NEW[1].pack(), -1, 10) == []
+
+
+async def test_a_turn_is_known_to_later_successors_and_taken_in_each_of_several() -> None:
+    """Taken before the successor was sealed as well, and after."""
+    store, index = sealed_store(FakeStore(), 2), FakeIndex()
+    grown = [(n % 2, QueueId(ORDERS.uid, n, generation=2)) for n in (1, 3)]
+
+    async def seal_and_change() -> None:
+        assert await api.cancel(0) == 204
+        end = store.seal(*NEW, *grown)
+        for each in grown:
+            store.create(*each, end)
+        assert (await api.reschedule(1, 3600))[0] == 200
+
+    api = Api(store, index)
+    interrupt(store, index, POINTS[1], seal_and_change)
+    await forward(store, index, 0, 1)
+    assert published(store, NEW, *grown) == []
+    store.ahead_us += 2 * 3600 * 1_000_000
+    await forward(store, index, 1)
+    assert [number for number, _ in published(store, NEW, *grown)] == [1]
+
+
+async def test_a_successor_that_is_not_made_yet_is_not_passed_over() -> None:
+    """Sealed, and the successor comes in a moment: who cancels can't be told that it is done."""
+    store, index = FakeStore(), FakeIndex()
+    store.create(0, OLD)
+    store.stage(0, OLD, 0.0)
+    end = store.seal(0, OLD, NEW)
+    api = Api(store, index)
+    with pytest.raises(StoreError):
+        await api.cancel(0)
+    store.create(*NEW, end)
+    assert await api.cancel(0) == 204
+
+
+class Chaotic(FakeStore):
+    """Everything takes a random while."""
+
+    dice: random.Random
+
+    async def _call(self, name: str, group: int) -> None:
+        for _ in range(self.dice.choice((0, 0, 1, 2, 5, 9))):
+            await asyncio.sleep(0)
+        await super()._call(name, group)
+
+    def appender(self, group: int, queue: QueueId) -> FakeAppender:
+        store = self
+
+        class Slow(FakeAppender):
+            async def append(self, *args: Any, **more: Any) -> Any:
+                await store._call("append", group)
+                return await super().append(*args, **more)
+
+        return Slow(self, group, queue)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_schedulers_and_changes_at_random(seed: int) -> None:
+    """Two schedulers, changes of every message one after the other: each message is published once
+    or was cancelled, and at no other time than the last change says."""
+    dice, count = random.Random(seed), 12
+    store, index = Chaotic(), FakeIndex()
+    store.dice = dice
+    sealed_store(store, count)
+    api = Api(store, index)
+    cancelled: set[int] = set()
+    not_before_us = dict.fromkeys(range(count), 0)
+
+    async def change(number: int) -> None:
+        for _ in range(dice.randrange(4)):
+            for _ in range(dice.randrange(30)):
+                await asyncio.sleep(0)
+            if dice.random() < 0.4:
+                if await api.cancel(number) == 204:
+                    cancelled.add(number)
+                continue
+            status, least_us = await api.reschedule(number, dice.choice((0, 0.005, 0.02, 60)))
+            if status == 200:
+                assert number not in cancelled
+                not_before_us[number] = least_us
+            else:  # published: as it was before the change, or already as it is after it
+                not_before_us[number] = min(not_before_us[number], least_us)
+
+    async def schedule() -> None:
+        for _ in range(40):
+            some = sorted(dice.sample(range(count), dice.randrange(1, count)))
+            await forward(store, index, *some)
+            await asyncio.sleep(dice.choice((0, 0.001)))
+
+    await asyncio.gather(*(change(number) for number in range(count)), schedule(), schedule())
+    store.ahead_us += 120 * 1_000_000
+    await forward(store, index, *range(count))
+    copies = published(store)
+    assert sorted(number for number, _ in copies) == sorted(set(range(count)) - cancelled)
+    for number, at_us in copies:
+        assert at_us >= not_before_us[number]
+    assert {number for _, number in index.moved} == {number for number, _ in copies}
+    assert store.machines[1].staged(NEW[1].pack(), -1, 10) == []
