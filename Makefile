@@ -79,6 +79,10 @@ peer-tls: $(INSTALLED) ## Nine processes under load: TLS between them switched o
 power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
 	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)
 
+.PHONY: install-storm
+install-storm: $(INSTALLED) ## Nodes that lag and install checkpoints while their peers come and go (ten seeds, an hour)
+	$(BIN)/python -m tests.chaos.install_storm --seed 1 --seeds 10 $(INSTALL_STORM_ARGS)
+
 .PHONY: word-count
 word-count: $(INSTALLED) ## Map and reduce: 10,000 tasks on four workers that are killed again and again
 	$(BIN)/python -m tests.chaos.word_count --tasks 10000 $(WORD_COUNT_ARGS)
@@ -100,6 +104,12 @@ test-spark: $(INSTALLED) ## Tests of Spark and exports with another Spark: SPARK
 .PHONY: bench
 bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
 	$(BIN)/python -m benchmarks
+
+COMMIT ?= 0.2.0
+
+.PHONY: bench-against
+bench-against: $(INSTALLED) ## Measure this tree beside an earlier commit or release: COMMIT=0.2.0 (10 minutes)
+	$(BIN)/python -m benchmarks.against $(COMMIT) $(BENCH_AGAINST_ARGS)
 
 .PHONY: bench-log
 bench-log: $(INSTALLED) ## Measure the replicated log alone: append, fetch, catch-up, recovery

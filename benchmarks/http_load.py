@@ -1,5 +1,5 @@
 """Load on Packetboat over HTTP, printed as one JSON object:
-`python -m benchmarks.http_load batch|drain|stream|latency …`.
+`python -m benchmarks.http_load post|batch|drain|stream|latency …`.
 
 A process of its own, so that what it spends is not counted as the server's."""
 
@@ -77,6 +77,30 @@ class Load:
         self.failed += count
         if len(self.errors) < 3:
             self.errors.append(f"{what}: {answer.status} {answer.body[:200]!r}")
+
+
+async def post(load: Load) -> float:
+    """One message a request, and one request outstanding on each connection."""
+    path = f"/topics/{load.options.topic}/messages"
+    whole = load.request("POST", path, text_body().encode(), "text/plain")
+    end = time.perf_counter() + load.options.seconds
+
+    async def publisher() -> None:
+        connection = await load.connection()
+        while time.perf_counter() < end:
+            sent = time.perf_counter()
+            answer = await connection.send(whole)
+            load.latencies.append(time.perf_counter() - sent)
+            if answer.status == 201:
+                load.n += 1
+            else:
+                load.fail("publish", answer)
+                await asyncio.sleep(0.01)
+        connection.close()
+
+    start = time.perf_counter()
+    await asyncio.gather(*(publisher() for _ in range(load.options.connections)))
+    return time.perf_counter() - start
 
 
 def batch_request(load: Load) -> bytes:
@@ -279,7 +303,7 @@ async def _consumer(load: Load, expected: int, done: asyncio.Event) -> None:
             done.set()
 
 
-CASES = {"batch": batch, "drain": drain, "stream": stream, "latency": latency}
+CASES = {"post": post, "batch": batch, "drain": drain, "stream": stream, "latency": latency}
 
 
 async def run(options: argparse.Namespace) -> Result:

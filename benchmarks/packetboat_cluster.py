@@ -26,10 +26,13 @@ class PacketboatCluster:
 
     name = "Packetboat"
 
-    def __init__(self, directory: Path, env: Mapping[str, str] | None = None) -> None:
-        """`env`: settings beside those of our own environment."""
+    def __init__(
+        self, directory: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
+        """`env`: settings beside those of our own environment. `cwd`: where it is started."""
         self.directory = directory
         self._env = env
+        self._cwd = cwd
         self._processes = Processes()
         self.url = ""
         self.token = ""
@@ -44,6 +47,7 @@ class PacketboatCluster:
             [sys.executable, "-m", "gateway", "up", "--data-dir", data, "--port", "0"],
             log=log,
             env=self._env,
+            cwd=self._cwd,
         )
         ready = data / "client.env"
         try:
