@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,13 +60,19 @@ def _template() -> EmbeddedPostgres:
         if not whole.exists():
             for old in BUILD.glob("postgres-*"):
                 shutil.rmtree(old)
-            template.start()
-            upgrade(template.url)
-            template.stop()
+            # On a thread of its own: a caller may have an event loop.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(_make, template).result()
             whole.touch()
         else:
             template.prepare()
         return template
+
+
+def _make(template: EmbeddedPostgres) -> None:
+    template.start()
+    upgrade(template.url)
+    template.stop()
 
 
 def _digest() -> str:

@@ -58,11 +58,13 @@ class ChaosCluster:
         node_settings: Mapping[str, str] | None = None,
         proxied: bool = False,
         failpoints: bool = False,
+        seeded: bool = True,
         release: Release = CURRENT,
     ) -> None:
         """`node_settings`: more of every node's environment. `proxied`: the first nodes listen at
         `listens`, not at their addresses; something must stand between (`links`). `failpoints`: the
-        server has some, see `act_once`. `release`: what is started is of it."""
+        server has some, see `act_once`. `seeded`: Postgres begins with the schema of this tree.
+        `release`: what is started is of it."""
         self.root = root
         self.release = release
         """Of the commands that are run."""
@@ -93,7 +95,7 @@ class ChaosCluster:
         self._processes = Processes()
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
         self._server: subprocess.Popen[bytes] | None = None
-        self._seeded = release is CURRENT
+        self._seeded = seeded and release is CURRENT
         made_of = SeededPostgres if self._seeded else EmbeddedPostgres
         self._postgres: EmbeddedPostgres = made_of(root / "postgres", port=postgres_port)
         self.lapses: list[float] = []

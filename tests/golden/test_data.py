@@ -30,7 +30,7 @@ class GoldenCluster(ChaosCluster):
     """An installation of this release on what was recorded."""
 
     def __init__(self, root: Path, recorded: Path) -> None:
-        super().__init__(root, segment_bytes=SEGMENT_BYTES)
+        super().__init__(root, segment_bytes=SEGMENT_BYTES, seeded=False)
         self.recorded = recorded
         self.facts = Facts(**json.loads((recorded / "facts.json").read_text()))
         self.token = self.facts.token

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import unquote
 
@@ -51,6 +51,19 @@ NOW = datetime.now(UTC)
 NOW_S = NOW.timestamp()
 RENDERER = PartitionRenderer(TOPIC_UID, 3)
 TIME_US = 1_700_000_000_123_456
+
+
+class AtTheStart(datetime):
+    """A clock that stands at NOW: this file may be imported long before its tests run."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return NOW.astimezone(tz)
+
+
+@pytest.fixture(autouse=True)
+def their_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("standardwebhooks.webhooks.datetime", AtTheStart)
 
 
 def outgoing(message: Message, offset: int = 7, attempt: int = 1) -> Outgoing:
