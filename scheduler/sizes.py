@@ -48,6 +48,19 @@ class Sizes:
         raw = QueueId(key.topic_uid, key.partition, key.lane, generation.number).pack()
         return self._groups.get(generation.group, {}).get(raw)
 
+    def led_to(self) -> set[bytes]:
+        """The queues that what is staged in sealed ones goes to, or through: each of them knows
+        which copies it has and where the others are."""
+        infos = {raw: info for group in self._groups.values() for raw, info in group.items()}
+        open_infos = [info for info in infos.values() if info.sealed and info.staged]
+        found: set[bytes] = set()
+        while open_infos:
+            for _, raw in open_infos.pop().successors:
+                if raw not in found:
+                    found.add(raw)
+                    open_infos += [infos[raw]] if raw in infos else []
+        return found
+
     def totals(
         self, lanes: Mapping[LaneKey, Iterable[Generation]]
     ) -> dict[tuple[bytes, bytes], tuple[int, int]]:

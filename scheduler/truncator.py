@@ -69,6 +69,8 @@ class Truncator:
         self._at_once = asyncio.Semaphore(PARTITIONS_AT_ONCE)
         self._ages: dict[LaneKey, tuple[float, int]] = {}
         self._sent: dict[LaneKey, KeptSignature | None] = {}
+        self._led_to: set[bytes] = set()
+        """Queues that delayed messages of others still go through."""
 
     async def trim(
         self,
@@ -78,6 +80,7 @@ class Truncator:
     ) -> dict[LaneKey, Plan]:
         """One round; the plans of the partitions whose groups answered."""
         totals = self._sizes.totals(lanes)
+        self._led_to = self._sizes.led_to()
         plans: dict[LaneKey, Plan] = {}
 
         async def one(key: LaneKey, generations: list[Generation]) -> None:
@@ -172,8 +175,8 @@ class Truncator:
         generations: Sequence[Generation],
         pinned: int | None,
     ) -> None:
-        """Queues of sealed generations that hold nothing, once no cursor is below their end and no
-        publisher may ask them whether they know an id."""
+        """Queues of sealed generations that hold nothing, once no cursor is below their end, no
+        publisher may ask them whether they know an id, and no delayed message goes through them."""
         for each in generations:
             info = self._sizes.of(key, each)
             if each.sealed_at is None or each.trimmed_to < each.sealed_at:
@@ -181,6 +184,8 @@ class Truncator:
             if pinned is not None and pinned < each.sealed_at:
                 continue
             if each.sealed_time_us is None or (info is not None and info.staged):
+                continue
+            if _queue(key, each).pack() in self._led_to:
                 continue
             wait_s = max(LEAST_SEALED_S, topic.dedup_window_s)
             if self._store.clock(each.group).now_us() < each.sealed_time_us + wait_s * 1e6:

@@ -366,14 +366,15 @@ async def test_what_is_stored_is_counted_for_as_long_as_it_is(
     assert site.usage[metric] == pytest.approx(1.5 * stored)
 
 
-async def move(site: Site, topic: Topic) -> Topic:
-    """Partition 0 to group 1, as the placement does it."""
+async def move(site: Site, topic: Topic, generation: int = 1) -> Topic:
+    """Partition 0 to the other group, as the placement does it."""
     placements = PlacementRepository(site.world.database)
-    placement = await placements.start_move(topic.tenant_id, topic.name, 0, 1)
+    here, there = (generation - 1) % 2, generation % 2
+    placement = await placements.start_move(topic.tenant_id, topic.name, 0, there)
     assert isinstance(placement, Placement)
-    new = QueueId(topic.uid, 0, 0, 1)
-    end = site.store.seal(0, QueueId(topic.uid, 0), (1, new))
-    site.store.create(1, new, end)
+    new = QueueId(topic.uid, 0, 0, generation)
+    end = site.store.seal(here, QueueId(topic.uid, 0, 0, generation - 1), (there, new))
+    site.store.create(there, new, end)
     return await placements.finish(placement, {(0, 0): end})
 
 
@@ -422,6 +423,26 @@ async def test_a_trim_goes_through_sealed_generations_and_removes_empty_ones(
     assert await generations() == [1]
     assert site.store.machines[0].is_deleted(old.pack())
     assert len((await site.world.topics.get(topic.tenant_id, topic.name)).sealed) == 0
+
+
+async def test_a_sealed_generation_stays_while_a_delayed_message_goes_through_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moved twice: what is staged in the first queue finds the third by way of the second."""
+    monkeypatch.setattr(truncator, "LEAST_SEALED_S", 0.0)
+    topic = await site.topic(window=0)
+    first, second = QueueId(topic.uid, 0), QueueId(topic.uid, 0, 0, 1)
+    site.store.stage(0, first, 3600.0)
+    await move(site, topic)
+    await move(site, topic, 2)
+    site.store.ahead_us = 2**61 // 1000
+    for _ in range(2):
+        await site.round()
+    assert not site.store.machines[1].is_deleted(second.pack())
+    site.store.cancel(0, first, 0)
+    for _ in range(2):
+        await site.round()
+    assert site.store.machines[1].is_deleted(second.pack())
 
 
 async def test_a_sealed_generation_stays_while_a_cursor_is_in_it(

@@ -8,10 +8,12 @@ import pytest
 
 from edge import message_id
 from edge.partition import partition_of
-from metadata.delivery.due import QueueKey
+from metadata.delivery.due import Progress, QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataUnavailable
-from scheduler.forwarding import FORWARD_AT_ONCE
+from scheduler.forwarding import FORWARD_AT_ONCE, Forwarding
+from scheduler.pending import StagedQueue
+from store_nodes.client import Location
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode
@@ -154,6 +156,25 @@ async def test_what_was_cancelled_or_released_before_the_seal_is_not_copied(
         await until(lambda: loop.window.held == 0)
     assert store.end(*new) == 2  # the offset of the released one, and the copy
     assert index.moved == {(KEY, 2): Forwarded(2, 1, 1)}
+
+
+async def test_what_was_released_before_the_seal_is_not_copied_for_a_stale_answer(
+    store: FakeStore,
+) -> None:
+    """A node that does not know yet that it was deposed says that the message is staged."""
+    new, index = (1, OLD._replace(generation=1)), FakeIndex()
+    store.stage(0, OLD, 0.0, 0.0, messages=[Message(b"released"), Message(b"due")])
+    await store.release(0, OLD, [0])
+    store.create(*new, store.seal(0, OLD, new))
+
+    async def stale(*_: Any, **__: Any) -> Location:
+        return Location("staged", None)
+
+    store.locate = stale  # type: ignore[method-assign]
+    forwarding = Forwarding(store, index, timeout_s=1.0)
+    queue = StagedQueue(KEY, 0, Progress())
+    await forwarding.forward(queue, [0, 1], [(new[0], new[1].pack())])
+    assert [message.data for message in messages_of(store, new[1])] == [b"due"]
 
 
 async def test_many_are_copied_in_order_and_in_few_appends(store: FakeStore) -> None:
