@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from edge.problem import FieldError, Problem
 from metadata.types import CursorState, Topic
 from store_nodes.queue_id import QueueId
 
 ASK_TIMEOUT_S = 5.0
 ASK_AT_ONCE = 64
-NAMED = 20
 
 
 class Ends(Protocol):
@@ -33,8 +31,10 @@ class EndStore(Protocol):
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Ends: ...
 
 
-async def backlogs(store: EndStore, topic: Topic, cursors: Iterable[CursorState]) -> Counter[bytes]:
-    """Unsettled messages of those cursors, by subscription uid. Raises StoreError."""
+async def ends(
+    store: EndStore, topic: Topic, places: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    """Of each of these partitions and lanes. Raises StoreError."""
     gate = asyncio.Semaphore(ASK_AT_ONCE)
 
     async def ends_of(number: int, lane: int) -> int:
@@ -43,28 +43,17 @@ async def backlogs(store: EndStore, topic: Topic, cursors: Iterable[CursorState]
         async with gate:
             return (await store.offsets(last.group, queue, timeout_s=ASK_TIMEOUT_S)).end
 
+    found = await asyncio.gather(*(ends_of(*place) for place in places))
+    return dict(zip(places, found, strict=True))
+
+
+async def backlogs(store: EndStore, topic: Topic, cursors: Iterable[CursorState]) -> Counter[bytes]:
+    """Unsettled messages of those cursors, by subscription uid. Raises StoreError."""
     rows = list(cursors)
     present = {(each.number, each.lane) for each in topic.partitions}
-    places = sorted({(row.key.partition, row.key.lane) for row in rows} & present)
-    found = await asyncio.gather(*(ends_of(*place) for place in places))
-    ends = dict(zip(places, found, strict=True))
+    found = await ends(store, topic, {(row.key.partition, row.key.lane) for row in rows} & present)
     left: Counter[bytes] = Counter()
     for row in rows:
-        end = max(ends.get((row.key.partition, row.key.lane), 0), row.read_to)
+        end = max(found.get((row.key.partition, row.key.lane), 0), row.read_to)
         left[row.key.subscription_uid] += end - row.read_to + row.pending() + row.exceptions
     return left
-
-
-def not_empty(kind: str, name: str, left: dict[str, int]) -> Problem:
-    """409: what would be lost, by subscription name."""
-    worst = sorted(left.items(), key=lambda each: (-each[1], each[0]))[:NAMED]
-    counts = ", ".join(f"{subscription!r} ({count})" for subscription, count in worst)
-    more = f" and {len(left) - len(worst)} more" if len(left) > len(worst) else ""
-    return Problem(
-        409,
-        "backlog-not-empty",
-        "There are undelivered messages",
-        f"Deleting the {kind} {name!r} loses messages that are not acked: {counts}{more}. "
-        "Give force=true to delete it all the same.",
-        errors=[FieldError(subscription, f"{count} messages") for subscription, count in worst],
-    )

@@ -21,10 +21,9 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.egress.guard import Guard
-from edge.problem import FieldError, Problem, invalid, not_found, unavailable
+from edge.problem import FieldError, Problem, invalid, not_found
 from edge.sealing import Sealer
 from gateway.http.decoding import Query, etag, if_match, read_json
-from gateway.subscriptions.backlog import backlogs, not_empty
 from gateway.subscriptions.bodies import (
     SubscriptionCreate,
     SubscriptionPatch,
@@ -37,29 +36,21 @@ from gateway.subscriptions.bodies import (
 )
 from gateway.subscriptions.push_bodies import NewSecret, PushBody, PushMaker
 from gateway.subscriptions.start_positions import StartAt, StartPositions
-from gateway.topics.topics import precondition_failed, respond_no_content
+from gateway.topics.holds import Hold, Holds, held
+from gateway.topics.topics import precondition_failed, respond_holds, respond_no_content
 from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
-from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic
-from store_nodes.errors import QueueNotFound, StoreError
+from metadata.types import Subscription, SubscriptionSpec, Topic
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.reading.places import Found
 
 
-class Cursors(Protocol):
-    """The part of `metadata.delivery.cursors.CursorRepository` that counting a backlog needs."""
-
-    async def of_subscription(
-        self, tenant_id: bytes, subscription_uid: bytes
-    ) -> tuple[CursorState, ...]: ...
-
-
 class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that starts and backlogs need."""
+    """The part of `store_nodes.client.StoreClient` that starts need."""
 
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Found: ...
     async def offset_at(self, group: int, queue: QueueId, time_us: int) -> int: ...
@@ -78,7 +69,7 @@ class SubscriptionRoutes:
         self,
         catalog: Catalog,
         subscriptions: SubscriptionRepository,
-        cursors: Cursors,
+        holds: Holds,
         store: Store,
         snapshots: SnapshotRepository,
         sealer: Sealer,
@@ -86,8 +77,7 @@ class SubscriptionRoutes:
     ) -> None:
         self._catalog = catalog
         self._subscriptions = subscriptions
-        self._cursors = cursors
-        self._store = store
+        self._holds = holds
         self._starts = StartPositions(store, snapshots)
         self._sealer = sealer
         self._egress = egress
@@ -104,6 +94,7 @@ class SubscriptionRoutes:
             Route("PATCH", one, self.patch, "manage", "subscription:name"),
             Route("DELETE", one, self.delete, "manage", "subscription:name"),
             Route("DELETE", nested, self.delete, "manage", "subscription:name"),
+            Route("GET", one + "/holds", self.holds, "manage", "subscription:name"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,17 +164,21 @@ class SubscriptionRoutes:
         }
         await respond(send, 200, msgspec.json.encode(listing))
 
+    async def holds(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What a delete without `force=true` is refused for."""
+        await respond_holds(send, await self._holds_of(await self._find(scope)))
+
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 while it has undelivered messages, unless `force=true`. What is published after the
-        count is not in it."""
+        """409 while something would be lost (gateway/topics/holds.py), unless `force=true`. What is
+        published after the count is not in it."""
         force = Query(scope).flag("force")
         version = if_match(header(scope, b"if-match"))
         if not force or "topic" in scope["path_params"]:
             found = await self._find(scope)
             if version is not None and version != found.version:
                 raise precondition_failed("subscription")
-            if not force:
-                await self._refuse_backlog(found)
+            if not force and (holds := await self._holds_of(found)):
+                raise held("subscription", found.name, holds)
         try:
             await self._subscriptions.delete(
                 tenant_of(scope), path_param(scope, "name"), if_version=version
@@ -270,19 +265,9 @@ class SubscriptionRoutes:
                 errors = [FieldError(field, f"there is no topic {name!r}")]
                 raise invalid("The body does not fit.", errors) from error
 
-    async def _refuse_backlog(self, subscription: Subscription) -> None:
-        tenant_id = subscription.tenant_id
-        topic = await self._catalog.topic_by_uid(tenant_id, subscription.topic_uid)
-        cursors = await self._cursors.of_subscription(tenant_id, subscription.uid)
-        try:
-            left = (await backlogs(self._store, topic, cursors))[subscription.uid]
-        except QueueNotFound:
-            return  # its topic is being deleted
-        except StoreError as error:
-            detail = "The backlog cannot be counted now; force=true deletes all the same."
-            raise unavailable("store", detail) from error
-        if left:
-            raise not_empty("subscription", subscription.name, {subscription.name: left})
+    async def _holds_of(self, subscription: Subscription) -> list[Hold]:
+        topic = await self._catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
+        return await self._holds.of_subscription(subscription, topic)
 
     async def _find(self, scope: Scope) -> Subscription:
         name = path_param(scope, "name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
 
 import msgspec
 
@@ -18,47 +18,25 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
-from edge.problem import FieldError, Problem, invalid, not_found, unavailable
+from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
-from gateway.subscriptions.backlog import EndStore, backlogs, not_empty
 from gateway.topics.bodies import TopicCreate, TopicPatch, TopicPut, changed, check, view
+from gateway.topics.holds import Hold, Holds, held
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.topics.topics import TopicRepository
-from metadata.types import CursorState, Subscription, Topic, TopicSpec, TopicState
-from store_nodes.errors import QueueNotFound, StoreError
-
-
-class Cursors(Protocol):
-    """The part of `metadata.delivery.cursors.CursorRepository` that counting a backlog needs."""
-
-    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
-
-
-class Subscriptions(Protocol):
-    """The part of a `SubscriptionRepository` that naming them needs."""
-
-    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]: ...
+from metadata.types import Topic, TopicSpec, TopicState
 
 
 class TopicRoutes:
     """The handlers; what spans Postgres and the store is in TopicLifecycle."""
 
-    def __init__(
-        self,
-        topics: TopicRepository,
-        lifecycle: TopicLifecycle,
-        subscriptions: Subscriptions,
-        cursors: Cursors,
-        store: EndStore,
-    ) -> None:
+    def __init__(self, topics: TopicRepository, lifecycle: TopicLifecycle, holds: Holds) -> None:
         self._topics = topics
         self._lifecycle = lifecycle
-        self._subscriptions = subscriptions
-        self._cursors = cursors
-        self._store = store
+        self._holds = holds
 
     def routes(self) -> list[Route]:
         return [
@@ -68,6 +46,7 @@ class TopicRoutes:
             Route("PUT", "/topics/{topic}", self.put, "manage", "topic:topic"),
             Route("PATCH", "/topics/{topic}", self.patch, "manage", "topic:topic"),
             Route("DELETE", "/topics/{topic}", self.delete, "manage", "topic:topic"),
+            Route("GET", "/topics/{topic}/holds", self.holds, "manage", "topic:topic"),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,10 +88,7 @@ class TopicRoutes:
         await _respond(send, 200, topic)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name = path_param(scope, "topic")
-        topic = await self._topics.get(tenant_of(scope), name)
-        if topic.state is not TopicState.ACTIVE:
-            raise not_found("topic", name)
+        topic = await self._active(scope)
         await respond(send, 200, msgspec.json.encode(view(topic)), headers=[etag(topic.version)])
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,13 +101,17 @@ class TopicRoutes:
         listing = {"topics": [view(t) for t in page.items], "next_page_token": page.next_token}
         await respond(send, 200, msgspec.json.encode(listing))
 
+    async def holds(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What a delete without `force=true` is refused for."""
+        await respond_holds(send, await self._holds.of_topic(await self._active(scope)))
+
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 while a subscription has undelivered messages, unless `force=true`. What is published
+        """409 while something would be lost (holds.py), unless `force=true`. What is published
         after the count is not in it."""
         tenant_id, name = tenant_of(scope), path_param(scope, "topic")
         version = if_match(header(scope, b"if-match"))
         if not Query(scope).flag("force"):
-            await self._refuse_backlog(tenant_id, name)
+            await self._refuse_held(tenant_id, name)
         try:
             await self._lifecycle.delete(tenant_id, name, version)
         except Conflict as error:
@@ -162,24 +142,24 @@ class TopicRoutes:
         except NotFound as error:
             raise (_of_schema(error, wanted[0]) if wanted else error) from error
 
-    async def _refuse_backlog(self, tenant_id: bytes, name: str) -> None:
+    async def _active(self, scope: Scope) -> Topic:
+        name = path_param(scope, "topic")
+        topic = await self._topics.get(tenant_of(scope), name)
+        if topic.state is not TopicState.ACTIVE:
+            raise not_found("topic", name)
+        return topic
+
+    async def _refuse_held(self, tenant_id: bytes, name: str) -> None:
         topic = await self._topics.get(tenant_id, name)
         if topic.state is not TopicState.ACTIVE:
             return
-        named = await self._subscriptions.of_topic(tenant_id, topic.uid)
-        if not named:
-            return
-        cursors = await self._cursors.of_topic(tenant_id, topic.uid)
-        try:
-            left = await backlogs(self._store, topic, cursors)
-        except QueueNotFound:
-            return  # somebody else is deleting it
-        except StoreError as error:
-            detail = "The backlog cannot be counted now; force=true deletes the topic all the same."
-            raise unavailable("store", detail) from error
-        undelivered = {each.name: left[each.uid] for each in named if left[each.uid]}
-        if undelivered:
-            raise not_empty("topic", name, undelivered)
+        if holds := await self._holds.of_topic(topic):
+            raise held("topic", name, holds)
+
+
+async def respond_holds(send: Send, holds: Sequence[Hold]) -> None:
+    body = {"holds": [hold.members() for hold in holds]}
+    await respond(send, 200, msgspec.json.encode(body), headers=[(b"cache-control", b"no-store")])
 
 
 async def _respond(send: Send, status: int, topic: Topic) -> None:

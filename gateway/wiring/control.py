@@ -15,6 +15,7 @@ from gateway.subscriptions.snapshots import SnapshotRoutes
 from gateway.subscriptions.snapshots import sweep as sweep_snapshots
 from gateway.subscriptions.subscriptions import SubscriptionRoutes
 from gateway.topics.group_choice import GroupChoice
+from gateway.topics.holds import Holds
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.placement import Mover
@@ -32,7 +33,9 @@ from metadata.locks.catalog import LockCatalog
 from metadata.locks.locks import LockRepository
 from metadata.locks.waiters import LockWaiterRepository
 from metadata.recovery import RecoveryRepository
+from metadata.subscriptions.dead_letters import DeadLetterRepository
 from metadata.subscriptions.skip_rules import SkipRuleRepository
+from metadata.topics.holds import HoldRepository
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.schedules import ScheduleRepository
 from outbox import Outbox
@@ -60,13 +63,14 @@ def open_control(shared: Shared) -> None:
     mover = Mover(placements, shared.store, choice, shared.feed.version)
     own(stack, mover.repair())
     own(stack, survey(shared.store, RecoveryRepository(shared.database)))
-    parts.routes += TopicRoutes(
-        shared.topics,
-        lifecycle,
-        shared.subscriptions,
-        CursorRepository(shared.database),
+    holds = Holds(
         shared.store,
-    ).routes()
+        CursorRepository(shared.database),
+        shared.subscriptions,
+        HoldRepository(shared.database),
+        DeadLetterRepository(shared.database),
+    )
+    parts.routes += TopicRoutes(shared.topics, lifecycle, holds).routes()
     parts.routes += PartitionRoutes(shared.topics, placements, shared.store, mover).routes()
     parts.routes += SchemaRoutes(shared.schemas, shared.catalog, shared.store).routes()
     parts.routes += ScheduleRoutes(
@@ -81,7 +85,7 @@ def open_control(shared: Shared) -> None:
     parts.routes += SubscriptionRoutes(
         shared.catalog,
         shared.subscriptions,
-        CursorRepository(shared.database),
+        holds,
         shared.store,
         shared.snapshots,
         shared.sealer,

@@ -129,6 +129,44 @@ def test_a_topic_with_undelivered_messages_is_deleted_by_force_only(
     assert http.get(topic).status_code == 404
 
 
+def test_what_would_be_lost_with_a_topic_is_named_and_deleted_by_force_only(
+    running: Installation, http: requests.Session, topic: str
+) -> None:
+    """A delayed message, a snapshot and open dead letters: no subscription has a backlog."""
+    name = topic.rpartition("/")[2]
+    http.put(f"{topic}-dead", json={"partitions": 1, "retention": {"mode": "retain"}})
+    spec = {"name": name, "dead_letter_topic": f"{name}-dead", "retry": {"max_attempts": 1}}
+    http.post(f"{topic}/subscriptions", json=spec).raise_for_status()
+    reader = f"{running.url}/subscriptions/{name}"
+    http.post(f"{topic}/messages", data=b"poison").raise_for_status()
+    (message,) = http.get(f"{reader}/messages?wait_seconds=20").json()["messages"]
+    http.post(f"{reader}/reject", json={"ack_id": message["ack_id"]}).raise_for_status()
+    until_s = time.monotonic() + 30
+    while not http.get(f"{reader}/dead_letters").json()["dead_letters"]:
+        assert time.monotonic() < until_s, "no dead letter"
+        time.sleep(0.1)
+    http.post(f"{reader}/snapshots", json={"name": f"{name}-then"}).raise_for_status()
+    delayed = {"Content-Type": "text/plain", "Packetboat-Delay": "600"}
+    http.post(f"{topic}/messages", data=b"later", headers=delayed).raise_for_status()
+
+    waits, letter = ("delayed", None, 1), ("dead_letters", name, 1)
+    for url, expected in (
+        (topic, [waits, ("snapshot", f"{name}-then", 0), letter]),
+        (reader, [waits, letter]),
+        (f"{topic}-dead", [letter]),
+    ):
+        refused = http.delete(url)
+        assert refused.status_code == 409, url
+        assert slug(refused) == (409, "backlog-not-empty")
+        told = [(one["kind"], one["name"], one["messages"]) for one in refused.json()["holds"]]
+        assert sorted(told) == sorted(expected)
+        listed = http.get(f"{url}/holds").json()["holds"]
+        assert [(one["kind"], one["name"], one["messages"]) for one in listed] == expected
+        assert all(one["advice"] for one in listed)
+    for url in (reader, topic, f"{topic}-dead"):
+        assert http.delete(f"{url}?force=true").status_code == 204
+
+
 def test_a_message_whose_time_is_over_is_not_delivered(
     running: Installation, http: requests.Session, topic: str
 ) -> None:

@@ -67,7 +67,7 @@ def router() -> Router:
     part: Any = Anything()
     router = Router()
     for route in (
-        *TopicRoutes(part, part, part, part, part).routes(),
+        *TopicRoutes(part, part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
         *LockRoutes(part, part, part).routes(),
         *JobRoutes(part, part, part, part, part).routes(),

@@ -10,6 +10,8 @@ import pytest
 from metadata.database import Database
 from metadata.errors import MetadataUnavailable
 from metadata.exports.pins import ExportPinRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.topics.holds import Held, HoldRepository, Pin
 from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec
 from tests.integration.exports.export_support import Harbour, each
 from tests.integration.metadata.world import World
@@ -208,3 +210,19 @@ async def test_pins_of_many_exports_of_a_topic_hold_its_lowest(quay: Quay) -> No
     await site.ack(topic, 8)
     holds = (await harbour.retention.holds()).pinned
     assert {key.partition: at for key, at in holds.items() if key.partition == 0} == {0: 2}
+
+
+async def test_what_exports_and_snapshots_pin_is_listed_by_their_names(quay: Quay) -> None:
+    topic = await quay.site.topic()
+    world = quay.harbour.world
+    subscription = await world.subscription(topic)
+    await quay.harbour.export()
+    await quay.site.publish(topic, 10)
+    await quay.export_to(topic, 4)
+    snapshots = SnapshotRepository(world.database)
+    for name, expires_in_s in (("then", 3600.0), ("over", -1.0)):
+        await snapshots.create(
+            world.tenant_id, subscription.name, name, expires_in_s=expires_in_s, labels={}
+        )
+    held = await HoldRepository(world.database).of_topic(topic.tenant_id, topic.uid)
+    assert held == Held((Pin("export", "lake", 0, 0, 4), Pin("snapshot", "then", 0, 0, 0)), {})

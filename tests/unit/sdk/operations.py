@@ -212,6 +212,7 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     ),
     "deleteTopic": (lambda r: r.topics.delete("a"), lambda r: r.topics.delete("a", **FORCED)),
     "growTopic": (lambda r: r.topics.grow("a", 8),),
+    "listTopicHolds": (lambda r: r.topics.holds("a"),),
     "listPartitions": (lambda r: r.topics.partitions("a"),),
     "movePartition": (lambda r: r.topics.move("a", 0, 2),),
     "previewTopicFilter": (lambda r: r.topics.preview_filter("a", "true", messages=5),),
@@ -350,6 +351,7 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     ),
     "addSkipRule": (lambda r: r.subscriptions.add_skip_rule("s", "true", "why"),),
     "removeSkipRule": (lambda r: r.subscriptions.remove_skip_rule("s", "1"),),
+    "listSubscriptionHolds": (lambda r: r.subscriptions.holds("s"),),
     "getBacklog": (lambda r: r.subscriptions.backlog("s"),),
     "getReconciliation": (lambda r: r.subscriptions.reconciliation("s"),),
     "streamBacklog": (

@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "topics update o --retention-seconds 600": ("PATCH /topics/o", {"retention": {"seconds": 600}}),
     "topics delete o --force": ("DELETE /topics/o?force=true", None),
     "topics grow o 16": ("POST /topics/o:grow", {"partitions": 16}),
+    "topics holds o": ("GET /topics/o/holds", None),
     "topics partitions o": ("GET /topics/o/partitions", None),
     "topics move o 3 --group 1": ("POST /topics/o/partitions/3:move", {"group": 1}),
     "topics preview-filter o true --messages 9": (
@@ -63,6 +64,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "subscriptions pause s --reason why": ("POST /subscriptions/s/pause", {"reason": "why"}),
     "subscriptions resume s": ("POST /subscriptions/s/resume", {}),
     "subscriptions drain s": ("POST /subscriptions/s/drain", {}),
+    "subscriptions holds s": ("GET /subscriptions/s/holds", None),
     "subscriptions backlog s": ("GET /subscriptions/s/backlog", None),
     "subscriptions parked-keys s": ("GET /subscriptions/s/parked_keys", None),
     "subscriptions resume-key s k": ("POST /subscriptions/s/parked_keys:resume", {"key": "k"}),

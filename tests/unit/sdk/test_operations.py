@@ -37,7 +37,7 @@ WORKERS = {"claim_tasks", "complete_tasks", "fail_tasks", "release_tasks", "exte
 """Calls of workers, which say but the verb: `claim`, `complete`, …"""
 TWICE = {"redrive_dry_run", "publish_early", "replay_arrow"}
 """Calls of an operation that has another call."""
-HELPERS = {"page", "fetch", "change", "delete", "stream_call"}
+HELPERS = {"page", "fetch", "change", "delete", "stream_call", "holds_of"}
 FIXED = {"name", "topic", "partitions", "priorities", "delivery", "ordered", "start"}
 """Members that a body may repeat and cannot change."""
 

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from packetboat.calls.call import Call, change, delete, fetch, moment, page, part, put
+from packetboat.calls.topics import holds_of
 from packetboat.models import (
     FilterPreview,
     Flow,
+    Hold,
     Page,
     Position,
     SkipRule,
@@ -55,6 +57,10 @@ def patch_subscription(
 
 def delete_subscription(name: str, force: bool, if_match: str | None) -> Call[None]:
     return delete(path_of(name), force, if_match)
+
+
+def list_subscription_holds(name: str) -> Call[tuple[Hold, ...]]:
+    return holds_of(path_of(name))
 
 
 def pause(name: str, reason: str | None) -> Call[SubscriptionState]:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from packetboat.calls.call import Call, change, delete, fetch, page, part
-from packetboat.models import FilterPreview, Page, Partitions, Topic
+import msgspec
+
+from packetboat.calls.call import Call, change, delete, fetch, get, page, part, reader
+from packetboat.models import FilterPreview, Hold, Page, Partitions, Topic
+
+
+class _Holds(msgspec.Struct, frozen=True):
+    holds: tuple[Hold, ...]
 
 
 def list_topics(page_size: int, page_token: str | None) -> Call[Page[Topic]]:
@@ -31,6 +37,16 @@ def patch_topic(name: str, changes: Mapping[str, Any], if_match: str | None) -> 
 
 def delete_topic(name: str, force: bool, if_match: str | None) -> Call[None]:
     return delete(_path(name), force, if_match)
+
+
+def list_topic_holds(name: str) -> Call[tuple[Hold, ...]]:
+    return holds_of(_path(name))
+
+
+def holds_of(path: str) -> Call[tuple[Hold, ...]]:
+    """What would be lost with the topic or subscription of that path."""
+    read = reader(_Holds)
+    return Call(get(f"{path}/holds"), lambda body: read(body).holds, safe=True)
 
 
 def grow_topic(name: str, partitions: int) -> Call[Partitions]:

@@ -117,6 +117,7 @@ from packetboat.models.tenancy import (
     TenantSettings,
 )
 from packetboat.models.topics import (
+    Hold,
     PartitionGeneration,
     Partitions,
     Placement,
@@ -167,6 +168,7 @@ __all__ = [
     "ForwarderHint",
     "ForwarderLoad",
     "ForwarderUnit",
+    "Hold",
     "Introspection",
     "Issuer",
     "IssuerMetadata",

@@ -63,6 +63,19 @@ class Topic(msgspec.Struct, frozen=True):
     """For `if_match`; None in a listing."""
 
 
+class Hold(msgspec.Struct, frozen=True):
+    """One thing that would be lost with a topic or a subscription, and keeps it from being
+    deleted without `force`."""
+
+    kind: str
+    """`undelivered`, `delayed`, `export`, `snapshot` or `dead_letters`."""
+    name: str | None
+    """Of the subscription, export or snapshot; None of delayed messages."""
+    messages: int
+    advice: str
+    """What to do instead of losing them."""
+
+
 class PartitionGeneration(msgspec.Struct, frozen=True):
     """A stretch of a partition that one group of store nodes holds."""
 

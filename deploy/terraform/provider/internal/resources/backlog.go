@@ -1,11 +1,9 @@
 package resources
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,36 +18,74 @@ import (
 const (
 	// askedAtOnce is how many backlogs are asked for at a time.
 	askedAtOnce = 8
-	// named is how many subscriptions a text names.
+	// named is how many holds a text names.
 	named = 10
 )
 
 // stake is what goes with a thing that is destroyed.
 type stake struct {
-	// Count is how many messages somebody still has to ack; Of says how many of each subscription,
-	// of a topic.
-	Count int64
-	Of    map[string]int64
+	// Holds is all that the server refuses to delete it for.
+	Holds []hold
 	// Note is said beside, of what is lost and does not keep it from being destroyed.
 	Note string
 }
 
-// String is `42 messages: 40 of "billing", 2 of "audit"`.
+// hold is one thing that would be lost, as the server counts it.
+type hold struct {
+	Kind, Name, Advice string
+	Messages           int64
+}
+
+// losses says what a hold of a kind is, by how many there are.
+var losses = map[string]string{
+	"undelivered":  "%s not acked",
+	"delayed":      "%s delayed",
+	"export":       "%s not exported",
+	"snapshot":     "a snapshot of %s",
+	"dead_letters": "%s as open dead letters",
+}
+
+// String is `2 messages not acked by "audit"; 1 message delayed`.
 func (s stake) String() string {
-	names := slices.SortedFunc(maps.Keys(s.Of), func(one, other string) int {
-		return cmp.Or(cmp.Compare(s.Of[other], s.Of[one]), cmp.Compare(one, other))
-	})
-	if len(names) == 0 {
-		return messages(s.Count)
-	}
 	var parts []string
-	for _, name := range names[:min(named, len(names))] {
-		parts = append(parts, fmt.Sprintf("%d of %q", s.Of[name], name))
+	for _, one := range s.Holds[:min(named, len(s.Holds))] {
+		text, known := losses[one.Kind]
+		if !known {
+			text = "%s (" + strings.ReplaceAll(one.Kind, "_", " ") + ")"
+		}
+		text = fmt.Sprintf(text, messages(one.Messages))
+		if one.Name != "" {
+			text += fmt.Sprintf(" of %q", one.Name)
+		}
+		parts = append(parts, text)
 	}
-	if len(names) > named {
-		parts = append(parts, fmt.Sprintf("and of %d more", len(names)-named))
+	if len(s.Holds) > named {
+		parts = append(parts, fmt.Sprintf("and %d more", len(s.Holds)-named))
 	}
-	return messages(s.Count) + ": " + strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
+}
+
+// advice is what to do about each kind of them.
+func (s stake) advice() string {
+	var said []string
+	for _, one := range s.Holds {
+		if one.Advice != "" && !slices.Contains(said, one.Advice) {
+			said = append(said, one.Advice)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+// summary is `3 messages`, or what else it is where there are none.
+func (s stake) summary() string {
+	var count int64
+	for _, one := range s.Holds {
+		count += one.Messages
+	}
+	if count == 0 {
+		return "a snapshot"
+	}
+	return messages(count)
 }
 
 func messages(count int64) string {
@@ -71,26 +107,25 @@ func backlog() map[string]*shape.Shape {
 
 // observe makes it of a count.
 func observe(
-	count func(context.Context, Call) (stake, error),
+	count func(context.Context, Call) (int64, error),
 ) func(context.Context, Call, map[string]any) error {
 	return func(ctx context.Context, call Call, answer map[string]any) error {
 		found, err := count(ctx, call)
-		answer[backlogAttribute] = json.Number(fmt.Sprint(found.Count))
+		answer[backlogAttribute] = json.Number(fmt.Sprint(found))
 		return err
 	}
 }
 
 // backlogOfSubscription is what its consumers have not acked.
-func backlogOfSubscription(ctx context.Context, call Call) (stake, error) {
-	count, err := backlogOf(ctx, call, call.Name)
-	return stake{Count: count}, err
+func backlogOfSubscription(ctx context.Context, call Call) (int64, error) {
+	return backlogOf(ctx, call, call.Name)
 }
 
-// backlogOfTopic is that of all its subscriptions, and what it keeps for whoever comes later.
-func backlogOfTopic(ctx context.Context, call Call) (stake, error) {
+// backlogOfTopic is that of all its subscriptions.
+func backlogOfTopic(ctx context.Context, call Call) (int64, error) {
 	names, err := subscriptionsOf(ctx, call)
 	if err != nil {
-		return stake{}, err
+		return 0, err
 	}
 	counts, failures := make([]int64, len(names)), make([]error, len(names))
 	var asking sync.WaitGroup
@@ -103,18 +138,14 @@ func backlogOfTopic(ctx context.Context, call Call) (stake, error) {
 		})
 	}
 	asking.Wait()
-	found := stake{Of: map[string]int64{}}
-	for at, name := range names {
+	var found int64
+	for at := range names {
 		if failures[at] != nil {
-			return stake{}, failures[at]
+			return 0, failures[at]
 		}
-		if counts[at] > 0 {
-			found.Of[name] = counts[at]
-			found.Count += counts[at]
-		}
+		found += counts[at]
 	}
-	found.Note, err = keptBy(ctx, call)
-	return found, err
+	return found, nil
 }
 
 func backlogOf(ctx context.Context, call Call, name string) (int64, error) {
@@ -148,6 +179,40 @@ func subscriptionsOf(ctx context.Context, call Call) ([]string, error) {
 		}
 		query.Set("page_token", next)
 	}
+}
+
+// heldSubscription is what the server refuses to delete a subscription for.
+func heldSubscription(ctx context.Context, call Call) (stake, error) {
+	holds, err := holdsOf(ctx, call)
+	return stake{Holds: holds}, err
+}
+
+// heldTopic is the same of a topic, and what it keeps for whoever comes later.
+func heldTopic(ctx context.Context, call Call) (stake, error) {
+	holds, err := holdsOf(ctx, call)
+	if err != nil {
+		return stake{}, err
+	}
+	note, err := keptBy(ctx, call)
+	return stake{Holds: holds, Note: note}, err
+}
+
+func holdsOf(ctx context.Context, call Call) ([]hold, error) {
+	answer, err := call.Do(ctx, http.MethodGet, call.Path+"/holds", nil)
+	if client.IsMissing(err) && !client.IsRefused(err, "route-not-found") {
+		return nil, nil // somebody else destroyed it
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []hold
+	for _, one := range listIn(answer.Body, "holds") {
+		found = append(found, hold{
+			Kind: textIn(one, "kind"), Name: textIn(one, "name"), Advice: textIn(one, "advice"),
+			Messages: integerIn(one, "messages"),
+		})
+	}
+	return found, nil
 }
 
 // keptBy tells of the messages in a topic that keeps them, acked or not.

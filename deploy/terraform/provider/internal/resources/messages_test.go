@@ -53,18 +53,48 @@ func TestABacklogOfATopicIsThatOfAllItsSubscriptions(t *testing.T) {
 		"GET /subscriptions/a/backlog":    {`200 {"messages": 1}`},
 		"GET /subscriptions/b/backlog":    {`200 {"messages": 20}`},
 		"GET /subscriptions/idle/backlog": {`200 {"messages": 0}`},
-		"GET /topics/orders":              {`200 {"retention": {"mode": "retain"}}`},
-		"GET /topics/orders/partitions": {`200 {"partitions": [
-			{"first": 5, "end": 30}, {"first": null, "end": null}]}`},
 	})
 
 	found, err := backlogOfTopic(context.Background(), call)
 
-	if err != nil || found.String() != `21 messages: 20 of "b", 1 of "a"` {
+	if err != nil || found != 21 {
 		t.Fatal(found, err)
+	}
+}
+
+func TestAPlanNamesAllThatHoldsATopic(t *testing.T) {
+	call := calling(t, map[string][]string{
+		"GET /topics/orders/holds": {`200 {"holds": [
+			{"kind": "undelivered", "name": "b", "messages": 20, "advice": "Have them acked."},
+			{"kind": "undelivered", "name": "a", "messages": 1, "advice": "Have them acked."},
+			{"kind": "delayed", "name": null, "messages": 3, "advice": "Cancel them."},
+			{"kind": "snapshot", "name": "then", "messages": 0, "advice": "Delete it."},
+			{"kind": "new_kind", "name": null, "messages": 2, "advice": ""}]}`},
+		"GET /topics/orders": {`200 {"retention": {"mode": "retain"}}`},
+		"GET /topics/orders/partitions": {`200 {"partitions": [
+			{"first": 5, "end": 30}, {"first": null, "end": null}]}`},
+	})
+
+	found, err := heldTopic(context.Background(), call)
+
+	if err != nil || found.String() != `20 messages not acked of "b"; 1 message not acked of "a"; `+
+		`3 messages delayed; a snapshot of 0 messages of "then"; 2 messages (new kind)` {
+		t.Fatal(found, err)
+	}
+	if found.summary() != "26 messages" || found.advice() != "Have them acked. Cancel them. Delete it." {
+		t.Fatal(found.summary(), found.advice())
 	}
 	if !strings.HasPrefix(found.Note, "25 messages") {
 		t.Fatal(found.Note)
+	}
+}
+
+func TestAServerThatCannotSayWhatWouldBeLostIsNotTakenForOneThatHoldsNothing(t *testing.T) {
+	missing := `404 {"type": "https://packetboat.dev/problems/route-not-found", "title": "No such route"}`
+	call := calling(t, map[string][]string{"GET /topics/orders/holds": {missing}})
+
+	if found, err := heldSubscription(context.Background(), call); err == nil {
+		t.Fatal(found)
 	}
 }
 
@@ -79,17 +109,17 @@ func TestABacklogThatCannotBeCountedIsAnError(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLargestBacklogsAreNamed(t *testing.T) {
-	found := stake{Of: map[string]int64{}}
+func TestOnlySomeHoldsAreNamed(t *testing.T) {
+	var found stake
 	for number := int64(1); number <= named+2; number++ {
-		found.Of[fmt.Sprintf("s%d", number)] = number
-		found.Count += number
+		name := fmt.Sprintf("s%d", number)
+		found.Holds = append(found.Holds, hold{Kind: "undelivered", Name: name, Messages: number})
 	}
 
 	text := found.String()
 
-	if !strings.HasPrefix(text, `78 messages: 12 of "s12", 11 of "s11"`) ||
-		!strings.HasSuffix(text, `3 of "s3", and of 2 more`) {
+	if !strings.HasPrefix(text, `1 message not acked of "s1"; 2 messages not acked of "s2"`) ||
+		!strings.HasSuffix(text, `10 messages not acked of "s10"; and 2 more`) {
 		t.Fatal(text)
 	}
 }

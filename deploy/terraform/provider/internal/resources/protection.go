@@ -13,7 +13,7 @@ import (
 	"github.com/packetboat/terraform-provider-packetboat/internal/shape"
 )
 
-// protect refuses a plan that loses messages, unless they are given up; it then says how many.
+// protect refuses a plan that loses something, unless it is given up; it then says what and how much.
 //
 // Only what the state has of force_destroy counts, as it is the state that is destroyed: that the
 // server refuses as well, should messages come after the plan.
@@ -39,13 +39,13 @@ func protect(
 	switch {
 	case err != nil:
 		say(answer, forced, what+"may lose messages",
-			why+"How many are not acked cannot be found out now: "+err.Error())
-	case lost.Count > 0 && forced:
-		say(answer, true, what+"loses "+messages(lost.Count),
+			why+"What would be lost cannot be found out now: "+err.Error())
+	case len(lost.Holds) > 0 && forced:
+		say(answer, true, what+"loses "+lost.summary(),
 			fmt.Sprintf("%sThat loses %s. force_destroy is true.", why, lost))
-	case lost.Count > 0:
-		say(answer, false, what+"would lose "+messages(lost.Count),
-			fmt.Sprintf("%sThat loses %s. %s", why, lost, advice(applied, planned)))
+	case len(lost.Holds) > 0:
+		say(answer, false, what+"would lose "+lost.summary(),
+			fmt.Sprintf("%sThat loses %s. %s %s", why, lost, lost.advice(), advice(applied, planned)))
 	}
 	if lost.Note != "" {
 		say(answer, true, what+"loses what is kept", why+lost.Note)
@@ -65,7 +65,7 @@ func advice(applied, planned bool) string {
 	if planned && !applied {
 		return "force_destroy = true holds once it is applied: apply it without the rest, then plan again."
 	}
-	return "Have them acked first, or set force_destroy = true, apply that alone, and plan again."
+	return "Or give it up: set force_destroy = true, apply that alone, and plan again."
 }
 
 // forceIn is what is applied, and what is planned; of a destroy the same.

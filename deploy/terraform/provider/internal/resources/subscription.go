@@ -37,8 +37,8 @@ func Subscription() Kind {
 		Options: subscriptionOptions(),
 		Own: map[string]*shape.Shape{
 			startAttribute: start(),
-			forceAttribute: forceDestroy("Destroy it also when it has messages that are not acked. " +
-				"Holds once it is applied."),
+			forceAttribute: forceDestroy("Destroy it also when something is lost by it: messages that " +
+				"are not acked or delayed, open dead letters. Holds once it is applied."),
 		},
 		Sending:  sendSubscription,
 		Received: receiveStart, Completed: completeSubscription,
@@ -55,7 +55,7 @@ func Subscription() Kind {
 			planType(ctx, call, answer)
 			planSecrets(ctx, call, answer)
 		}
-		protect(ctx, call, kind, shapes, backlogOfSubscription, answer)
+		protect(ctx, call, kind, shapes, heldSubscription, answer)
 	}
 	return kind
 }

@@ -30,8 +30,8 @@ func Topic() Kind {
 			"full":        {OnlyRead: true},
 		},
 		Own: map[string]*shape.Shape{
-			forceAttribute: forceDestroy("Destroy it also when subscriptions have messages in it that " +
-				"are not acked. Holds once it is applied."),
+			forceAttribute: forceDestroy("Destroy it also when something is lost by it: messages that " +
+				"are not acked, delayed or not exported, snapshots, open dead letters. Holds once it is applied."),
 		},
 		Save:     saveTopic,
 		Observed: backlog(), Observe: observe(backlogOfTopic),
@@ -43,7 +43,7 @@ func Topic() Kind {
 		if fewerPartitions(ctx, call) {
 			answer.RequiresReplace.Append(path.Root(partitionsAttribute))
 		}
-		protect(ctx, call, kind, shapes, backlogOfTopic, answer)
+		protect(ctx, call, kind, shapes, heldTopic, answer)
 	}
 	return kind
 }

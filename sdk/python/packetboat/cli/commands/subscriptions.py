@@ -143,10 +143,18 @@ def update(
 
 @add(app, "delete", example="packetboat subscriptions delete billing --force")
 def delete(context: typer.Context, subscription: Subscription, force: Force = False) -> None:
-    """Delete one; `--force` also with messages that are not acked."""
+    """Delete one; `--force` also with what `subscriptions holds` lists."""
     here = Invocation.of(context)
     here.api.delete(path("subscriptions", subscription), force=force or None)
     here.output.note(f"The subscription {subscription!r} is deleted.")
+
+
+@add(app, "holds", example="packetboat subscriptions holds billing")
+def holds(context: typer.Context, subscription: Subscription) -> None:
+    """What would be lost with one, and what to do instead."""
+    here = Invocation.of(context)
+    answer = here.api.get(path("subscriptions", subscription, "holds"))
+    here.output.rows(answer["holds"], "kind", "name", "messages", "advice")
 
 
 @add(app, "pause", example='packetboat subscriptions pause billing --reason "bank is down"')

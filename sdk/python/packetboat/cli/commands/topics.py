@@ -115,10 +115,18 @@ def update(
 
 @add(app, "delete", example="packetboat topics delete orders --force")
 def delete(context: typer.Context, topic: Topic, force: Force = False) -> None:
-    """Delete a topic with its subscriptions; `--force` also with messages that are not acked."""
+    """Delete a topic with its subscriptions; `--force` also with what `topics holds` lists."""
     here = Invocation.of(context)
     here.api.delete(path("topics", topic), force=force or None)
     here.output.note(f"The topic {topic!r} is deleted.")
+
+
+@add(app, "holds", example="packetboat topics holds orders")
+def holds(context: typer.Context, topic: Topic) -> None:
+    """What would be lost with a topic, and what to do instead."""
+    here = Invocation.of(context)
+    answer = here.api.get(path("topics", topic, "holds"))
+    here.output.rows(answer["holds"], "kind", "name", "messages", "advice")
 
 
 @add(app, "grow", example="packetboat topics grow orders 16")

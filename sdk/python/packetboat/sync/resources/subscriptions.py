@@ -18,6 +18,7 @@ from packetboat.models import (
     BacklogUpdate,
     FilterPreview,
     Flow,
+    Hold,
     Page,
     Position,
     Reconciliation,
@@ -92,8 +93,13 @@ class Subscriptions:
         return self._sender.send(calls.patch_subscription(name, changes, if_match))
 
     def delete(self, name: str, *, force: bool = False, if_match: str | None = None) -> None:
-        """With its ack state. Raises Conflict while messages are not acked, unless forced."""
+        """With its ack state. Raises Conflict while something would be lost (`holds` says what),
+        unless forced."""
         self._sender.send(calls.delete_subscription(name, force, if_match))
+
+    def holds(self, name: str) -> tuple[Hold, ...]:
+        """What would be lost with it: unacked messages, delayed ones, open dead letters."""
+        return self._sender.send(calls.list_subscription_holds(name))
 
     def pause(self, name: str, reason: str | None = None) -> SubscriptionState:
         """Nothing is handed out; acks are taken."""

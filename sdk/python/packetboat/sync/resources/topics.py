@@ -10,6 +10,7 @@ from packetboat.calls import schemas
 from packetboat.calls import topics as calls
 from packetboat.models import (
     FilterPreview,
+    Hold,
     Page,
     Partitions,
     SchemaPreviewed,
@@ -60,9 +61,14 @@ class Topics:
         return self._sender.send(calls.patch_topic(name, changes, if_match))
 
     def delete(self, name: str, *, force: bool = False, if_match: str | None = None) -> None:
-        """With its messages and subscriptions. Raises Conflict while a subscription has messages
-        that are not acked, unless forced."""
+        """With its messages and subscriptions. Raises Conflict while something would be lost
+        (`holds` says what), unless forced."""
         self._sender.send(calls.delete_topic(name, force, if_match))
+
+    def holds(self, name: str) -> tuple[Hold, ...]:
+        """What would be lost with it: unacked and delayed messages, what exports have not taken,
+        snapshots, open dead letters."""
+        return self._sender.send(calls.list_topic_holds(name))
 
     def grow(self, name: str, partitions: int) -> Partitions:
         """`partitions` is how many it has afterwards, never fewer than now. Publishing goes on;

@@ -1,0 +1,236 @@
+"""What would be lost with a topic or a subscription, so that it is not deleted without `force`.
+
+    undelivered    messages that a subscription has not acked
+    delayed        messages that wait for their time
+    export         messages that an export has not taken
+    snapshot       a snapshot, with the history that it keeps
+    dead_letters   dead letters that are open
+
+Counts are of what is committed and stored when they are made: what is published later is not in
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edge.problem import FieldError, Problem, unavailable
+from gateway.subscriptions.backlog import ASK_AT_ONCE, ASK_TIMEOUT_S, EndStore, backlogs, ends
+from gateway.topics.placement import queue_of
+from metadata.topics.holds import Held
+from metadata.types import CursorState, Partition, SealedPartition, Subscription, Topic
+from store_nodes.client import StagedPage
+from store_nodes.errors import QueueNotFound, StoreError
+from store_nodes.queue_id import QueueId
+
+NAMED = 20
+PAGE = 1000
+MAX_COUNTED = 100_000
+"""Delayed messages of one queue that are counted."""
+_LOSSES = {
+    "undelivered": ("messages that are not acked", "have the subscriptions ack their messages"),
+    "delayed": ("delayed messages", "cancel the delayed messages or wait for their time"),
+    "export": ("messages that exports have not taken", "run the exports or delete them"),
+    "snapshot": ("snapshots, with the messages that they keep", "delete the snapshots"),
+    "dead_letters": ("open dead letters", "redrive or discard the dead letters"),
+}
+"""By kind: what is lost, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One thing that would be lost. `name` is the subscription's, export's or snapshot's."""
+
+    kind: str
+    name: str | None
+    messages: int
+
+    def members(self) -> dict[str, Any]:
+        """As the API shows it."""
+        advice = _LOSSES[self.kind][1]
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "messages": self.messages,
+            "advice": advice[0].upper() + advice[1:] + ".",
+        }
+
+
+class Store(EndStore, Protocol):
+    """The part of `store_nodes.client.StoreClient` that counting needs; raises StoreError."""
+
+    async def staged(
+        self, group: int, queue: QueueId, after: int = -1, limit: int = 1000
+    ) -> StagedPage: ...
+
+
+class Cursors(Protocol):
+    """The part of `metadata.delivery.cursors.CursorRepository` that counting needs."""
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
+
+    async def of_subscription(
+        self, tenant_id: bytes, subscription_uid: bytes
+    ) -> tuple[CursorState, ...]: ...
+
+
+class Subscriptions(Protocol):
+    """The part of a `SubscriptionRepository` that naming them needs."""
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]: ...
+
+
+class Rows(Protocol):
+    """The part of `metadata.topics.holds.HoldRepository` that is asked here."""
+
+    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> Held: ...
+
+
+class Letters(Protocol):
+    """The part of a `DeadLetterRepository` that counting them needs."""
+
+    async def open_count(self, tenant_id: bytes, subscription_uid: bytes) -> int: ...
+
+
+class Holds:
+    """Counts them; answers nothing for a topic that somebody else is deleting."""
+
+    def __init__(
+        self,
+        store: Store,
+        cursors: Cursors,
+        subscriptions: Subscriptions,
+        rows: Rows,
+        letters: Letters,
+    ) -> None:
+        self._store = store
+        self._cursors = cursors
+        self._subscriptions = subscriptions
+        self._rows = rows
+        self._letters = letters
+
+    async def of_topic(self, topic: Topic) -> list[Hold]:
+        """Raises Problem where the store does not answer."""
+        key = topic.tenant_id, topic.uid
+        named = await self._subscriptions.of_topic(*key)
+        cursors = await self._cursors.of_topic(*key)
+        rows = await self._rows.of_topic(*key)
+        try:
+            left = await backlogs(self._store, topic, cursors)
+            delayed = await self._delayed(topic)
+            pinned = await self._pinned(topic, rows)
+        except QueueNotFound:
+            return []
+        except StoreError as error:
+            raise _uncounted() from error
+        return [
+            *(Hold("undelivered", one.name, left[one.uid]) for one in named if left[one.uid]),
+            *delayed,
+            *pinned,
+            *(Hold("dead_letters", name, count) for name, count in rows.letters.items()),
+        ]
+
+    async def of_subscription(self, subscription: Subscription, topic: Topic) -> list[Hold]:
+        """`topic` is the one that it reads, whose delayed messages it would get. Raises Problem
+        where the store does not answer."""
+        key = subscription.tenant_id, subscription.uid
+        cursors = await self._cursors.of_subscription(*key)
+        letters = await self._letters.open_count(*key)
+        try:
+            left = (await backlogs(self._store, topic, cursors))[subscription.uid]
+            delayed = await self._delayed(topic)
+        except QueueNotFound:
+            return []
+        except StoreError as error:
+            raise _uncounted() from error
+        found = [
+            Hold("undelivered", subscription.name, left),
+            *delayed,
+            Hold("dead_letters", subscription.name, letters),
+        ]
+        return [hold for hold in found if hold.messages]
+
+    async def _delayed(self, topic: Topic) -> list[Hold]:
+        """Also those of sealed generations, which are published by what follows these."""
+        gate = asyncio.Semaphore(ASK_AT_ONCE)
+
+        async def count(generation: Partition | SealedPartition) -> int:
+            async with gate:
+                return await self._count_delayed(topic, generation)
+
+        generations = [*topic.partitions, *topic.sealed]
+        found = sum(await asyncio.gather(*(count(one) for one in generations)))
+        return [Hold("delayed", None, found)] if found else []
+
+    async def _count_delayed(self, topic: Topic, generation: Partition | SealedPartition) -> int:
+        """What is staged without a time belongs to an ack that publishes, and is not counted."""
+        queue, after, found = queue_of(topic.uid, generation), -1, 0
+        while found < MAX_COUNTED:
+            try:
+                async with asyncio.timeout(ASK_TIMEOUT_S):
+                    page = (await self._store.staged(generation.group, queue, after, PAGE)).staged
+            except QueueNotFound:
+                if isinstance(generation, SealedPartition):
+                    return found  # it was removed, since nothing was left in it
+                raise
+            found += sum(one.due_us is not None for one in page)
+            if len(page) < PAGE:
+                break
+            after = page[-1].stage_number
+        return found
+
+    async def _pinned(self, topic: Topic, rows: Held) -> list[Hold]:
+        """Exports that have taken all hold nothing; a snapshot is lost in any case."""
+        there = {(part.number, part.lane) for part in topic.partitions}
+        pins = [pin for pin in rows.pins if (pin.partition, pin.lane) in there]
+        found = await ends(self._store, topic, {(pin.partition, pin.lane) for pin in pins})
+        kept: Counter[tuple[str, str]] = Counter()
+        for pin in pins:
+            kept[pin.kind, pin.name] += max(0, found[pin.partition, pin.lane] - pin.offset)
+        return [
+            Hold(kind, name, messages)
+            for (kind, name), messages in kept.items()
+            if messages or kind == "snapshot"
+        ]
+
+
+def held(kind: str, name: str, holds: Sequence[Hold]) -> Problem:
+    """409: what would be lost by a delete, by kind and name, and what to do instead."""
+    worst = sorted(holds, key=lambda hold: (-hold.messages, hold.name or ""))[:NAMED]
+    more = f", and of {len(holds) - len(worst)} more" if len(holds) > len(worst) else ""
+    kinds = [each for each in _LOSSES if any(hold.kind == each for hold in worst)]
+    losses = "; ".join(_loss(each, worst) for each in kinds)
+    advice = "; ".join(_LOSSES[each][1] for each in kinds)
+    return Problem(
+        409,
+        "backlog-not-empty",
+        "Something would be lost",
+        f"Deleting the {kind} {name!r} loses {losses}{more}. To keep that, {advice}. "
+        "Give force=true to delete it all the same.",
+        errors=[FieldError(hold.name or hold.kind, _counted(hold)) for hold in worst],
+        extra={"holds": [hold.members() for hold in worst]},
+    )
+
+
+def _loss(kind: str, holds: Iterable[Hold]) -> str:
+    """`messages that are not acked: 'billing' (40), 'audit' (2)`."""
+    counts = ", ".join(
+        str(hold.messages) if hold.name is None else f"{hold.name!r} ({hold.messages})"
+        for hold in holds
+        if hold.kind == kind
+    )
+    return f"{_LOSSES[kind][0]}: {counts}"
+
+
+def _counted(hold: Hold) -> str:
+    messages = "1 message" if hold.messages == 1 else f"{hold.messages} messages"
+    return messages if hold.kind == "undelivered" else f"{messages}, {hold.kind}"
+
+
+def _uncounted() -> Problem:
+    detail = "What would be lost cannot be counted now; force=true deletes all the same."
+    return unavailable("store", detail)
