@@ -206,7 +206,7 @@ async def test_an_install_whose_source_dies_never_takes_the_node_back(
             await asyncio.sleep(0.01)
     cluster.kill_node(2)
     ends = ("install failed", "a checkpoint is not needed any more", "installed")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while not any(events(cluster, 1, end) for end in ends):
             await asyncio.sleep(0.1)
     # Nodes 1 and 3 have between them all that was acknowledged.
