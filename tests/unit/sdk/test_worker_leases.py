@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from packetboat.errors import UnknownOutcome
-from packetboat.models import Message
+from packetboat.models import Message, Settled
 from packetboat.worker.context import Context
 from packetboat.worker.events import WorkerEvents
+from packetboat.worker.outcomes import Release
 
 from tests.unit.sdk.worker_support import FakeSubscription, Lease, Running, problem
 
@@ -187,6 +190,45 @@ async def test_an_ack_that_a_new_delivery_overtook_goes_again_with_its_id() -> N
         fake.acks_pass.set()
         await running.until_settled()
     assert calls == 1
+
+
+class SlowAnswers(FakeSubscription):
+    """Nacks and releases take effect at once, and are answered when `answer` is set."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.answer = asyncio.Event()
+
+    async def _give_back(
+        self, verb: str, ids: Sequence[str], more: Any, *, settle: bool = False
+    ) -> Settled:
+        settled = await super()._give_back(verb, ids, more, settle=settle)
+        await self.answer.wait()
+        return settled
+
+
+@pytest.mark.parametrize(("verb", "error"), [("nack", ValueError()), ("release", Release())])
+async def test_a_redelivery_that_overtakes_the_answer_to_its_nack_is_handled(
+    verb: str, error: Exception
+) -> None:
+    fake = SlowAnswers(Lease())
+    fake.add("a")
+    calls = 0
+
+    async def handle(message: Message) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise error
+
+    async with Running(fake, handle) as running:
+        await running.until(lambda: fake.said(verb) and fake.stored[0].ack_id)
+        await asyncio.sleep(0.1)
+        fake.answer.set()
+        await asyncio.sleep(0.5)
+        assert calls == 2, "its new lease is ours, and nobody handled it"
+        await running.until_settled()
+    assert fake.said("ack") == [0]
 
 
 async def test_items_that_the_server_could_not_ack_now_go_again() -> None:

@@ -167,7 +167,11 @@ class Engine:
         now_s = self._now()
         for message in messages:
             before = self._hold.find(message.message_id)
-            if before is not None and self._goes_on(before, now_s):
+            if before is not None and before.let_go:
+                # It came again before the answer to its nack or release, which has taken effect,
+                # or whose lease had ended: nothing more is said of that lease.
+                before.lost = True
+            elif before is not None and self._goes_on(before, now_s):
                 before.renew(message, self._lease_s, now_s)
                 continue
             held = Held(message, self._lease_s, now_s)

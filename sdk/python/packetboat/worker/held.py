@@ -33,6 +33,7 @@ class Held:
     __slots__ = (
         "ack_id",
         "lease_end_s",
+        "let_go",
         "lost",
         "message",
         "scope",
@@ -47,6 +48,8 @@ class Held:
         self.renew(message, lease_s, now_s)
         self.state: State = State.QUEUED
         self.lost: bool = False
+        self.let_go: bool = False
+        """It goes back to the server: its next delivery is one to handle, not a repeat."""
         self.scope: asyncio.Timeout | None = None
         """Ends the handler that runs, where it can be ended."""
 

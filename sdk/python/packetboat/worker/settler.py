@@ -53,6 +53,7 @@ class Settler:
     def put(self, held: Held, settlement: Settlement) -> None:
         """Nothing is said of a message whose lease is lost: it must not come here."""
         held.state = State.SETTLING
+        held.let_go = settlement.verb in (Verb.NACK, Verb.RELEASE)
         if settlement.outputs:
             # One commit a message: those of others must not wait for what is wrong with this one.
             self._start(self._send([held], settlement))
@@ -99,7 +100,7 @@ class Settler:
     async def _send(self, batch: list[Held], settlement: Settlement) -> None:
         """Until all of it is confirmed or given up."""
         backoff = Backoff(MAX_PAUSE_S)
-        while batch := [held for held in batch if self._in_time(held)]:
+        while batch := [held for held in batch if not held.lost and self._in_time(held)]:
             ids = [held.ack_id for held in batch]
             try:
                 settled = await self._call(ids, settlement)
