@@ -15,7 +15,9 @@ published. Turns are counted from 0 for each message; a successor that was seale
 knows the ones it gave, and leads on to those that give the next.
 
 Ids are remembered for a day (`WINDOW_S`): so long a scheduler may take from copying a message to
-discarding the original.
+discarding the original. Names and turns are in logs: other processes and later versions must
+compute the same. Schedulers of 0.2.0 know names alone; so a turn is an id of its own, which they
+pass over, and never a name that they would take for a copy.
 """
 
 from __future__ import annotations

@@ -354,6 +354,21 @@ async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
         assert forwarder._acceptor._in_flight == {}
 
 
+@pytest.mark.parametrize("ago_s", [1, 301, 599, 600 * 1.25 - 5])
+async def test_while_an_id_may_be_remembered_its_sealed_queue_is_asked(ago_s: float) -> None:
+    """Of a window of 600 s, and up to a quarter of it longer: so long the group knows the id."""
+    old = topic()
+    store, catalog = FakeStore(), FakeCatalog(old)
+    async with running(store, catalog) as forwarder:
+        first = (await post(forwarder, b"x", {"Idempotency-Key": "i1"})).json()
+        new = moved(old, partition_of("i1", 4), 9, ago_s=ago_s)
+        seal(store, old, new)
+        catalog.cached[TENANT, "orders"] = new
+        again = (await post(forwarder, b"x", {"Idempotency-Key": "i1"})).json()
+    assert (again["message_id"], again["duplicate"]) == (first["message_id"], True)
+    assert len(store.stored()) == 1
+
+
 async def test_after_the_window_nobody_asks_the_sealed_queue() -> None:
     old = topic()
     home = partition_of("i1", 4)

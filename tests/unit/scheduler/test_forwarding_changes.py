@@ -270,6 +270,14 @@ async def test_a_successor_that_is_not_made_yet_is_not_passed_over() -> None:
     assert await api.cancel(0) == 204
 
 
+def test_names_and_turns_are_frozen() -> None:
+    """They are in logs. The name is the one that 0.2.0 gives a copy."""
+    queue = QueueId(bytes(range(16)), 3, 1, 2)
+    name, turn = c.DEDUP_ENTRY.iter_unpack(delayed.copy_ids(5, queue, 77, 1))
+    assert name == (5, bytes.fromhex("1868b516362990b4a0b6345d8ea77e86"), 13010944635759323160)
+    assert turn == (5, bytes.fromhex("c71bb4c526a145cda994f0db517a2956"), 14791405739066006471)
+
+
 class Chaotic(FakeStore):
     """Everything takes a random while."""
 
