@@ -42,6 +42,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     jobs/claims: claimable, ended; for all who wait in a process, of many tenants
     jobs/sweep: expired, prune, behind; over all tenants
     delivery/leases: register, renew, leave, release, live; forwarders, of no tenant
+    locks/fenced: statement, transaction; what a repository asks for, after a check of the lock
     locks/catalog: sweep, _sweep; over all tenants
     locks/waiters: join, renew, leave, sweep; hot, and renewed for many tenants at once
     locks/locks: _acquire, _make, _renew, _release; hot, and the platform's own
@@ -309,6 +310,7 @@ class Database:
                 connection.become(becoming)
                 transaction = connection.transaction()
                 await transaction.start()
+                connection.become("")
                 try:
                     result = await work(connection)
                 except BaseException:
@@ -319,7 +321,6 @@ class Database:
                 await transaction.commit()
                 return result
             finally:
-                connection.become("")
                 await self._release(connection)
 
         return await self._own(run, deadline_s)

@@ -6,6 +6,7 @@ import asyncpg
 import sqlalchemy.exc
 
 from metadata.errors import (
+    LeaseLost,
     MetadataError,
     MetadataUnavailable,
     OutcomeUnknown,
@@ -13,6 +14,8 @@ from metadata.errors import (
     UnsafeServer,
 )
 
+FENCED_OUT = "PB001"
+"""The SQLSTATE of a transaction that its fence did not let begin (locks/fenced.py)."""
 # The server answered, so nothing was done; it may work later.
 _LATER = (
     asyncpg.InsufficientResourcesError,
@@ -47,6 +50,8 @@ def translate(error: Exception, *, sent: bool) -> Exception:
     cause = _driver_error(error)
     if isinstance(cause, UnsafeServer):
         return cause
+    if isinstance(cause, asyncpg.PostgresError) and cause.sqlstate == FENCED_OUT:
+        return LeaseLost(str(cause))
     if isinstance(cause, _LATER):
         return MetadataUnavailable(_text(cause))
     if isinstance(cause, _LOST) or _invalidated(error):

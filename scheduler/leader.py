@@ -75,9 +75,9 @@ class Leader:
             await term.end()
 
     async def _begin(self, term: Term) -> None:
-        await self._work(term, self._held)
+        await self._work(term, self.held)
 
-    def _held(self) -> Lock:
+    def held(self) -> Lock:
         """The lock as it was last renewed; LeaseLost when its lease may be over."""
         lock = self._lock
         if lock is None or not lock.held(time.monotonic()):
@@ -88,7 +88,7 @@ class Leader:
         renewed_s = time.monotonic()
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
-            lock = self._held()
+            lock = self.held()
             if time.monotonic() - renewed_s < RENEW_EVERY_S:
                 continue
             try:

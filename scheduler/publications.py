@@ -21,11 +21,11 @@ import structlog
 from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.delivery.due import Progress, QueueKey
 from metadata.delivery.publications import PublicationRepository
-from metadata.errors import MetadataError
 from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore
 from scheduler.releasing import Forward
+from scheduler.term import put_off
 from store_nodes.errors import OutcomeUnknown, QueueNotFound, QueueSealed, StoreError, Unavailable
 from store_nodes.queue_id import QueueId
 
@@ -82,11 +82,7 @@ class PublicationSweep:
         """For the life of the term."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
-            try:
-                await self.sweep()
-            except (StoreError, MetadataError) as error:
-                metrics.failures.labels("publications").inc()
-                _log.info("publications put off", error=f"{error.code}: {error}")
+            await put_off("publications", self.sweep())
 
     async def sweep(self) -> None:
         """Once over what is left. Raises StoreError, MetadataError: some of it was not done."""

@@ -16,6 +16,7 @@ from metadata.delivery.publications import PublicationRepository
 from metadata.exports.pins import ExportPinRepository
 from metadata.exports.sweep import ExportSweepRepository
 from metadata.feed import ChangeFeed
+from metadata.locks.fenced import FencedDatabase
 from metadata.locks.locks import Lock, LockRepository
 from metadata.subscriptions.dead_letters import DeadLetterRepository
 from metadata.subscriptions.redrives import RedriveRepository
@@ -55,7 +56,11 @@ EXPORT_RUNS_KEPT_S = 90 * DAY_S
 
 class Scheduler:
     """Everything of one process. `home`: where the forwarders look for a topic without hints;
-    `stored_limits`: what each tenant may store; `usage` is told how much it does."""
+    `stored_limits`: what each tenant may store; `usage` is told how much it does.
+
+    All that it writes to Postgres is under the fence of its lock: no part of it has another
+    database than the fenced one.
+    """
 
     def __init__(
         self,
@@ -69,22 +74,22 @@ class Scheduler:
         usage: Usage = NO_LIMITS,
     ) -> None:
         self._store = store
-        self._database = database
+        self._leader = Leader(LockRepository(database), self._work)
+        self._database = FencedDatabase(database, self._leader.held)
         self._settings = settings
         self._home = home
         self._stored_limits = stored_limits
         self._usage = usage
-        self._retention = RetentionRepository(database)
+        self._retention = RetentionRepository(self._database)
         self._topics = TopicMap(self._retention)
         self._version = feed.version
         feed.add_listener(self._topics.on_feed)
         self._cron = Cron(
-            ScheduleRepository(database),
-            TopicRepository(database),
+            ScheduleRepository(self._database),
+            TopicRepository(self._database),
             Outbox(store, settings.release_timeout_s),
         )
         feed.add_listener(self._cron.on_feed)
-        self._leader = Leader(LockRepository(database), self._work)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -138,13 +143,12 @@ class Scheduler:
         return Balancer(fleet, hints, self._home, lock)
 
     def _redriving(self, lock: Callable[[], Lock]) -> Redriving:
-        database = self._database
         return Redriving(
             self._store,
             Outbox(self._store, self._settings.release_timeout_s),
-            RedriveRepository(database),
-            DeadLetterRepository(database),
-            TopicRepository(database),
+            RedriveRepository(self._database),
+            DeadLetterRepository(self._database),
+            TopicRepository(self._database),
             lock,
             version=self._version,
         )

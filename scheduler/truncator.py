@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from metadata.delivery.forwarded import ForwardedRepository
-from metadata.errors import MetadataError, NotFound
+from metadata.errors import LeaseLost, MetadataError, NotFound
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.retention import (
     Generation,
@@ -91,6 +91,8 @@ class Truncator:
                     plans[key] = await self._trim_lane(topic, key, generations, holds, stored)
                 except (QueueNotFound, NotFound):
                     return  # its topic is on its way out
+                except LeaseLost:
+                    raise
                 except (StoreError, MetadataError) as error:
                     metrics.failures.labels("trim").inc()
                     _log.info("trim put off", topic=topic.name, error=f"{error.code}: {error}")

@@ -4,8 +4,9 @@
     committed   by the flush that commits the ack (cursors.py), naming the stage numbers: from here
                 on they are released, by whoever gets to it
     aborted     by a sweep, of a row that stayed open: after it no flush can commit the tag, so
-                what is staged under it may be discarded; kept for a while, and swept once more,
-                for what a slow process staged after that
+                what is staged under it may be discarded; kept for a while from then on (its
+                `created_at` is when it was aborted), and swept once more, for what a slow process
+                staged after that
     no row      released, or discarded
 
 A flush and a sweep change a row only where it is `open`, so exactly one of them wins.
@@ -61,7 +62,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS new (tenant_id, tag, outputs
 WHERE ack_publications.tenant_id = new.tenant_id AND ack_publications.tag = new.tag
 """
 _ABORT = """
-UPDATE ack_publications SET state = 'aborted'
+UPDATE ack_publications SET state = 'aborted', created_at = clock_timestamp()
 WHERE tenant_id = $1 AND tag = $2 AND state = 'open'
 RETURNING 1
 """

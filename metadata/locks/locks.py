@@ -3,8 +3,8 @@
 A lock is held for its time to live from each renewal on, judged by Postgres' clock; the holder goes
 by its own monotonic clock, counted from before it asked and less a margin, so it stops first. The
 fence grows with each new holder: what a holder writes to Postgres checks it in the same transaction
-(`check`), so a holder that was paused past its lease writes nothing any more. Other resources
-refuse a fence below the highest they have seen.
+(`check`, and fenced.py for all that a role writes), so a holder that was paused past its lease
+writes nothing any more. Other resources refuse a fence below the highest they have seen.
 
 A fence never comes twice: a row's own grows, rows that were removed leave the tenant's floor behind
 (fences.py), and where Postgres lost history the new era is above all fences before it.
@@ -104,11 +104,19 @@ WHERE tenant_id = $1 AND name = $2 AND owner = $3 AND fence = coalesce($4::bigin
   AND lease_until = coalesce($5::timestamptz, lease_until)
 RETURNING fence
 """
-# A share lock: a new holder waits for what was checked before it, and comes before what is after.
+# What is checked keeps a lock on the row that renewals pass, however many checks there are, and
+# that whoever takes the lock of the platform waits for: a new holder comes after what was checked
+# before it, and before what is after.
 _CHECK = """
 SELECT fence FROM locks
 WHERE tenant_id = $1 AND name = $2 AND owner = $3 AND fence = $4
-FOR SHARE
+FOR KEY SHARE
+"""
+_WAIT_FOR_CHECKED = """
+SELECT FROM locks
+WHERE tenant_id = $1 AND name = $2
+  AND (owner IS NULL OR owner = $3 OR lease_until <= clock_timestamp())
+FOR UPDATE
 """
 
 
@@ -161,7 +169,8 @@ class Held:
 
 
 async def check(connection: Connection, lock: Lock) -> None:
-    """First in a transaction that only the holder may make; LeaseLost when there is a new one."""
+    """First in a transaction that only the holder of a lock of the platform may make; LeaseLost
+    when there is a new one."""
     if await connection.fetchval(_CHECK, lock.tenant_id, lock.name, lock.owner, lock.fence) is None:
         raise LeaseLost(f"the lock {lock.name!r} has a new holder")
 
@@ -196,6 +205,10 @@ class LockRepository:
         """None: there is no row."""
 
         async def work(connection: Connection) -> Any:
+            if claim.tenant_id == PLATFORM:
+                await connection.execute(
+                    _WAIT_FOR_CHECKED, claim.tenant_id, claim.name, claim.owner
+                )
             labels = msgspec.json.encode(dict(claim.labels)).decode()
             return await connection.fetchrow(
                 _ACQUIRE,
@@ -210,7 +223,10 @@ class LockRepository:
             )
 
         sent_s = self._monotonic_s()
-        row = await self._database.statement(work, writes=True, deadline_s=RENEW_DEADLINE_S)
+        if claim.tenant_id == PLATFORM:
+            row = await self._database.transaction(work, deadline_s=RENEW_DEADLINE_S)
+        else:
+            row = await self._database.statement(work, writes=True, deadline_s=RENEW_DEADLINE_S)
         if row is None:
             return None
         if row["owner"] is None:

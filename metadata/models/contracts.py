@@ -116,3 +116,4 @@ class AckPublicationRow(Base):
     state: Mapped[str] = mapped_column(Text)
     outputs: Mapped[bytes] = mapped_column(LargeBinary)
     created_at: Mapped[Time]
+    """Of an aborted row, when it was aborted."""

@@ -52,3 +52,18 @@ def test_raw_statements_are_declared_with_their_reason() -> None:
 def test_what_is_declared_is_there() -> None:
     assert declared() - uses() == set()
     assert len(declared()) > 40
+
+
+def test_the_scheduler_has_no_database_but_the_fenced_one() -> None:
+    """Make repositories of `self._database`: what they write is under the fence of the lock."""
+    path = ROOT / "scheduler/service.py"
+    made_of_it = {
+        call.func.id
+        for call in ast.walk(tree(path))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        for argument in call.args
+        if isinstance(argument, ast.Name) and argument.id == "database"
+    }
+    assert made_of_it == {"FencedDatabase", "LockRepository"}
+    names = [node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)]
+    assert names.count("database") == len(made_of_it)
