@@ -50,6 +50,8 @@ async def test_an_old_scheduler_writes_nothing(database: Database) -> None:
         await due.write(old, [Due(A, 0, 99)], (), {A: Progress(9, 9)})
     with pytest.raises(LeaseLost):
         await due.forget(old, A)
+    with pytest.raises(LeaseLost):
+        await due.forget_orphans(old, 2**62)
     assert await due.due_until(2**62, 10) == [Due(A, 0, 30)]
     assert await due.progress() == {}
 
