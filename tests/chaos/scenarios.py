@@ -20,7 +20,7 @@ from tests.chaos.consumer import Consumer
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Publish, Verdict, check, check_deliveries
 from tests.chaos.read_log import queues_of, read_topic
-from tests.chaos.senders import HttpSender, StoreSender
+from tests.chaos.senders import PADDING, HttpSender, StoreSender
 from tests.chaos.workload import Workload, failed, resume_gap_s
 
 PARTITIONS = 4
@@ -93,16 +93,23 @@ class Torture:
 
     @classmethod
     async def on_store(
-        cls, cluster: ChaosCluster, *, per_second: float = 500.0, keys: int = 8
+        cls,
+        cluster: ChaosCluster,
+        *,
+        per_second: float = 500.0,
+        keys: int = 8,
+        padding: str = PADDING,
+        partitions: int = PARTITIONS,
     ) -> Torture:
-        """The same on the store nodes alone."""
-        topic_uid, groups = secrets.token_bytes(16), list(range(PARTITIONS))
+        """The same on the store nodes alone, each partition in a group of its own; `padding` is
+        what makes a message long."""
+        topic_uid, groups = secrets.token_bytes(16), list(range(partitions))
         client = cluster.store_client()
         await client.start()
         await client.wait_ready()
         for partition, group in enumerate(groups):
             await client.create(group, QueueId(topic_uid, partition))
-        sender = StoreSender(client, topic_uid, groups)
+        sender = StoreSender(client, topic_uid, groups, padding)
         workload = Workload(sender, per_second=per_second, keys=keys)
         return cls(cluster, workload, topic_uid, groups)
 

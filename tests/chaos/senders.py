@@ -49,9 +49,9 @@ _receipt = msgspec.json.Decoder(Receipt)
 _refusal = msgspec.json.Decoder(Refusal)
 
 
-def body_of(publish: Publish) -> bytes:
-    """About 1 KB that begins with the payload."""
-    return f"{publish.payload} {PADDING}".encode()
+def body_of(publish: Publish, padding: str = PADDING) -> bytes:
+    """About 1 KB, or as much as the padding, that begins with the payload."""
+    return f"{publish.payload} {padding}".encode()
 
 
 def payload_of(data: bytes) -> str:
@@ -119,8 +119,11 @@ class StoreSender:
     """One append per message to the queue of its key, else to the next queue with a leader; it
     tells of the store alone, without a forwarder's batches and re-routing."""
 
-    def __init__(self, client: StoreClient, topic_uid: bytes, groups: list[int]) -> None:
+    def __init__(
+        self, client: StoreClient, topic_uid: bytes, groups: list[int], padding: str = PADDING
+    ) -> None:
         self.topic_uid = topic_uid
+        self._padding = padding
         self._client = client
         self._groups = groups
         self._appenders: list[Appender] = [
@@ -131,7 +134,7 @@ class StoreSender:
 
     async def send(self, publish: Publish) -> None:
         partition = self._partition(publish.key)
-        message = record_batch.Message(body_of(publish), key=publish.key)
+        message = record_batch.Message(body_of(publish, self._padding), key=publish.key)
         try:
             receipt = await self._appenders[partition].append(
                 record_batch.encode([message], 0), 1, timeout_s=STORE_TIMEOUT_S

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.chaos.releases import HISTORY
 from tests.golden.samples import WIRES
 
 HERE = Path(__file__).parent
@@ -23,6 +24,12 @@ def recorded() -> list[Any]:
         for wire, kinds in json.loads((HERE / release / "frames.json").read_text()).items()
         for kind, text in kinds.items()
     ]
+
+
+def test_every_release_of_the_history_is_recorded() -> None:
+    folders = {name: {path.name for path in (HERE / name).iterdir()} for name in RELEASES}
+    assert sorted(HISTORY) == RELEASES
+    assert all(folders[name] >= {"facts.json", "nodes.tar.gz", "tables.json"} for name in HISTORY)
 
 
 @pytest.mark.parametrize(("wire", "kind", "raw"), recorded())

@@ -1,0 +1,185 @@
+"""`python -m tests.chaos.install_storm` (make install-storm): installs while nodes come and go.
+
+Three store nodes with a lag cap and segments of 1 MiB. Each of them is killed or stopped (SIGSTOP)
+at random moments and stays away at random, often for so long that the others trim what it lacks.
+Then it has to install a checkpoint of a peer, over a copy that is slow, while the peers go away in
+their turn. Publishers with keys of their own publish all the time. In the end nothing that was
+acknowledged is missing, nothing is stored twice, and every key is in order.
+
+The seed decides which node goes when, how, and for how long; the processes' own timing is what it
+is, so a seed makes a failure likely to come back, not certain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from store_nodes.client import StoreClient
+from store_nodes.errors import StoreError
+from tests.chaos import releases
+from tests.chaos.cluster import NODES, ChaosCluster
+from tests.chaos.history import Verdict
+from tests.chaos.releases import CURRENT, Release
+from tests.chaos.scenarios import Torture
+
+MIB = 1024 * 1024
+SMALL = {"PACKETBOAT_STORE_LAG_CAP_BYTES": str(MIB)}
+PADDING = "x" * 2_000
+PARTITIONS = 1
+"""One: peers keep 8 MiB or 512 instances of each group in memory, and nothing of these is gone."""
+KEYS = 16
+PER_SECOND = 10.0
+"""Unkeyed messages, beside those of the keys."""
+UP_S = (3.0, 15.0)
+AWAY_S = ((0.5, 4.0), (0.5, 4.0), (12.0, 25.0))
+"""One of these spans each time. In the long one the peers trim what the node lacks; the short ones
+hit them meanwhile, and a peer that starts again has nothing in memory but what is on its disk."""
+COPY_BYTES_PER_S = (MIB // 4, 64 * MIB, 64 * MIB)
+"""A node draws one of them at each start. A slow copy makes an install last into the next faults;
+but nodes settle at this speed too, and where all are slow none trims anything."""
+CHECKPOINT_EVERY_S = 1.0
+"""Only what lies below a checkpoint is trimmed; by themselves nodes write one each 64 MiB."""
+AGREE_S = 180.0
+"""How long the nodes may take to install what they lack once nothing is done to them any more."""
+
+
+class InstallStorm:
+    """One storm over one installation under load."""
+
+    def __init__(self, torture: Torture, seed: int) -> None:
+        self.faults: Counter[str] = Counter()
+        self._torture = torture
+        self._cluster = torture.cluster
+        self._seed = seed
+        self._end_s = 0.0
+
+    async def run(self, seconds: float) -> None:
+        """Until the time is over; every node runs again afterwards, at full speed."""
+        self._end_s = time.monotonic() + seconds
+        self._torture.workload.start()
+        async with self._cluster.ready_client() as client, asyncio.TaskGroup() as group:
+            checkpoints = group.create_task(self._take_checkpoints(client))
+            nodes = [group.create_task(self._on_node(node)) for node in NODES]
+            await asyncio.wait(nodes)
+            checkpoints.cancel()
+        for node in NODES:  # A slow copy would only delay the end.
+            self._restart(node, COPY_BYTES_PER_S[-1])
+
+    async def _on_node(self, node: int) -> None:
+        dice = random.Random(f"{self._seed}/{node}")
+        while True:
+            await asyncio.sleep(dice.uniform(*UP_S))
+            if time.monotonic() > self._end_s:
+                return
+            how, away_s = dice.choice(("kill", "stop")), dice.uniform(*dice.choice(AWAY_S))
+            copy_bytes_per_s = dice.choice(COPY_BYTES_PER_S)
+            self.faults[how] += 1
+            if how == "stop":
+                self._cluster.pause_node(node)
+                await asyncio.sleep(away_s)
+                self._cluster.resume_node(node)
+                continue
+            self._cluster.end_node(node)
+            await asyncio.sleep(away_s)
+            self._restart(node, copy_bytes_per_s)
+
+    def _restart(self, node: int, copy_bytes_per_s: int) -> None:
+        """A node that ended by itself says why in the log that is kept."""
+        self._cluster.end_node(node)
+        self._cluster.start_node(
+            node, SMALL | {"PACKETBOAT_STORE_COPY_BYTES_PER_S": str(copy_bytes_per_s)}
+        )
+
+    async def _take_checkpoints(self, client: StoreClient) -> None:
+        while True:
+            await asyncio.sleep(CHECKPOINT_EVERY_S)
+            with contextlib.suppress(StoreError):
+                await client.take_checkpoint(0, timeout_s=CHECKPOINT_EVERY_S)
+
+    def logged(self, event: str) -> int:
+        """How often the nodes have this event in their logs."""
+        word = json.dumps(event)
+        logs = [self._cluster.root / f"node-{node}.log" for node in NODES]
+        return sum(log.read_text(errors="replace").count(f'"event": {word}') for log in logs)
+
+
+async def storm(
+    root: Path, seed: int, seconds: float, release: Release = CURRENT
+) -> tuple[InstallStorm, Verdict]:
+    """Storm, then hold the history against the log. Raises AssertionError where a rule is broken
+    or the nodes do not come to agree."""
+    cluster = ChaosCluster(
+        root, store_only=True, segment_bytes=MIB, node_settings=SMALL, release=release
+    )
+    async with (
+        cluster,
+        await Torture.on_store(
+            cluster, per_second=PER_SECOND, keys=KEYS, padding=PADDING, partitions=PARTITIONS
+        ) as torture,
+    ):
+        installs = InstallStorm(torture, seed)
+        await installs.run(seconds)
+        await torture.workload.stop()
+        await cluster.until_replicas_agree(AGREE_S)
+        return installs, await torture.verify()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    """Exit status 1 when something is missing, twice or out of order, or nothing was installed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, help="of the first storm; random if not given")
+    parser.add_argument("--seeds", type=int, default=1, help="storms, with seeds one after another")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of each storm")
+    parser.add_argument("--commit", help="storm on nodes of this release or commit")
+    parser.add_argument("--directory", type=Path, help="where the data goes")
+    asked = parser.parse_args()
+    if asked.commit and (reason := releases.missing(asked.commit)):
+        say(f"no storm: {reason}")
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    first = asked.seed if asked.seed is not None else random.randrange(10**6)
+    return max(_one(asked, seed) for seed in range(first, first + asked.seeds))
+
+
+def _one(asked: argparse.Namespace, seed: int) -> int:
+    place = Path(tempfile.mkdtemp(prefix="packetboat-install-", dir=asked.directory))
+    release = releases.unpacked(place, asked.commit) if asked.commit else CURRENT
+    say(f"{asked.minutes:g} minutes, --seed {seed}, nodes of {release.name}")
+    try:
+        installs, verdict = uvloop.run(storm(place / "data", seed, asked.minutes * 60, release))
+        count = installs.logged("installed")
+        assert count, "no node installed anything: the storm proves nothing"
+    except (AssertionError, TimeoutError) as error:
+        say(f"FAILED: {error}\ndata and logs are kept in {place}")
+        return 1
+    say(
+        f"ok: {dict(installs.faults)}, {count} installs; {verdict.acked} acknowledged,"
+        f" {verdict.stored} stored, none lost, none twice, in order"
+        f" ({verdict.not_done} not done, {verdict.unknown} unknown)"
+    )
+    shutil.rmtree(place, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
