@@ -129,11 +129,19 @@ class Pulls:
             return await wait(hub, PullWaiter(want, 1, only_now=True), fetch_s)
         waiter = PullWaiter(want, request.min_messages, only_now=False)
         gone = asyncio.get_running_loop().create_task(disconnected(receive))
+        delivery = None
         try:
-            return await wait(hub, waiter, request.wait_s, gone)
+            delivery = await wait(hub, waiter, request.wait_s, gone)
         finally:
             gone.cancel()
-            await asyncio.gather(gone, return_exceptions=True)
+            try:
+                await asyncio.gather(gone, return_exceptions=True)
+            except BaseException:  # cancelled just as its messages came
+                if delivery is not None:
+                    delivery.withdraw()
+                    hub.dispatch()
+                raise
+        return delivery
 
 
 async def _won(scope: Scope) -> bool:

@@ -25,13 +25,14 @@ class Site(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One of a pull. `got_s`: when the pull's answer was here."""
+    """One of a pull, which was sent at `pulled_s` and whose answer was here at `got_s`."""
 
     ack_id: str | None
     message_id: str
     payload: str
     key: str | None
     attempt: int
+    pulled_s: float
     got_s: float
 
 
@@ -180,6 +181,7 @@ class Actor:
                 self.payload_of(each["data"]),
                 each["key"],
                 each["attempt"],
+                reply.sent_s,
                 got_s,
             )
             for each in reply.body["messages"]

@@ -96,6 +96,7 @@ class Counted(Actor):
                     each["data"],
                     each["key"],
                     each["attempt"],
+                    reply.sent_s,
                     got_s,
                 )
             )

@@ -1,7 +1,9 @@
 """Keys in order: no message of a key is in a worker's hands before the earlier ones are settled.
 
-The order is the order of the publisher, which sends the next of a key once the last is answered. A
-message whose ack was sent counts as settled from that moment: the ack may have taken effect.
+The order is the order of the publisher, which sends the next of a key once the last is answered.
+An ack that was sent and not answered yet may have taken effect, so the next of its key may come.
+But it counts for no more than that: once a later message of a key was here, no pull that is sent
+after that brings an earlier one, whose ack was not committed then.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Keyed(Actor):
         self._acking: dict[str, float] = {}
         """Payload → when its first ack was sent."""
         self._acked: set[str] = set()
-        self._got: list[tuple[float, str]] = []
+        self._got: list[tuple[float, float, str]] = []
+        """When its pull was sent, when its answer was here, and the payload."""
 
     async def _publish(self, stopping: asyncio.Event) -> None:
         await asyncio.gather(*(self._publish_key(f"k{key}", stopping) for key in range(KEYS)))
@@ -59,7 +62,7 @@ class Keyed(Actor):
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
         for message in messages:
-            self._got.append((message.got_s, message.payload))
+            self._got.append((message.pulled_s, message.got_s, message.payload))
             self.sometimes.hit(HELD, message.attempt > 1)
         nacked = [message for message in messages if self.dice.random() < 0.1]
         rest = [message for message in messages if message not in nacked]
@@ -82,8 +85,14 @@ class Keyed(Actor):
 
     async def check(self, caller: Caller) -> None:
         known = self.accepted()
-        for got_s, payload in self._got:
+        first_s: dict[str, list[tuple[int, float]]] = {}
+        for _, got_s, payload in self._got:
             key, number = payload.split()
+            first_s.setdefault(key, []).append((int(number), got_s))
+        for pulled_s, got_s, payload in self._got:
+            key, number = payload.split()
+            if any(later > int(number) and at_s < pulled_s for later, at_s in first_s[key]):
+                self.broke(f"{payload!r} came again after a later one of its key")
             for earlier in range(int(number)):
                 before = f"{key} {earlier}"
                 if before in known and self._acking.get(before, got_s + 1) > got_s:

@@ -71,7 +71,7 @@ class Parked(Keyed):
         return messages
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
-        self._got += [(message.got_s, message.payload) for message in messages]
+        self._got += [(each.pulled_s, each.got_s, each.payload) for each in messages]
         good = [each for each in messages if self._is_good(each.payload)]
         bad = [each for each in messages if each not in good]
         if bad:

@@ -74,6 +74,7 @@ class Streamed(Actor):
             each["data"],
             each["key"],
             each["attempt"],
+            opened_s,
             time.monotonic(),
         )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
-from metadata.types import ChangeKind, Unit
+from metadata.types import ChangeKind, Subscription, Unit
+from store_nodes.record_batch import Message
 from tests.unit.subscribe_forwarder.fleet_support import (
     FleetWorld,
     eventually,
@@ -26,7 +28,7 @@ from tests.unit.subscribe_forwarder.test_generations import grown
 NEW = Unit(TENANT, TOPIC_UID, 1)
 
 
-async def apart(made: FleetWorld) -> tuple[World, World]:
+async def apart(made: FleetWorld, one: Subscription | None = None) -> tuple[World, World]:
     """Who has the old partition, and who the new one once the topic has grown."""
     made.age()
     old, other = made.members
@@ -39,7 +41,7 @@ async def apart(made: FleetWorld) -> tuple[World, World]:
     await asyncio.sleep(3.5)
     before = made.metadata.topics[TOPIC_UID]
     made.metadata.topics[TOPIC_UID] = grown(before, 2, {0: made.store.seal()})
-    made.metadata.add_rows(subscription(), made.metadata.topics[TOPIC_UID])
+    made.metadata.add_rows(one or subscription(), made.metadata.topics[TOPIC_UID])
     await made.metadata.changed(ChangeKind.TOPIC, TOPIC_UID)
     await eventually(lambda: NEW in other.forwarder.owners)
     return old, other
@@ -62,3 +64,27 @@ async def test_what_is_new_waits_for_what_is_older_at_another_forwarder() -> Non
         waiting = asyncio.create_task(pulled_here(other, wait_s=8))
         assert data(await pulled_here(old)) == ["old", "old"]
         assert data(await waiting) == ["new"]
+
+
+async def test_what_another_forwarder_has_stepped_over_holds_up_what_is_new_in_order() -> None:
+    """Its cursor is past the growth, and an open delivery below that is not settled."""
+    one = replace(subscription(), ordered=True)
+    async with fleet(FakeMetadata(topic(1), one), 2) as made:
+        made.store.publish(Message(b"a1", "text/plain", "a"), Message(b"b1", "text/plain", "b"))
+        old, other = await apart(made, one)
+        made.store.publish(Message(b"a2", "text/plain", "a"), partition=1)
+        a1, b1 = await pulled_here(old)
+        hub = await old.forwarder.hub(TENANT, "reader", part=True)
+        (reader,) = hub.readers.values()
+        assert reader.ledger.fail(0, old.forwarder.now(), 600_000, None)
+        reader.acked([1])
+        await old.forwarder.flusher.commit([reader])
+        row = made.metadata.row()
+        assert (row.floor, [each.offset for each in row.stepped_over]) == (2, [0])
+        waiting = asyncio.create_task(pulled_here(other, wait_s=8))
+        await asyncio.sleep(2.5)
+        assert not waiting.done(), "a1 is in back-off"
+        reader.acked([0])
+        await old.forwarder.flusher.commit([reader])
+        assert data(await waiting) == ["a2"]
+        assert data([a1, b1]) == ["a1", "b1"]

@@ -14,7 +14,12 @@ from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.state import cursor
-from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, FakeStore, world
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    SUBSCRIPTION_UID,
+    TOPIC_UID,
+    FakeStore,
+    world,
+)
 
 
 async def test_messages_arrive_in_order_with_their_ids() -> None:
@@ -146,6 +151,26 @@ async def test_a_cancelled_wait_leaves_nothing_leased() -> None:
         await asyncio.gather(pull, return_exceptions=True)
         w.store.publish(b"x")
         assert len(await w.pulled()) == 1
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_pull_that_is_cancelled_as_its_message_comes_keeps_none(turns: int) -> None:
+    """In whichever turn of the loop that is: at most once would lose what is kept."""
+    async with world() as w:
+        pull = asyncio.create_task(w.pull(wait_s=20))
+        await asyncio.sleep(0.02)
+        w.store.publish(b"a")
+        hub = w.forwarder.open_hub(SUBSCRIPTION_UID)
+        assert hub is not None
+        while not hub.outstanding:
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        pull.cancel()
+        (answer,) = await asyncio.gather(pull, return_exceptions=True)
+        if isinstance(answer, asyncio.CancelledError):
+            assert hub.leased() == 0
+            assert [m["data"] for m in await w.pulled()] == ["a"]
 
 
 async def test_a_response_that_could_not_leave_gives_its_messages_back() -> None:

@@ -20,6 +20,7 @@ from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery import undertaker as module
 from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import (
     LOG_TIME_US,
     SUBSCRIPTION_UID,
@@ -30,6 +31,8 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     subscription,
     topic,
 )
+from tests.unit.subscribe_forwarder.test_cursor import EPOCH
+from tests.unit.subscribe_forwarder.test_cursor import state as cursor_state
 
 LETTERS_UID = b"letters of dead!"
 
@@ -297,3 +300,27 @@ def test_a_redriven_message_is_the_one_it_was_with_its_edits() -> None:
     other = revived(letter, edit, b"u" * 16, None)
     assert (other.data, other.key, other.attributes) == (b"new", None, {"b": "2", "c": "3"})
     assert other.origin == {"redriven_from": (b"u" * 16).hex()}
+
+
+async def test_an_ack_while_a_letter_is_written_wins_and_settles_once(world: World) -> None:
+    """The letter that was written stays in its topic; it is not listed, nor counted."""
+    ledger = Ledger(cursor_state(), EPOCH, Policy(max_attempts=1))
+    ledger.classify(1)
+    now = Now(1_000, 1_700_000_000_000_000)
+    ledger.lease([0], now, 2_000)
+    assert ledger.reject(0, now, None)
+    ledger.wrote(ledger.update())
+    world.reader.ledger = ledger  # type: ignore[assignment]
+    world.store.publish(b"a")
+
+    def acks(items: Sequence[Item]) -> None:
+        ledger.settle([0], Settled.ACKED)
+
+    world.failure = acks
+    world.undertaker.bury(world.reader, ledger.exceptions[0])
+    await world.until(lambda: world.undertaker.pending == 0)
+    assert len(world.appended) == 1
+    update = ledger.update()
+    assert (update.dead_letters, update.closed, update.exceptions) == ((), (0,), 0)
+    assert (update.counters.acked, update.counters.dead_lettered) == (1, 0)
+    assert ledger.cursor.balanced()
