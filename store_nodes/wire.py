@@ -272,8 +272,9 @@ class Offsets(_Head, tag=18):
 
 
 class OffsetAt(_Head, tag=19):
-    """Answered `OffsetIs` by a confirmed leader (see `Offsets`): the first offset whose log time is at or after `time_us`, else end. With
-    `last_bytes`, instead the lowest offset from which at most that many bytes are stored."""
+    """Answered `OffsetIs` by a confirmed leader (see `Offsets`): the first offset whose log time is
+    at or after `time_us`, else end. With `last_bytes`, instead the lowest offset from which at most
+    that many bytes are stored."""
 
     id: int
     group: int
@@ -320,8 +321,9 @@ class Cancel(_Head, tag=24):
 
 
 class Staged(_Head, tag=25):
-    """Answered `StagedAre` by a confirmed leader: at most `limit` staged messages with a number above `after` (−1: from
-    the first). With `changes_after`, instead those rescheduled since that count of changes."""
+    """Answered `StagedAre` by a confirmed leader: at most `limit` staged messages with a number
+    above `after` (−1: from the first). With `changes_after`, instead those rescheduled since that
+    count of changes."""
 
     id: int
     group: int

@@ -383,9 +383,7 @@ class ClientSession:
             async with self._fetching:
                 await self._drained.wait()
                 if head.number == 0:
-                    self._snapshot = await self._service.snapshot(
-                        head.group, confirm=head.confirm
-                    )
+                    self._snapshot = await self._service.snapshot(head.group, confirm=head.confirm)
                     self._snapshot_number += 1
                 held = self._snapshot
                 if held is None or head.number not in (0, self._snapshot_number):

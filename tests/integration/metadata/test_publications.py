@@ -55,9 +55,7 @@ async def place(database: Database) -> Place:
     await world.subscription(topic)
     claim = (await world.claim(await world.forwarder(), topic))[0]
     (cursor,) = claim.cursors
-    made = Place(
-        database, with_epoch(settled(cursor, floor=1, read_to=1), claim), world.tenant_id
-    )
+    made = Place(database, with_epoch(settled(cursor, floor=1, read_to=1), claim), world.tenant_id)
     await made.publications.open([made.publication])
     return made
 

@@ -35,7 +35,8 @@ _OLD_ROWS = (
     "INSERT INTO usage_hours (tenant_id, hour, metric, value)"
     " VALUES (gen_random_uuid(), now() - interval '9 years', 'acks', 1)",
     "INSERT INTO audit (tenant_id, id, at, actor, action, resource, request_id)"
-    " VALUES (gen_random_uuid(), gen_random_uuid(), now() - interval '9 years', 'a', 'b', 'c', 'd')",
+    " VALUES (gen_random_uuid(), gen_random_uuid(), now() - interval '9 years', 'a', 'b', 'c',"
+    " 'd')",
     "INSERT INTO ack_publications (tenant_id, tag, state, outputs, created_at)"
     " VALUES (gen_random_uuid(), gen_random_uuid(), 'open', '\\x90', now() - interval '1 day')",
 )
