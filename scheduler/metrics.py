@@ -85,6 +85,10 @@ backlog_age_seconds = Gauge(
     "packetboat_scheduler_backlog_age_seconds",
     "How long the oldest of them has been known to the scheduler that leads.",
 )
+history_held = Gauge(
+    "packetboat_scheduler_history_held_count",
+    "1 while a backup is taken and no history is trimmed, as the leading scheduler knows.",
+)
 backup_began_seconds = Gauge(
     "packetboat_backup_last_success_timestamp_seconds",
     "When the newest whole backup was begun, as the leading scheduler knows; 0: never, or unknown.",

@@ -79,6 +79,7 @@ class Truncator:
         holds: Holds,
     ) -> dict[LaneKey, Plan]:
         """One round; the plans of the partitions whose groups answered."""
+        metrics.history_held.set(holds.by_backup)
         totals = self._sizes.totals(lanes)
         self._led_to = self._sizes.led_to()
         plans: dict[LaneKey, Plan] = {}
@@ -125,6 +126,8 @@ class Truncator:
         end = generations[-1].base
         if (info := self._sizes.of(key, generations[-1])) is not None:
             end = info.end
+        if holds.by_backup and not planned.past_pins:
+            return planned
         target = min(planned.target, end)
         kept = holds.kept.get(key)
         before = max(each.trimmed_to for each in generations)

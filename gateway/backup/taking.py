@@ -19,7 +19,10 @@ import zstandard
 from gateway.backup.vault import Draft, Manifest, NewFile, StoredFile, StoredPack, Vault, VaultError
 from gateway.commands.store_operation import Store
 from gateway.recovery.keeper import ERA
+from metadata.database import Database
 from metadata.postgres.dump import Dump, Sink, dump
+from metadata.settings import DatabaseSettings
+from metadata.topics import backup_hold
 from store_nodes.backup import counter
 from store_nodes.backup.packs import PackWriter
 from store_nodes.backup.taking import Taking
@@ -42,11 +45,16 @@ async def take(source: Source, vault: Vault, *, bytes_per_s: int, tell: Tell) ->
     """The name of the backup. Only while `vault.writing()`. Raises StoreError, VaultError,
     MetadataError, asyncpg's errors, OSError."""
     client = source.store.client(source.cluster_uid)
+    database = Database(DatabaseSettings(source.database_url))
     await client.start()
     try:
         await client.wait_ready(READY_S)
-        return await _Backup(source, client, vault, tell).take(bytes_per_s)
+        await database.connect()
+        # Before the first row is read, until the last batch is copied.
+        async with backup_hold.holding(database) as check:
+            return await _Backup(source, client, vault, tell).take(bytes_per_s, check)
     finally:
+        await database.close()
         await client.close()
 
 
@@ -61,7 +69,7 @@ class _Backup:
         self._tables: dict[str, StoredFile] = {}
         self._packs: dict[tuple[int, str], NewFile] = {}
 
-    async def take(self, bytes_per_s: int) -> str:
+    async def take(self, bytes_per_s: int, check: backup_hold.Check) -> str:
         older = self._older()
         recovery_point = time.time()
         dumped = await dump(self._source.database_url, self._table)
@@ -70,6 +78,7 @@ class _Backup:
         taking = Taking(self._client, writer, bytes_per_s=bytes_per_s, tell=self._tell)
         packs = {self._vault.pack(stored): stored for stored in older}
         images, kept = await taking.take(packs)
+        await check()
         machines: dict[int, StoredFile] = {}
         for group, image in images.machines.items():
             file = self._draft.file(f"group-{group}")

@@ -5,6 +5,9 @@ committed; only then is the store told to truncate. Who pins lower than what was
 rows first (a new cursor, a seek back, a snapshot) and finds `trimmed_to`; who moves forward needs
 no lock. An offset that a cursor has stepped over has its `deliveries` row in the same transaction
 that moved the floor, and floors are read before those rows, so none is missed.
+
+While a backup is taken nothing that limits do not want gone past all pins is trimmed
+(backup_hold.py): neither below the lowest pin, nor what was kept and is not wanted any more.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from metadata import changes
 from metadata.database import Connection, Database
 from metadata.models import TopicRow
+from metadata.topics.backup_hold import HELD, HELD_ARGUMENTS
 from metadata.types import ChangeKind, OnLimit, Retention, RetentionMode
 
 _TOPICS = """
@@ -136,6 +140,8 @@ class Holds:
 
     pinned: dict[LaneKey, int]
     kept: dict[LaneKey, KeptSignature]
+    by_backup: bool = False
+    """A backup holds all of it: see backup_hold.py."""
 
 
 class Floors(NamedTuple):
@@ -193,12 +199,14 @@ class RetentionRepository:
         async def work(connection: Connection) -> Holds:
             floors = await connection.fetch(_FLOORS)
             kept = await connection.fetch(_KEPT)
+            by_backup = await connection.fetchval(HELD, *HELD_ARGUMENTS)
             return Holds(
                 {LaneKey(*row[:4]): row["pinned"] for row in floors},
                 {
                     LaneKey(*row[:4]): KeptSignature(row["offsets"], int(row["total"]))
                     for row in kept
                 },
+                by_backup,
             )
 
         return await self._database.statement(work, writes=False)
@@ -217,7 +225,7 @@ class RetentionRepository:
 
     async def trim(self, key: LaneKey, target: int, *, past_pins: bool) -> Trimmed | None:
         """Raises `trimmed_to` to `target`, or with `past_pins` unset to the lowest pin below it;
-        it never goes back. None when the partition is gone."""
+        it never goes back. None when the partition is gone, or a backup holds it."""
 
         async def work(connection: Connection) -> Trimmed | None:
             generations = [Generation(*row) for row in await connection.fetch(_LOCK, *key)]
@@ -228,8 +236,11 @@ class RetentionRepository:
                 pinned = await connection.fetchval(_PINNED, *key)
                 upto = target if pinned is None else min(target, pinned)
             upto = max(upto, *(each.trimmed_to for each in generations))
-            await connection.execute(_TRIM, *key, upto)
             kept = await connection.fetch(_KEPT_OF, *key, upto)
+            # Asked last: a hold that is not there now began after all that was read.
+            if not past_pins and await connection.fetchval(HELD, *HELD_ARGUMENTS):
+                return None
+            await connection.execute(_TRIM, *key, upto)
             return Trimmed(upto, tuple(row[0] for row in kept), tuple(generations))
 
         return await self._database.transaction(work)
