@@ -131,6 +131,36 @@ async def test_a_cursor_made_while_a_trim_is_under_way_waits_for_it(world: World
     assert row.floor == 30
 
 
+async def test_a_trim_waits_for_a_pin_that_is_being_made(world: World) -> None:
+    """It reads the pins after it has locked the rows that whoever pins lower has locked."""
+    topic = await world.topic(partitions=1)
+    repository = RetentionRepository(world.database)
+    locked, commit = asyncio.Event(), asyncio.Event()
+
+    async def slow_pin(connection: Connection) -> None:
+        await connection.execute("SELECT FROM partitions WHERE topic_uid = $1 FOR SHARE", topic.uid)
+        await connection.execute(
+            "INSERT INTO pins (tenant_id, topic_uid, partition, lane, holder, kind, pinned_offset)"
+            " VALUES ($1, $2, 0, 0, $3, 'snapshot', 15)",
+            world.tenant_id,
+            topic.uid,
+            new_uid(),
+        )
+        locked.set()
+        await commit.wait()
+
+    pinning = asyncio.create_task(world.database.transaction(slow_pin))
+    await locked.wait()
+    trimming = asyncio.create_task(repository.trim(lane(topic), 60, past_pins=False))
+    done, _ = await asyncio.wait({trimming}, timeout=0.2)
+    assert not done
+    commit.set()
+    await pinning
+    trimmed = await trimming
+    assert trimmed is not None
+    assert trimmed.trimmed_to == 15
+
+
 async def test_snapshots_and_export_holds_pin_too_until_they_expire(world: World) -> None:
     topic = await world.topic()
     repository, pins = RetentionRepository(world.database), PinRepository(world.database)
