@@ -39,19 +39,22 @@ from tests.chaos.scenarios import Torture
 
 MIB = 1024 * 1024
 SMALL = {"PACKETBOAT_STORE_LAG_CAP_BYTES": str(MIB)}
-PADDING = "x" * 2_000
+PADDING = "x" * 5_000
 PARTITIONS = 1
 """One: peers keep 8 MiB or 512 instances of each group in memory, and nothing of these is gone."""
 KEYS = 16
 PER_SECOND = 10.0
 """Unkeyed messages, beside those of the keys."""
 UP_S = (3.0, 15.0)
-AWAY_S = ((0.5, 4.0), (0.5, 4.0), (12.0, 25.0))
-"""One of these spans each time. In the long one the peers trim what the node lacks; the short ones
-hit them meanwhile, and a peer that starts again has nothing in memory but what is on its disk."""
-COPY_BYTES_PER_S = (MIB // 4, 64 * MIB, 64 * MIB)
-"""A node draws one of them at each start. A slow copy makes an install last into the next faults;
-but nodes settle at this speed too, and where all are slow none trims anything."""
+SHORT_S = (0.5, 4.0)
+LONG_S = (12.0, 25.0)
+LONG_SHARE = 1 / 3
+"""Of the times that a node is away. Meanwhile the peers trim what it lacks, and short faults hit
+them: a peer that starts again has nothing in memory but what is on its disk."""
+SLOW_BYTES_PER_S = MIB // 2
+"""How fast a node copies that was killed and away for long: its install lasts into the next faults.
+The others are fast, for nodes settle at this speed too, and slow ones trim nothing."""
+SLOW = {"PACKETBOAT_STORE_COPY_BYTES_PER_S": str(SLOW_BYTES_PER_S)}
 CHECKPOINT_EVERY_S = 1.0
 """Only what lies below a checkpoint is trimmed; by themselves nodes write one each 64 MiB."""
 AGREE_S = 180.0
@@ -77,8 +80,10 @@ class InstallStorm:
             nodes = [group.create_task(self._on_node(node)) for node in NODES]
             await asyncio.wait(nodes)
             checkpoints.cancel()
-        for node in NODES:  # A slow copy would only delay the end.
-            self._restart(node, COPY_BYTES_PER_S[-1])
+        for node in NODES:
+            # A slow copy would only delay the end. A node that ended by itself has said why.
+            self._cluster.end_node(node)
+            self._cluster.start_node(node)
 
     async def _on_node(self, node: int) -> None:
         dice = random.Random(f"{self._seed}/{node}")
@@ -86,8 +91,8 @@ class InstallStorm:
             await asyncio.sleep(dice.uniform(*UP_S))
             if time.monotonic() > self._end_s:
                 return
-            how, away_s = dice.choice(("kill", "stop")), dice.uniform(*dice.choice(AWAY_S))
-            copy_bytes_per_s = dice.choice(COPY_BYTES_PER_S)
+            how, is_long = dice.choice(("kill", "kill", "stop")), dice.random() < LONG_SHARE
+            away_s = dice.uniform(*(LONG_S if is_long else SHORT_S))
             self.faults[how] += 1
             if how == "stop":
                 self._cluster.pause_node(node)
@@ -96,14 +101,7 @@ class InstallStorm:
                 continue
             self._cluster.end_node(node)
             await asyncio.sleep(away_s)
-            self._restart(node, copy_bytes_per_s)
-
-    def _restart(self, node: int, copy_bytes_per_s: int) -> None:
-        """A node that ended by itself says why in the log that is kept."""
-        self._cluster.end_node(node)
-        self._cluster.start_node(
-            node, SMALL | {"PACKETBOAT_STORE_COPY_BYTES_PER_S": str(copy_bytes_per_s)}
-        )
+            self._cluster.start_node(node, SLOW if is_long else None)
 
     async def _take_checkpoints(self, client: StoreClient) -> None:
         while True:

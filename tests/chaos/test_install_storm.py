@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.chaos.install_storm import storm
 
-SEED = 3936
+SEED = 2624
 SECONDS = 20.0
 
 
