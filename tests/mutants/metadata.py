@@ -134,6 +134,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "WHERE tenant_id = $1 AND tag = $2\nRETURNING 1",
             ),
         ),
+        killed_by="tests/integration/metadata/test_publications.py"
+        "::test_what_is_committed_cannot_be_aborted",
     ),
     Mutant(
         "publications are not locked while their cursor commits",
@@ -146,6 +148,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "WHERE state = 'open'\nORDER BY ack_publications.tenant_id, ack_publications.tag",
             ),
         ),
+        killed_by="tests/integration/metadata/test_publication_locks.py"
+        "::test_a_sweep_waits_for_the_flush_that_commits_a_publication",
     ),
     Mutant(
         "a trim forgets one offset that it should keep",
@@ -252,6 +256,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            count = 0",
             ),
         ),
+        killed_by="tests/integration/metadata/test_redrive_rows.py"
+        "::test_an_old_scheduler_neither_notes_nor_ends_a_redrive",
     ),
     Mutant(
         "a new era does not fence the cursors",
@@ -298,6 +304,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "for table in (DeliveryRow,):",
             ),
         ),
+        killed_by="tests/integration/metadata/test_seeks.py"
+        "::test_a_seek_leaves_no_exactly_once_lease_behind",
     ),
     Mutant(
         "a seek does not keep the truncator out",
@@ -370,5 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            await connection.execute(_FINISH",
             ),
         ),
+        killed_by="tests/integration/metadata/test_redrive_rows.py"
+        "::test_an_old_scheduler_neither_notes_nor_ends_a_redrive",
     ),
 )

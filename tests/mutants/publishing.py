@@ -10,15 +10,14 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "scheduler/forwarding.py",
-                "        await self._repository.record(queue.key, moved)\n",
+                "        await self._repository.record(queue.key, course.moved)\n",
                 "",
             ),
             Edit(
                 "scheduler/forwarding.py",
-                "            metrics.forwarded.inc(len(moved))\n",
-                "        await self._repository.record(queue.key, moved)\n"
-                "        if moved:\n"
-                "            metrics.forwarded.inc(len(moved))\n",
+                "            metrics.forwarded.inc(len(course.moved))\n",
+                "            await self._repository.record(queue.key, course.moved)\n"
+                "            metrics.forwarded.inc(len(course.moved))\n",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding.py"
@@ -29,8 +28,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "scheduler/forwarding.py",
-                'if state == "staged"]',
-                "if state]",
+                "            if is_due:\n",
+                "            if is_due or answer != NOT_DUE:\n",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding.py"
@@ -41,8 +40,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "scheduler/forwarding.py",
-                'dedup=b"".join(_dedup(queue, n, each) for n, each in enumerate(staged))',
-                'dedup=b""',
+                '                    dedup=b"".join(\n'
+                "                        delayed.copy_ids(index, queue.id, each.number, each.turn)\n"
+                "                        for index, each in enumerate(staged)\n"
+                "                    ),\n",
+                '                    dedup=b"",\n',
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding.py"
@@ -94,6 +96,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "REMEMBERED = 0.5",
             ),
         ),
+        killed_by="tests/unit/publish_forwarder/test_moves.py"
+        "::test_while_an_id_may_be_remembered_its_sealed_queue_is_asked",
     ),
     Mutant(
         "lanes of successors send before the old ones are quiet",

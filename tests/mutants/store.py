@@ -200,18 +200,19 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        killed_by="tests/unit/wal/test_boot.py::test_what_peers_were_told_survives_a_power_cut",
     ),
     Mutant(
         "locate is answered by any replica",
         (
             Edit(
                 "store_nodes/client_service.py",
-                "        if not found.replica.leading:\n"
-                "            raise NotLeader(found.replica.leader)\n"
-                "        return found",
+                "        await found.read_index()\n        return found",
                 "        return found",
             ),
         ),
+        killed_by="tests/unit/test_client_service.py"
+        "::test_a_deposed_leader_answers_nothing_that_is_decided_by",
     ),
     Mutant(
         "a checkpoint forgets unapplied accepts below the end of the log",
@@ -259,6 +260,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "min(start[0] + 1, attached + 1)",
             ),
         ),
+        killed_by="tests/unit/storage/test_victims.py"
+        "::test_the_segment_that_a_start_reads_from_stays",
     ),
     Mutant(
         "a segment is removed although a member needs its last instance",
@@ -269,16 +272,20 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        if any(least is None or last > least for least, last in floors):",
             ),
         ),
+        killed_by="tests/unit/storage/test_victims.py"
+        "::test_a_segment_stays_while_a_member_needs_its_last_instance",
     ),
     Mutant(
         "an install drops the promise of the node",
         (
             Edit(
-                "store_nodes/recovering.py",
-                "GroupCheckpoint(group, promised.get(group, 0), image.applied, image.raw)",
-                "GroupCheckpoint(group, 0, image.applied, image.raw)",
+                "store_nodes/start.py",
+                "GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)",
+                "GroupCheckpoint(group.id, 0, upto, raw, machine.applied)",
             ),
         ),
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_an_image_that_is_ahead_is_installed_and_the_promise_stays",
     ),
     Mutant(
         "a group commit answers before the sync",

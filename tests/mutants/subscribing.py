@@ -94,6 +94,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "record.turn == turn and offset in",
             ),
         ),
+        killed_by="tests/unit/subscribe_forwarder/test_held_leases.py"
+        "::test_a_repeat_is_known_while_the_lease_lives_and_after",
     ),
     Mutant(
         "leases of another generation are taken over",
