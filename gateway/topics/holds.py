@@ -162,7 +162,7 @@ class Holds:
             async with gate:
                 return await self._count_delayed(topic, generation)
 
-        generations = [*topic.partitions, *topic.sealed]
+        generations: list[Partition | SealedPartition] = [*topic.partitions, *topic.sealed]
         found = sum(await asyncio.gather(*(count(one) for one in generations)))
         return [Hold("delayed", None, found)] if found else []
 
