@@ -62,7 +62,7 @@ def check(tokens: list[Token], variables: Collection[str]) -> None:
 def _check_strings(tokens: list[Token]) -> None:
     for token in tokens:
         if token.kind is Kind.STRING and _RAW_TRIPLE.match(token.text):
-            detail = "a raw string in triple quotes is not available; use r'…' or \"\"\"…\"\"\""
+            detail = 'a raw string in triple quotes is not available; use r\'…\' or """…"""'
             raise Refused(token.at, detail)
 
 
