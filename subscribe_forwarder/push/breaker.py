@@ -2,10 +2,15 @@
 
 Pure; times are seconds of any one monotonic clock.
 
-    closed ──► open        `FAILURES` in a row, or `RATE` of the last `OF_LAST` requests failed
+    closed ──► open        `FAILURES` in a row, or `RATE` of the last requests failed: of the last
+                           `OF_LAST`, or where more than `FEW` failed long before, of all of the
+                           last `OF_MOST`
     open ──► half open     when the pause is over: one request at a time may try
     half open ──► open     a try failed; the pause grows by half, with jitter, up to `PAUSE_MOST_S`
     half open ──► closed   `TRIES` went well in a row
+
+Where some requests fail anyway, more in a row are needed: so many that chance alone would give them
+once in a million requests.
 
 Unlike `edge.breaker`, which stands before our own Postgres and believes any answer, this one does
 not believe requests that began before it opened: an overloaded endpoint still finishes some.
@@ -13,6 +18,7 @@ not believe requests that began before it opened: an overloaded endpoint still f
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 
@@ -20,6 +26,11 @@ from edge.breaker import State
 
 FAILURES = 5
 OF_LAST = 20
+OF_MOST = 200
+OF_LATE = 50
+FEW = 2
+"""More failures among the last `OF_MOST` without the last `OF_LATE` say that some fail anyway."""
+BY_CHANCE = 1e-6
 RATE = 0.5
 TRIES = 2
 PAUSE_FIRST_S = 1.0
@@ -38,7 +49,7 @@ class EndpointBreaker:
         self._rng = rng or random.Random()
         self._failures = 0
         self._went_well = 0
-        self._last: deque[bool] = deque(maxlen=OF_LAST)
+        self._last: deque[bool] = deque(maxlen=OF_MOST)
         self._pause_s = 0.0
         self._try_s = 0.0
         self._turned_s = float("-inf")
@@ -75,6 +86,10 @@ class EndpointBreaker:
             self._note(well, now_s)
         return False
 
+    def hasten(self, now_s: float) -> None:
+        """A try may begin now: there is news of what it stands before."""
+        self._try_s = min(self._try_s, now_s)
+
     def reset(self, now_s: float) -> None:
         """It is to be tried as if nothing had been."""
         self._close(now_s)
@@ -94,10 +109,16 @@ class EndpointBreaker:
         self._failures = 0 if well else self._failures + 1
         if well:
             return
-        if self._failures >= FAILURES:
+        last = list(self._last)
+        before = last[:-OF_LATE].count(False)
+        if self._failures >= _in_a_row(before):
             self._open(f"{self._failures} requests in a row failed", now_s)
-        elif len(self._last) == OF_LAST and self._last.count(False) >= RATE * OF_LAST:
-            self._open(f"{self._last.count(False)} of {OF_LAST} requests failed", now_s)
+            return
+        if before <= FEW:
+            last = last[-OF_LAST:]
+        failed, known = last.count(False), len(last)
+        if known >= OF_LAST and failed >= RATE * known:
+            self._open(f"{failed} of {known} requests failed", now_s)
 
     def _open(self, why: str, now_s: float) -> None:
         self._pause_s = min(PAUSE_MOST_S, max(PAUSE_FIRST_S, PAUSE_TIMES * self._pause_s))
@@ -112,3 +133,11 @@ class EndpointBreaker:
         self._failures = 0
         self._pause_s = 0.0
         self._last.clear()
+
+
+def _in_a_row(before: int) -> int:
+    """How many failures in a row open it, by how many requests failed long before."""
+    if not before:
+        return FAILURES
+    share = before / (OF_MOST - OF_LATE + 1)
+    return max(FAILURES, math.ceil(math.log(BY_CHANCE) / math.log(share)))

@@ -1,7 +1,8 @@
-"""The endpoints that this process pushes to, and who waits for room at each.
+"""The endpoints that this process pushes to, and who waits for room at each origin.
 
-Room at an endpoint is handed on in turn: who gets it goes to the end of the line if it wants more,
-so one subscription's backlog does not starve another's single message.
+Room at an origin is handed on in turn: who gets it goes to the end of the line if it wants more,
+so one subscription's backlog does not starve another's single message. Who waits for its own
+breaker's pause to end is not in line until then.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from contextlib import suppress
 from edge.breaker import State
 from edge.quota import NO_LIMITS, PUSH_CONCURRENCY, Levels
 from subscribe_forwarder.push import metrics
-from subscribe_forwarder.push.endpoint import Endpoint, Wake, endpoint_key
+from subscribe_forwarder.push.endpoint import Endpoint, Wake
+from subscribe_forwarder.push.origin import EndpointKey, Origin, endpoint_key
 from subscribe_forwarder.push.verdict import Verdict
 
 _UNLIMITED = 2**31
@@ -31,29 +33,43 @@ class Endpoints:
         """`levels`: how many requests of a tenant may be out of this process."""
         self._levels = levels
         self.clock = clock or asyncio.get_running_loop().time
-        self._known: dict[tuple[bytes, str], Endpoint] = {}
-        self._users: Counter[tuple[bytes, str]] = Counter()
+        self._known: dict[EndpointKey, Origin] = {}
+        self._users: Counter[Endpoint] = Counter()
         self._out: Counter[bytes] = Counter()
-        self._full: dict[bytes, dict[Endpoint, None]] = {}
-        """By tenant at its limit, the endpoints where somebody waits for that."""
-        self._timers: dict[Endpoint, asyncio.TimerHandle] = {}
+        self._full: dict[bytes, dict[Origin, None]] = {}
+        """By tenant at its limit, the origins where somebody waits for that."""
+        self._timers: dict[Origin, asyncio.TimerHandle] = {}
+        self._paused: dict[Wake, tuple[Endpoint, asyncio.TimerHandle]] = {}
+        """Who waits for its own breaker's pause to end."""
 
-    def use(self, tenant_id: bytes, url: str) -> Endpoint:
+    def use(self, tenant_id: bytes, url: str, subscription_uid: bytes) -> Endpoint:
         """To be followed by `leave`."""
-        key = endpoint_key(tenant_id, url)
-        self._users[key] += 1
-        endpoint = self._known.get(key)
+        key, now_s = endpoint_key(tenant_id, url), self.clock()
+        origin = self._known.get(key)
+        if origin is None:
+            origin = self._known[key] = Origin(key, now_s)
+        endpoint = origin.endpoints.get(subscription_uid)
         if endpoint is None:
-            endpoint = self._known[key] = Endpoint(key, self.clock())
+            endpoint = Endpoint(key, now_s, origin=origin)
+            origin.endpoints[subscription_uid] = endpoint
+        self._users[endpoint] += 1
         return endpoint
 
     def leave(self, endpoint: Endpoint, wake: Wake) -> None:
         """Nobody who is gone is woken in place of others."""
-        endpoint.waiting.pop(wake, None)
-        self._users[endpoint.key] -= 1
-        if self._users[endpoint.key] <= 0:
-            del self._users[endpoint.key], self._known[endpoint.key]
-            if (timer := self._timers.pop(endpoint, None)) is not None:
+        origin = endpoint.origin
+        origin.waiting.pop(wake, None)
+        if (paused := self._paused.pop(wake, None)) is not None:
+            paused[1].cancel()
+        self._users[endpoint] -= 1
+        if self._users[endpoint] > 0:
+            return
+        del self._users[endpoint]
+        for uid in [uid for uid, one in origin.endpoints.items() if one is endpoint]:
+            del origin.endpoints[uid]
+        if not origin.endpoints:
+            del self._known[origin.key]
+            if (timer := self._timers.pop(origin, None)) is not None:
                 timer.cancel()
 
     def room(self, endpoint: Endpoint) -> int:
@@ -63,13 +79,16 @@ class Endpoints:
 
     def wait(self, endpoint: Endpoint, wake: Wake) -> None:
         """To be woken once, when there may be room; `wake` tells whether it was of use."""
-        if wake in endpoint.waiting:
+        origin, now_s = endpoint.origin, self.clock()
+        if wake in origin.waiting or wake in self._paused:
             return
-        endpoint.waiting[wake] = None
-        if endpoint.room(self.clock()):  # the tenant has none
-            self._full.setdefault(endpoint.key.tenant_id, {}).setdefault(endpoint)
+        self._line_up(endpoint, wake, now_s)
+        if wake in self._paused:
+            return
+        if endpoint.room(now_s):  # the tenant has none
+            self._full.setdefault(endpoint.key.tenant_id, {}).setdefault(origin)
         else:
-            self._arm(endpoint)
+            self._arm(origin)
 
     def begin(self, endpoint: Endpoint, messages: int) -> float:
         """A request leaves; the time to tell `ended`."""
@@ -80,43 +99,57 @@ class Endpoints:
         return now_s
 
     def ended(self, endpoint: Endpoint, began_s: float, verdict: Verdict) -> None:
-        tenant_id = endpoint.key.tenant_id
-        endpoint.ended(began_s, verdict, self.clock())
+        tenant_id, origin = endpoint.key.tenant_id, endpoint.origin
+        now_s = self.clock()
+        if endpoint.ended(began_s, verdict, now_s):
+            for one in origin.endpoints.values():
+                one.breaker.hasten(now_s)
+            for wake, (one, timer) in list(self._paused.items()):
+                if one.origin is origin:
+                    timer.cancel()
+                    del self._paused[wake]
+                    origin.waiting[wake] = one
         self._out[tenant_id] -= 1
         if self._out[tenant_id] <= 0:
             del self._out[tenant_id]
         metrics.in_flight.dec()
-        self.hand_on(endpoint)
+        self.hand_on(origin)
         for other in list(self._full.pop(tenant_id, ())):
             self.hand_on(other)
 
     def keep(self, endpoint: Endpoint, wake: Wake) -> None:
         """Who is about to end a request goes on itself, unless others wait."""
-        if len(endpoint.waiting) == 1:
-            endpoint.waiting.pop(wake, None)
+        if len(endpoint.origin.waiting) == 1:
+            endpoint.origin.waiting.pop(wake, None)
 
-    def hand_on(self, endpoint: Endpoint) -> None:
+    def hand_on(self, origin: Origin) -> None:
         """Wakes who waits for room, until as many as there is room for have made use of it."""
-        room = self.room(endpoint)
-        for _ in range(len(endpoint.waiting)):
-            if room <= 0 or not endpoint.waiting:
+        now_s = self.clock()
+        room = origin.room(now_s)
+        room = min(room, self._tenant_room(origin.key.tenant_id, room)) if room else 0
+        for _ in range(len(origin.waiting)):
+            if room <= 0 or not origin.waiting:
                 break
-            wake = next(iter(endpoint.waiting))
-            del endpoint.waiting[wake]
-            room -= wake()
-        if endpoint.waiting:
-            self._arm(endpoint)
+            wake = next(iter(origin.waiting))
+            endpoint = origin.waiting.pop(wake)
+            if endpoint.breaker.room(now_s) == 0:
+                self._line_up(endpoint, wake, now_s)
+            else:
+                room -= wake()
+        if origin.waiting:
+            self._arm(origin)
 
     def tell(self) -> None:
         """The gauge of endpoints, once in a while."""
-        states = Counter(endpoint.breaker.state for endpoint in self._known.values())
+        states = Counter(endpoint.breaker.state for endpoint in self._users)
         for state in State:
             metrics.endpoints.labels(state.name.lower()).set(states[state])
 
     def close(self) -> None:
-        for timer in self._timers.values():
+        for timer in [*self._timers.values(), *(timer for _, timer in self._paused.values())]:
             timer.cancel()
         self._timers.clear()
+        self._paused.clear()
 
     def _tenant_room(self, tenant_id: bytes, wanted: int) -> int:
         out = self._out[tenant_id]
@@ -125,19 +158,34 @@ class Endpoints:
             return _UNLIMITED
         return max(1, int(share)) - out
 
-    def _arm(self, endpoint: Endpoint) -> None:
+    def _line_up(self, endpoint: Endpoint, wake: Wake, now_s: float) -> None:
+        """At the end of the line, or to be put there when its breaker's pause is over."""
+        own_s = endpoint.breaker.due_s(now_s)
+        if own_s is None or own_s <= now_s:
+            endpoint.origin.waiting[wake] = endpoint
+            return
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(0.001, own_s - now_s), self._paused_until_now, wake)
+        self._paused[wake] = endpoint, timer
+
+    def _paused_until_now(self, wake: Wake) -> None:
+        endpoint, _ = self._paused.pop(wake)
+        endpoint.origin.waiting[wake] = endpoint
+        self.hand_on(endpoint.origin)
+
+    def _arm(self, origin: Origin) -> None:
         """There may be room at a time, though nothing ends."""
         now_s = self.clock()
-        due_s = endpoint.due_s(now_s)
-        known = self._timers.pop(endpoint, None)
+        due_s = origin.due_s(now_s)
+        known = self._timers.pop(origin, None)
         if known is not None:
             known.cancel()
         if due_s is not None:
             delay_s = max(0.001, due_s - now_s)
             loop = asyncio.get_running_loop()
-            self._timers[endpoint] = loop.call_later(delay_s, self._due, endpoint)
+            self._timers[origin] = loop.call_later(delay_s, self._due, origin)
 
-    def _due(self, endpoint: Endpoint) -> None:
+    def _due(self, origin: Origin) -> None:
         with suppress(KeyError):
-            del self._timers[endpoint]
-        self.hand_on(endpoint)
+            del self._timers[origin]
+        self.hand_on(origin)

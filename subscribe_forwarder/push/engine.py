@@ -126,7 +126,7 @@ class Engine:
         config = hub.subscription.push
         assert config is not None
         self._config: PushConfig = config
-        self.endpoint: Endpoint = means.endpoints.use(hub.subscription.tenant_id, config.url)
+        self.endpoint: Endpoint = self._use(config.url)
         self.joined = False
         self.closed = False
         self._over = False
@@ -216,8 +216,12 @@ class Engine:
             return
         if config.url != self._config.url:
             self._means.endpoints.leave(self.endpoint, self._waker)
-            self.endpoint = self._means.endpoints.use(self._hub.subscription.tenant_id, config.url)
+            self.endpoint = self._use(config.url)
         self._config = config
+
+    def _use(self, url: str) -> Endpoint:
+        subscription = self._hub.subscription
+        return self._means.endpoints.use(subscription.tenant_id, url, subscription.uid)
 
     def tick(self) -> None:
         """Once a second: leases that have waited for too long are given back, and what could not

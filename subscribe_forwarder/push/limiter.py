@@ -9,7 +9,16 @@ Pure; times are seconds of any one monotonic clock. The limit starts low. It is 
     slower than SLOWER_TIMES   and no more is answered a second than before the limit last grew: the
                                endpoint queues what it is sent. The limit is the ceiling, and goes
                                down by a tenth, not below `START` for this reason alone
-    429, 503, a timeout        it halves at once, for one such answer of all that were on their way
+    429, 503, a timeout        it halves at once, for one such answer of all that were on their way;
+                               where a share of the requests is refused however few are sent, only
+                               once many more are
+
+An overloaded endpoint refuses nothing while it is sent little; one with a defect refuses the same
+share always. The limiter tells them apart by the *calm* answers, those that come while the limit is
+well below where there was trouble. The share of these that is refused is the *background*. It is
+believed from `SURE` refusals on (more after an error), and is no reason to send less: from then on
+the refusals above it are added up, less `RISE_LEAST` of all answers, and the limit halves when they
+are `EXCESS_MOST`. A share over `BACKGROUND_MOST` is always taken for overload.
 
 What is "slower" is measured against a mean of few at a time, taken anew once in `MEASURE_S` with
 the limit halved for one window: else the standard would follow the queue that it is to notice.
@@ -21,6 +30,7 @@ ten requests a second is found as well as one that takes ten at once.
 from __future__ import annotations
 
 import enum
+from collections import deque
 
 START = 4.0
 LEAST = 1 / 65_536
@@ -35,6 +45,27 @@ SLOWER_BY_S = 0.005
 PROBE_S = 2.0
 MEASURE_S = 60.0
 MAX_GAP_S = 10.0
+CALM_SHARE = 0.75
+"""Answers are calm while the limit is at most so much of the highest ceiling of late."""
+CEILINGS = 4
+"""So many are of late. Those of an overloaded endpoint are close to each other; those of one that
+refuses whatever it is sent fall with each refusal."""
+CALM_MEMORY = 10_000.0
+REFUSED_MEMORY = 60.0
+"""Calm answers, and refusals of these, that are remembered; beyond either, both count half."""
+SURE = 3
+JUDGED = 1000
+DOUBT_TIMES = 4
+RECENT = 40
+"""A background was none if, within `JUDGED` answers and up to `DOUBT_TIMES` the limit that it was
+found at, much of the last `RECENT` answers is refused. The next one is believed from `DOUBT_TIMES`
+as many refusals on."""
+BACKGROUND_MOST = 0.4
+RISE_LEAST = 0.1
+"""A rise of the refused share that is overload, where the background is low; else half of it."""
+EXCESS_MOST = 10.0
+BLAMED_TIMES = 1.25
+"""The last cut was wrong if the background turns out to be higher than believed by so much."""
 PAYS_TIMES = 1.15
 """So much more is answered where a higher limit pays; also where our own machine is slow."""
 _BUSY_FACTOR = 0.5
@@ -67,8 +98,27 @@ class Limiter:
         self._latency_s = 0.0
         self._rate_before: float | None = None
         """Answers a second when the limit last grew."""
+        self._ceilings: deque[float] = deque(maxlen=CEILINGS)
+        self._calm = self._calm_refused = 0.0
+        self._sure = SURE
+        self._since_lift: int | None = None
+        """Answers, where the background that was found last is still judged."""
+        self._lifted_at = START
+        self._recent: deque[bool] = deque(maxlen=RECENT)
+        self._blamed = 0.0
+        """The background at the last cut."""
+        self._excess = 0.0
+        """Refusals above the background."""
         self._next_s = now_s
         self._open_window(now_s)
+
+    @property
+    def background(self) -> float:
+        """The share of requests that is refused however few are sent."""
+        if self._calm_refused < self._sure:
+            return 0.0
+        share = self._calm_refused / self._calm
+        return share if share <= BACKGROUND_MOST else 0.0
 
     @property
     def limit(self) -> float:
@@ -95,8 +145,9 @@ class Limiter:
         self.in_flight -= 1
         latency_s = max(0.0, now_s - began_s)
         if load is Load.TAKEN:
+            self._overloads(refused=False)
             self._taken(began_s, latency_s, now_s)
-        elif load is Load.TOO_MUCH and began_s >= self._cut_s:
+        elif load is Load.TOO_MUCH and began_s >= self._cut_s and self._overloads(refused=True):
             self._cut(at_once, now_s)
         if self._limit < 1:
             self._latency_s = self._latency_s or latency_s
@@ -111,6 +162,39 @@ class Limiter:
         self._cut_s = now_s
         self._next_s = now_s
         self._open_window(now_s)
+
+    def _overloads(self, *, refused: bool) -> bool:
+        """Counts an answer; whether the refusals so far say that the endpoint is sent too much."""
+        self._recent.append(refused)
+        if self._since_lift is not None:
+            self._since_lift += 1
+            if self._since_lift > JUDGED:
+                self._sure, self._since_lift = SURE, None
+        known = self.background
+        if self.limit <= CALM_SHARE * max(self._ceilings, default=0.0):
+            self._count_calm(refused)
+            if self.background > BLAMED_TIMES * self._blamed:  # it was cut for what is no overload
+                self._blamed = self.background
+                self._since_lift = 0
+                self._ceiling = None
+                self._excess = 0.0
+                self._ceilings.clear()
+                self._limit = self._lifted_at = max(START, self._limit)
+                return False
+        if not known:
+            return refused
+        borne = known + max(RISE_LEAST, known / 2)
+        self._excess = max(0.0, self._excess + refused - borne)
+        return self._excess >= EXCESS_MOST
+
+    def _count_calm(self, refused: bool) -> None:
+        if self._calm >= CALM_MEMORY or self._calm_refused >= REFUSED_MEMORY:
+            self._calm /= 2
+            self._calm_refused /= 2
+        if self._calm_refused > max(self._sure, BACKGROUND_MOST * self._calm):
+            self._calm = self._calm_refused = 0.0  # it was overloaded still
+        self._calm += 1
+        self._calm_refused += refused
 
     def _open_window(self, now_s: float) -> None:
         self._window_s = now_s
@@ -172,7 +256,14 @@ class Limiter:
     def _cut(self, at_once: int, now_s: float) -> None:
         limit = self.limit
         trouble = min(limit, float(at_once)) if limit >= 1 else limit
+        self._excess = 0.0
+        much = self._recent.count(True) > BACKGROUND_MOST * len(self._recent)
+        if self._since_lift is not None and much and limit <= DOUBT_TIMES * self._lifted_at:
+            self._sure, self._since_lift = DOUBT_TIMES * self._sure, None
+            self._calm = self._calm_refused = 0.0
+        self._blamed = self.background
         self._ceiling = max(LEAST, trouble * _BELOW_TROUBLE)
+        self._ceilings.append(self._ceiling)
         self._limit = max(LEAST, _BUSY_FACTOR * trouble)
         self._measuring = False
         self._step = _FIRST_STEP

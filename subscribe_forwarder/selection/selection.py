@@ -1,10 +1,10 @@
 """The verdicts of a subscription's filter and skip rules over a batch.
 
 A skip rule is asked about what the filter lets through, so that each message has one reason. The
-unit is a piece of a stored batch, cut by what pieces cost; the batch keeps what it is told. An
-expression that an earlier version stored and this one refuses is never evaluated. It is true for
-no message, as one whose evaluation fails: its filter lets nothing through, its skip rule skips
-nothing.
+unit is a piece of a stored batch, cut by what pieces cost; the batch keeps what it is told.
+
+An expression that an earlier version stored and this one refuses is never evaluated. It is true
+for no message, as one whose evaluation fails: a filter lets nothing through, a rule skips nothing.
 """
 
 from __future__ import annotations

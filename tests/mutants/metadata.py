@@ -381,4 +381,34 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/integration/metadata/test_redrive_rows.py"
         "::test_an_old_scheduler_neither_notes_nor_ends_a_redrive",
     ),
+    Mutant(
+        "a deposed scheduler writes",
+        (Edit("metadata/locks/fenced.py", "    IF NOT FOUND THEN", "    IF false THEN"),),
+        killed_by="tests/integration/scheduler/test_deposed.py"
+        "::test_whatever_is_written_is_under_the_fence",
+    ),
+    Mutant(
+        "the grace of an aborted publication counts from its creation",
+        (
+            Edit(
+                "metadata/delivery/publications.py",
+                "'aborted', created_at = clock_timestamp()",
+                "'aborted'",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_publications.py"
+        "::test_an_aborted_row_is_kept_from_its_abort_on",
+    ),
+    Mutant(
+        "history is trimmed while a backup is taken",
+        (
+            Edit(
+                "metadata/topics/retention.py",
+                "if not past_pins and await connection.fetchval(HELD, *HELD_ARGUMENTS):",
+                "if False:",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_backup_hold.py"
+        "::test_nothing_is_trimmed_while_a_backup_is_taken",
+    ),
 )

@@ -41,7 +41,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "scheduler/forwarding.py",
                 '                    dedup=b"".join(\n'
-                "                        delayed.copy_ids(index, queue.id, each.number, each.turn)\n"
+                "                        "
+                "delayed.copy_ids(index, queue.id, each.number, each.turn)\n"
                 "                        for index, each in enumerate(staged)\n"
                 "                    ),\n",
                 '                    dedup=b"",\n',
@@ -180,5 +181,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         killed_by="tests/unit/scheduler/test_publications.py"
         "::test_what_cannot_be_discarded_yet_is_not_forgotten",
+    ),
+    Mutant(
+        "a sealed queue goes while delayed messages go through it",
+        (Edit("scheduler/truncator.py", "in self._led_to:", "in ():"),),
+        killed_by="tests/integration/scheduler/test_trimming.py"
+        "::test_a_sealed_generation_stays_while_a_delayed_message_goes_through_it",
     ),
 )

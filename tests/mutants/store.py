@@ -302,4 +302,22 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         killed_by="tests/unit/wal/test_group_commit.py::test_done_after_the_sync_with_positions",
     ),
+    Mutant(
+        "an image that the group has passed is installed",
+        (Edit("store_nodes/start.py", " and is_ahead(acceptor, image.applied)", ""),),
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_an_image_that_the_group_has_passed_is_not_installed",
+    ),
+    Mutant(
+        "a checkpoint counts a group that it does not have",
+        (
+            Edit(
+                "store_nodes/start.py",
+                "for group in self.groups if group.id == 0",
+                "for group in self.groups if group.id < 0",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_new_groups.py"
+        "::test_a_checkpoint_that_counts_a_group_has_it",
+    ),
 )

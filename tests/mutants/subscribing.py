@@ -193,6 +193,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        killed_by="tests/unit/subscribe_forwarder/test_fleet_growth.py"
+        "::test_what_another_forwarder_has_stepped_over_holds_up_what_is_new_in_order",
     ),
     Mutant(
         "memory from before the claim of another owner is kept",

@@ -26,6 +26,13 @@ def well(**changed: Answer) -> dict[str, Answer]:
         "GET /metrics": answer(None)._replace(body=b'packetboat_breaker_state{to="x"} 0.0\n'),
         "GET /whoami": {**WHO, "expires_at": None},
         "GET /topics": {"topics": [{"name": "o", "full": None}], "next_page_token": None},
+        "GET /subscriptions": {
+            "subscriptions": [
+                {"name": "s", "filter": "key == r'a'"},
+                {"name": "t", "filter": None},
+            ],
+            "next_page_token": None,
+        },
         "GET /forwarders": {"forwarders": [{}], "hints": []},
     }
     return answers | {f"GET /{name}": value for name, value in changed.items()}
@@ -81,6 +88,18 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
         "topics",
         "warn",
         "o is full",
+        0,
+    ),
+    "refused-filter": (
+        {
+            "subscriptions": {
+                "subscriptions": [{"name": "s", "filter": 'key == r"""a"""'}],
+                "next_page_token": None,
+            }
+        },
+        "filters",
+        "warn",
+        "the filter of s",
         0,
     ),
     "nobody-delivers": ({"forwarders": {"forwarders": []}}, "delivery", "fail", "no subscribe", 1),

@@ -62,6 +62,20 @@ class Refusing:
         return Told(now_s + self._latency_s, 200)
 
 
+class Failing:
+    """In front of another: a share of the requests fails as fast, however few come."""
+
+    def __init__(self, model: Model, share: float, rng: random.Random, status: int = 503) -> None:
+        self._model = model
+        self._share = share
+        self._rng = rng
+        self._status = status
+
+    def asked(self, now_s: float) -> Told:
+        told = self._model.asked(now_s)
+        return told._replace(status=self._status) if self._rng.random() < self._share else told
+
+
 class RateLimited:
     """So many a second, and not more than that at once."""
 

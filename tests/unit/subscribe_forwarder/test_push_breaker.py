@@ -12,6 +12,7 @@ from subscribe_forwarder.push.breaker import (
     FAILURES,
     JITTER,
     OF_LAST,
+    OF_MOST,
     PAUSE_FIRST_S,
     PAUSE_MOST_S,
     PAUSE_TIMES,
@@ -45,6 +46,36 @@ def test_half_of_the_last_open_it() -> None:
         breaker.ended(float(n), well=n % 2 == 0, now_s=float(n))
     assert breaker.state is State.OPEN
     assert "of 20" in breaker.reason
+
+
+def test_a_few_failures_by_chance_do_not_open_it() -> None:
+    rng = random.Random(1)
+    breaker = EndpointBreaker(random.Random(1))
+    for n in range(50_000):
+        breaker.ended(float(n), well=rng.random() >= 0.2, now_s=float(n))
+        assert breaker.state is State.CLOSED, breaker.reason
+
+
+def test_one_that_fails_now_and_then_is_shut_when_it_is_away() -> None:
+    breaker = EndpointBreaker(random.Random(1))
+    for n in range(OF_MOST):
+        breaker.ended(float(n), well=n % 5 > 0, now_s=float(n))
+    tried = 0
+    while breaker.state is State.CLOSED:
+        breaker.ended(200.0, well=False, now_s=200.0)
+        tried += 1
+    assert FAILURES < tried <= 2 * FAILURES
+    assert "in a row" in breaker.reason
+
+
+def test_half_of_many_open_it() -> None:
+    breaker = EndpointBreaker(random.Random(1))
+    for n in range(OF_MOST):
+        breaker.ended(float(n), well=n % 5 > 0, now_s=float(n))
+    for n in range(2 * OF_MOST):
+        breaker.ended(200.0, well=n % 3 == 0, now_s=200.0)
+    assert breaker.state is State.OPEN
+    assert f"of {OF_MOST} requests" in breaker.reason
 
 
 def test_what_tells_nothing_is_nothing() -> None:

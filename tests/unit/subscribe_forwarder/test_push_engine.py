@@ -163,6 +163,68 @@ async def test_other_endpoints_go_on() -> None:
         assert len([one for one in p.sender.arrived if "bad" in one.url]) < 20
 
 
+@pytest.mark.parametrize("status", [500, 503, None])
+async def test_a_path_that_fails_stops_no_other_of_its_origin(status: int | None) -> None:
+    def one_path(one: Arrived) -> Answer:
+        bad = answer(status, "" if status else "closed")
+        return bad if one.url.endswith("/bad") else OK
+
+    good = push_subscription("good", url="https://hooks.example/good")
+    bad = push_subscription("bad", url="https://hooks.example/bad")
+    bad = replace(bad, uid=bytes(15) + b"\x08")
+    async with pushing(one_path, subscriptions=[good, bad]) as p:
+
+        def arrived(path: str) -> int:
+            return len([one for one in p.sender.arrived if one.url.endswith(path)])
+
+        def reached(count: int) -> Callable[[], bool]:
+            return lambda: arrived("/good") == count
+
+        def breaker(uid: bytes) -> object:
+            return (p.pushers.status(uid) or {}).get("breaker")
+
+        p.w.store.publish(*[b"%d" % i for i in range(300)])
+        await p.until(reached(300))
+        await p.until(lambda: breaker(bad.uid) == "open")
+        tried = arrived("/bad")
+        for one in range(20):
+            began_s = asyncio.get_running_loop().time()
+            p.w.store.publish(b"more")
+            await p.until(reached(301 + one))
+            assert asyncio.get_running_loop().time() - began_s < 0.5, "it did not wait"
+            assert breaker(good.uid) == "closed"
+        assert arrived("/bad") - tried < 20
+
+
+async def test_an_origin_that_answers_nobody_is_asked_once_a_second_by_all_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    up = False
+
+    def away(_: Arrived) -> Answer:
+        return OK if up else answer(None, "refused")
+
+    many = [
+        replace(
+            push_subscription(f"s{n}", url=f"https://hooks.example/{n}"), uid=bytes(15) + bytes([n])
+        )
+        for n in range(1, 21)
+    ]
+    async with pushing(away, subscriptions=many) as p:
+        await p.until(lambda: len(p.pushers._pushed) == len(many))
+        p.w.store.publish(*[b"%d" % i for i in range(10)])
+        (origin,) = p.means.endpoints._known.values()
+        await p.until(lambda: origin.silent)
+        tried = len(p.sender.arrived)
+        assert tried <= 2 * len(many)
+        await asyncio.sleep(1.5)
+        assert len(p.sender.arrived) - tried <= 3
+        up = True
+        await p.until(
+            lambda: len({(one.url, *one.data) for one in p.sender.arrived[tried:]}) >= 200
+        )
+
+
 async def test_retry_after_is_obeyed_by_all_of_the_endpoint() -> None:
     busy = True
 
@@ -638,7 +700,7 @@ async def test_who_has_no_use_for_room_or_is_gone_is_passed_over() -> None:
         waiter("busy", uses=True),
         waiter("next", uses=True),
     ]
-    used = [endpoints.use(bytes(16), "https://one.example/") for _ in waiters]
+    used = [endpoints.use(bytes(16), "https://one.example/", bytes(16)) for _ in waiters]
     endpoint = used[0]
     began_s = endpoints.begin(endpoint, 1)
     for wake in waiters:

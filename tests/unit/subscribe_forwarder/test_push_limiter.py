@@ -12,6 +12,7 @@ from edge.breaker import State
 from subscribe_forwarder.push import limiter as limiter_module
 from subscribe_forwarder.push.limiter import LEAST, MOST, START, Limiter, Load
 from tests.unit.subscribe_forwarder.push_model import (
+    Failing,
     Model,
     Outage,
     Queueing,
@@ -83,6 +84,38 @@ def test_an_outage_of_a_minute_ends_without_a_stampede(how: Told, kind: type) ->
     assert began_s < 80.0 + 31.0
     first = [one for one in after if one.began_s < began_s + 10.0]
     assert per_second(first, 10.0) > 0.3 * 20 / 0.02, "it is back within seconds"
+
+
+FACTOR = 2.0
+"""An endpoint that fails up to 20 % of its requests takes at least a healthy one's rate by this
+(docs/operations/webhooks.md)."""
+
+
+@pytest.mark.parametrize("status", [503, 429, 500])
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize(("capacity", "latency_s"), [(12, 0.005), (50, 0.05)])
+def test_one_that_fails_a_share_of_its_requests_is_kept_busy(
+    capacity: int, latency_s: float, share: float, status: int
+) -> None:
+    rng = random.Random(1)
+    healthy = Queueing(capacity, latency_s, rng)
+    sent = [
+        one
+        for one in run(Failing(healthy, share, rng, status), WARM_S + 10.0)
+        if one.began_s >= WARM_S
+    ]
+    assert per_second(sent, 10.0) > capacity / (latency_s * 1.046) / FACTOR
+    assert max(one.in_flight for one in sent) <= 6 * capacity, "and it is not flooded"
+
+
+def test_a_share_that_is_refused_however_little_is_sent_is_learned() -> None:
+    endpoint = made()
+    model = Failing(Queueing(12, 0.005, random.Random(1)), 0.2, random.Random(2))
+    run(model, 2.0, endpoint=endpoint)
+    assert 0.1 < endpoint.limiter.background < 0.35
+    endpoint = made()
+    run(Refusing(20, 0.02), 20.0, endpoint=endpoint)
+    assert endpoint.limiter.background == 0.0
 
 
 def test_more_capacity_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from packetboat.cli.shared_options import add
 from packetboat.errors import NotAuthorized, PacketboatError
 
 app: typer.Typer = typer.Typer()
+_RAW_TRIPLE = re.compile(r"[rR](?:\"\"\"|''')")
 _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FAIL", "31")}
 
 
@@ -74,6 +76,7 @@ def _credential(here: Invocation) -> Iterator[Finding]:
         yield Finding("credential", Level.FAIL, str(error), hint_for(error))
         return
     yield from _topics(api)
+    yield from _filters(api)
     yield from _forwarders(api)
 
 
@@ -89,6 +92,26 @@ def _topics(api: Api) -> Iterator[Finding]:
     for name in full:
         fix = "ack, shorten the retention, or raise its limit: `packetboat topics get`"
         yield Finding("topics", Level.WARN, f"{name} is full", fix)
+
+
+def _filters(api: Api) -> Iterator[Finding]:
+    """Which an earlier version took and this one refuses: they let no message through."""
+    try:
+        refused = [
+            each["name"]
+            for each in api.pages("/subscriptions", "subscriptions")
+            if _RAW_TRIPLE.search(each.get("filter") or "")
+        ]
+    except NotAuthorized:
+        return
+    except PacketboatError as error:
+        yield Finding("filters", Level.FAIL, str(error), hint_for(error))
+        return
+    for name in refused:
+        detail = f"the filter of {name} has a raw string in triple quotes, and lets nothing through"
+        yield Finding(
+            "filters", Level.WARN, detail, "write the string as r'…', and change the filter"
+        )
 
 
 def _forwarders(api: Api) -> Iterator[Finding]:
