@@ -106,6 +106,8 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
         "PYTHONPATH": f"{folder}:{folder / 'sdk/python'}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
+    # Compiled modules of the copy are beside their sources, where `Copy` removes them.
+    environment.pop("PYTHONPYCACHEPREFIX", None)
     with subprocess.Popen(
         command,
         cwd=folder,

@@ -35,7 +35,7 @@ def test_a_committed_cursor_of_before_a_seek_lifts_no_barrier() -> None:
     cursor = SimpleNamespace(generation=2)
     reader: Any = SimpleNamespace(cursor=cursor, keys=None, limit=None)
     readers = {Lane(1, 0): reader}
-    growth = Growth()
+    growth = Growth(lambda _: None)
     growth.follow(grown(topic(1), 2, {0: 5}), readers)
     assert reader.limit == 0
     growth.hear([read_to(5, generation=1)])
