@@ -40,6 +40,7 @@ LONG: Mapping[str, int] = {
     "tests/chaos/test_delivery.py": 100,
     "tests/chaos/test_exports.py": 120,
     "tests/chaos/test_fleet.py": 240,
+    "tests/chaos/test_install_storm.py": 60,
     "tests/chaos/test_peer_tls.py": 110,
     "tests/chaos/test_postgres_restored.py": 240,
     "tests/chaos/test_power_cuts.py::test_thirty_power_cuts_in_odd_orders_lose_nothing": 90,
