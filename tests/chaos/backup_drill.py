@@ -75,7 +75,7 @@ class RestoredCluster(ChaosCluster):
     """Another cluster, with the secrets that clients of the lost one hold."""
 
     def __init__(self, root: Path, lost: ChaosCluster) -> None:
-        super().__init__(root)
+        super().__init__(root, seeded=False)
         self.token = lost.token
         self._ack_secret = lost._ack_secret
 
