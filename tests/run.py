@@ -112,7 +112,7 @@ def main() -> int:
     ):
         return run([Run("chosen", ())], options.pytest, options.second_look)
     if options.long is None:
-        print("All tests but the long ones: about ten minutes on two free cores.", flush=True)
+        print("All tests but the long ones: about forty minutes on two cores.", flush=True)
         return run(list(short_tests()), options.pytest, options.second_look)
     try:
         names = names_of(part_of(options.long, LONG_TESTS))
