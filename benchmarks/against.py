@@ -164,10 +164,10 @@ class Judgement:
         return self.ratio > self.bound + self.spread
 
 
-def judge(rounds: Sequence[Round]) -> list[Judgement]:
-    """Every figure of every case."""
+def judge(rounds: Sequence[Round], cases: Sequence[str] = CASES) -> list[Judgement]:
+    """Return every figure of these cases with its verdict."""
     judged = []
-    for case in CASES:
+    for case in cases:
         for name, figure in FIGURES.items():
             told = {side: [figure(windows[side, case]) for windows in rounds] for side in SIDES}
             spread = median([abs(each - 1) for each in _ratios(told[AGAIN], told[COMMIT])])
@@ -214,9 +214,9 @@ def print_table(judged: Sequence[Judgement]) -> None:
 def measure_round(
     sides: Sequence[Side], number: int, asked: argparse.Namespace, output: IO[str]
 ) -> Round:
-    """Every case, its turns one after the other."""
+    """Measure the cases that were asked for, their turns one after the other."""
     found: dict[tuple[str, str], list[Row]] = {}
-    for case in CASES:
+    for case in chosen(asked.only):
         for at in range(asked.turns):
             rows = turn(sides, case, number + at, asked.window)
             for side, row in rows.items():
@@ -246,7 +246,12 @@ def compare(asked: argparse.Namespace, directory: Path, output: IO[str]) -> list
     finally:
         for side in sides:
             side.stop()
-    return judge(rounds)
+    return judge(rounds, chosen(asked.only))
+
+
+def chosen(words: str) -> list[str]:
+    """Return the cases whose name contains these words."""
+    return [case for case in CASES if words in case]
 
 
 def main() -> int:
@@ -255,8 +260,11 @@ def main() -> int:
     parser.add_argument("commit", help="a release, or any name that Git has for a commit")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--turns", type=int, default=3, help="windows of each case in a round")
+    parser.add_argument("--only", default="", metavar="WORDS", help="the cases whose name has them")
     parser.add_argument("--window", type=float, default=2.0, help="seconds of load at a time")
     asked = parser.parse_args()
+    if not chosen(asked.only):
+        parser.error(f"--only {asked.only!r} names none of: {', '.join(CASES)}")
     if reason := releases.missing(asked.commit):
         console.print(f"nothing to compare with: {reason}")
         return 2

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from benchmarks import against
 from benchmarks.against import (
     AGAIN,
     CASES,
     COMMIT,
+    DRAIN,
     POST_128,
     SIDES,
     THIS,
@@ -21,6 +21,7 @@ from benchmarks.against import (
     Round,
     Row,
     Side,
+    chosen,
     judge,
     turn,
 )
@@ -105,6 +106,12 @@ class Refusing:
 def test_a_turn_is_measured_again_where_a_side_refused_requests(refusals: int, tries: int) -> None:
     order: list[str] = []
     sides = [Refusing("a", 0, order), Refusing("b", refusals, order), Refusing("c", 0, order)]
-    assert set(turn(cast("list[Side]", sides), against.DRAIN, 1, 1.0)) == {"a", "b", "c"}
+    assert set(turn(cast("list[Side]", sides), DRAIN, 1, 1.0)) == {"a", "b", "c"}
     assert order[:3] == ["b", "c", "a"]
     assert len(order) == 3 * tries
+
+
+def test_cases_are_chosen_by_words_of_their_names() -> None:
+    assert chosen("") == list(CASES)
+    assert chosen("drain") == [DRAIN]
+    assert chosen("nothing like it") == []
