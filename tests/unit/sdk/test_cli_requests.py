@@ -168,6 +168,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "schedules pause n": ("POST /schedules/n:pause", None),
     "schedules resume n": ("POST /schedules/n:resume", None),
     "schedules run n": ("POST /schedules/n:run", None),
+    "export create n --topic o --if-absent": ("PUT /exports/n", {"topic": "o"}),
     "export create n --topic o": ("POST /exports", {"name": "n", "topic": "o"}),
     "export create n --topic o-* --table t --lake l --format parquet --body raw"
     " --start 2026-01-01T00:00:00Z --partition-by hour --key-buckets 4 --keep-data --filter true"

@@ -97,6 +97,9 @@ def create(
     label: Labels = None,
     file: File = None,
     set_: Set = None,
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="Succeed if there is one already like this.")
+    ] = False,
 ) -> None:
     """Make an export; `packetboat export run NAME --wait` runs it."""
     here = Invocation.of(context)
@@ -122,7 +125,11 @@ def create(
         maintain_cron=maintain_cron,
         max_bytes_per_second=max_bytes_per_second,
     )
-    here.output.record(here.api.post("/exports", {**wanted, "name": name}))
+    if if_absent:
+        made = here.api.put(path("exports", name), wanted)
+    else:
+        made = here.api.post("/exports", {**wanted, "name": name})
+    here.output.record(made)
 
 
 @add(app, "list", example="packetboat export list --topic orders")
