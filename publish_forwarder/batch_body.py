@@ -11,6 +11,9 @@ What an item's `data` becomes:
     any other type        must be a string, stored as UTF-8
 
 In msgpack `data` may also be bytes, which are stored as they are.
+
+A batch of CloudEvents is an array of events in JSON (`cloud_events`); an item whose content type is
+that of one event in JSON is taken apart like it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from edge.problem import FieldError, Problem, invalid
-from publish_forwarder import delays
+from publish_forwarder import cloud_events, delays
+from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
 from publish_forwarder.headers import (
     MAX_ID_BYTES,
@@ -126,7 +130,10 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
     kind = content_type.partition(";")[0].strip().lower()
     to_message: Callable[[Any], Message]
     items: _Items
-    if kind in JSON_TYPES:
+    if metadata.kind in (BodyKind.EVENT, BodyKind.EVENTS):
+        items = cloud_events.events_of(body, metadata.kind is BodyKind.EVENT)
+        to_message = _event_message
+    elif kind in JSON_TYPES:
         items, to_message = _from_json(body), json_message
     elif kind in NDJSON_TYPES:
         items, to_message = _from_lines(body), json_message
@@ -152,7 +159,8 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
         except Problem as problem:
             entries.append(_Failed(problem, item.key))
             continue
-        message.publisher_id, message.traceparent = publisher_id, traceparent
+        message.publisher_id = publisher_id
+        message.traceparent = traceparent or message.traceparent
         total_bytes += len(message.data)
         entries.append(message)
     if total_bytes > MAX_BATCH_DATA_BYTES:
@@ -297,6 +305,21 @@ def _msgpack_message(item: MsgpackItem) -> Message:
     return _message(item, data, content_type)
 
 
+def _event_message(event: cloud_events.JsonEvent) -> Message:
+    message = cloud_events.message_of(event)
+    check_event(message)
+    return message
+
+
+def check_event(message: Message) -> None:
+    """The limits of a message, of one that was made of an event in JSON. Raises a 413 or 422
+    Problem."""
+    if len(message.data) > MAX_MESSAGE_BYTES:
+        raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
+    assert message.attributes is not None
+    check_attributes(message.attributes, "attributes")
+
+
 def _message(item: Item, data: bytes, content_type: str | None) -> Message:
     if len(data) > MAX_MESSAGE_BYTES:
         raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
@@ -310,7 +333,7 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
             refuse("content_type", "must be printable ASCII.")
     if item.attributes is not None:
         check_attributes(item.attributes, "attributes")
-    return Message(
+    message = Message(
         data,
         content_type,
         item.key,
@@ -319,6 +342,13 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
         ttl_ms=ttl_ms("ttl_seconds", item.ttl_seconds) if item.ttl_seconds is not None else 0,
         idempotency_key=item.idempotency_key,
     )
+    kind = BodyKind.PLAIN if content_type is None else cloud_events.kind_of(content_type)
+    if kind is BodyKind.EVENT:
+        cloud_events.read_structured(message, data)
+        check_event(message)
+    elif kind is BodyKind.EVENTS:
+        refuse("content_type", "a batch of events is the body of a request, not of one message.")
+    return message
 
 
 def _delay(item: Item) -> Delay | None:

@@ -13,8 +13,10 @@ from urllib.parse import unquote
 
 import msgspec
 
+from edge.cloud_event import PREFIX, SPEC_VERSION, context_of, fault_of
 from edge.problem import FieldError, Problem
-from publish_forwarder import delays
+from publish_forwarder import cloud_events, delays
+from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
 from publish_forwarder.idempotency import Producer
 from publish_forwarder.refusals import refuse
@@ -52,13 +54,14 @@ _attributes_decoder = msgspec.json.Decoder(dict[str, str])
 class Metadata:
     """What the headers of one request say, before its body is read."""
 
-    __slots__ = ("content_length", "delay", "durability", "message")
+    __slots__ = ("content_length", "delay", "durability", "kind", "message")
 
     def __init__(self) -> None:
         self.message = Message(b"")
         self.durability = Durability.QUORUM
         self.content_length: int | None = None
         self.delay: Delay | None = None
+        self.kind = BodyKind.PLAIN
 
 
 class BatchMetadata(Metadata):
@@ -74,6 +77,7 @@ class BatchMetadata(Metadata):
 def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
     """The metadata of a single message; raises a 422 or 431 Problem."""
     metadata = Metadata()
+    events: dict[str, str] | None = None
     total = 0
     for name, value in headers:
         total += len(name) + len(value)
@@ -85,7 +89,8 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
         elif name.startswith(_OURS):
             _read_ours(metadata.message, name, value)
         elif name.startswith(_CLOUD_EVENT):
-            _set_attribute(metadata.message, name.decode("latin-1"), value, name)
+            events = {} if events is None else events
+            _keep(events, name, value)
     if total > MAX_HEADER_BYTES:
         raise Problem(
             431,
@@ -95,6 +100,9 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
             "POST /topics/{topic}/messages:batch, where attributes are in the body.",
             extra={"limit_bytes": MAX_HEADER_BYTES},
         )
+    if events is not None and metadata.kind not in (BodyKind.EVENT, BodyKind.EVENTS):
+        # Beside a whole event, headers only repeat what is in it.
+        cloud_events.read_binary(metadata.message, events)
     if metadata.message.attributes is not None:
         check_attributes(metadata.message.attributes, "Packetboat-Attributes")
     return metadata
@@ -136,6 +144,10 @@ def check_attributes(attributes: dict[str, str], field: str) -> None:
         if longer_than(value, MAX_ATTRIBUTE_VALUE_BYTES):
             detail = f"at most {MAX_ATTRIBUTE_VALUE_BYTES} bytes of UTF-8."
             refuse(f"{field}.{name[:64]}", detail)
+    if SPEC_VERSION in attributes:
+        fault = fault_of(context_of(attributes))
+        if fault is not None:
+            refuse(f"{field}.{PREFIX}{fault.name}", fault.detail)
 
 
 def longer_than(text: str, limit_bytes: int) -> bool:
@@ -172,7 +184,9 @@ def _percent_text(name: str, value: bytes, limit_bytes: int) -> str:
 
 def _read_content_type(metadata: Metadata, value: bytes) -> None:
     if value:
-        metadata.message.content_type = _text("Content-Type", value, MAX_ID_BYTES)
+        content_type = _text("Content-Type", value, MAX_ID_BYTES)
+        metadata.message.content_type = content_type
+        metadata.kind = cloud_events.kind_of(content_type)
 
 
 def _read_content_length(metadata: Metadata, value: bytes) -> None:
@@ -274,6 +288,16 @@ def _set_attribute(message: Message, attribute: str, value: bytes, header: bytes
     except UnicodeDecodeError:
         refuse(shown, "must be ASCII; Packetboat-Attributes takes any text.")
     _add_attribute(message, attribute, text, shown)
+
+
+def _keep(events: dict[str, str], name: bytes, value: bytes) -> None:
+    shown = name.decode("latin-1")
+    if shown in events:
+        refuse(shown, f"the attribute {shown[:64]!r} is given twice.")
+    try:
+        events[shown] = value.decode("ascii")
+    except UnicodeDecodeError:
+        refuse(shown, "must be ASCII: the HTTP binding of CloudEvents percent-encodes other text.")
 
 
 def _add_attribute(message: Message, attribute: str, value: str, shown: str) -> None:

@@ -10,9 +10,10 @@ from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, te
 from edge.problem import Problem
 from edge.quota import PUBLISH_QUOTAS
 from publish_forwarder.accepting import EARLY
-from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, decode
+from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, check_event, decode
 from publish_forwarder.body import read_body
 from publish_forwarder.budget import Share
+from publish_forwarder.cloud_events import BodyKind, is_json_body, read_structured
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.headers import parse, parse_batch
@@ -47,13 +48,19 @@ class _Handlers:
         self._forwarder = forwarder
 
     async def publish(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 with the receipt, or 202 with a publish id."""
+        """201 with the receipt, or 202 with a publish id; a batch of events is answered as one."""
         forwarder = self._forwarder
         tenant_id = tenant_of(scope)
         share = forwarder.budget.share(tenant_id)
         metadata = parse(scope["headers"])
-        message = metadata.message
-        message.data = await read_body(receive, share, MAX_MESSAGE_BYTES, metadata.content_length)
+        message, kind = metadata.message, metadata.kind
+        if kind is BodyKind.EVENTS:
+            await self.publish_batch(scope, receive, send)
+            return
+        most_bytes = MAX_BODY_BYTES if kind is BodyKind.EVENT else MAX_MESSAGE_BYTES
+        message.data = await read_body(receive, share, most_bytes, metadata.content_length)
+        if kind is not BodyKind.PLAIN:
+            _look_into(message, kind)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
         if routes.topic.schema is not None:
             await forwarder.schemas.refuse(routes.topic, message)
@@ -127,6 +134,16 @@ class _Handlers:
             for index, text in zip(indices, texts, strict=True):
                 results[index] = text
         return results
+
+
+def _look_into(message: Message, kind: BodyKind) -> None:
+    """An event in JSON becomes what it holds. JSON of a form's type, which is that of curl's `-d`
+    without more, becomes JSON. Raises a 400, 413 or 422 Problem."""
+    if kind is BodyKind.EVENT:
+        read_structured(message, message.data)
+        check_event(message)
+    elif is_json_body(message.data):
+        message.content_type = "application/json"
 
 
 def texts_of(outcome: Outcome | None, count: int, publish_id: str) -> list[str]:

@@ -11,6 +11,13 @@ from edge.expressions.expression import (
     BadExpression,
     Expression,
     compile_expression,
+    compile_filter,
 )
 
-__all__ = ["MESSAGE_VARIABLES", "BadExpression", "Expression", "compile_expression"]
+__all__ = [
+    "MESSAGE_VARIABLES",
+    "BadExpression",
+    "Expression",
+    "compile_expression",
+    "compile_filter",
+]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import cel
 
-from edge.expressions import bounds
+from edge.expressions import boolean, bounds
 from edge.expressions.bounds import MAX_CHARS, Refused
 from edge.expressions.conjunction import Conjunction, fields_of, split
 from edge.expressions.tokens import scan
@@ -27,7 +27,22 @@ MESSAGE_VARIABLES = (
 """What filters and skip rules may look at: `data` is the parsed JSON body or null."""
 MAX_ERROR_CHARS = 200
 _ERROR = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)")
-_EXPECTING = re.compile(r" expecting \{.*$")
+_TOKEN = re.compile(r"(?:input|at:) '(.+?)'$", re.DOTALL)
+_ENDS = re.compile(r"(?:input|at) '<EOF>'")
+_EXPECTING = re.compile(r" expecting (?:\{.*|<EOF>)$")
+
+
+_FUNCTION = re.compile(r"^Function '([A-Za-z_]+)'")
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (ZeroDivisionError, "it divides by zero"),
+    (OverflowError, "a number is out of range"),
+    (IndexError, "a list has no element of that number"),
+    (
+        TypeError,
+        "an operation has values of types that do not go together: int(x), double(x) and string(x) "
+        "convert",
+    ),
+)
 
 
 class BadExpression(ValueError):
@@ -63,6 +78,13 @@ class Expression:
         """How many evaluations failed or gave no boolean."""
         self.first_error: str | None = None
 
+    def check_boolean(self) -> None:
+        """Raises BadExpression where it certainly gives no boolean."""
+        try:
+            boolean.check_boolean(self._tokens)
+        except Refused as refused:
+            raise BadExpression(*_place(self.text, refused.at), refused.detail) from refused
+
     def fields(self, variable: str) -> frozenset[str] | None:
         """Which members of a map it looks at; None: perhaps all."""
         return self._fields[variable]
@@ -97,6 +119,14 @@ def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES
     return Expression(text, variables)
 
 
+def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) -> Expression:
+    """As a new filter is taken. What was stored before is compiled by `compile_expression`, and is
+    no match where it gives no boolean."""
+    expression = compile_expression(text, variables)
+    expression.check_boolean()
+    return expression
+
+
 def _compiled(text: str) -> cel.Program:
     try:
         text.encode()
@@ -106,11 +136,23 @@ def _compiled(text: str) -> cel.Program:
         if found is None:
             raise BadExpression(1, 1, "not an expression, or nested too deeply") from error
         detail = _EXPECTING.sub("", found[3])
-        if "Recursion limit" in detail:
-            detail = "nested too deeply"
-        elif "ExprContext" in detail:
-            detail = "not complete"
-        raise BadExpression(int(found[1]), int(found[2]), detail) from error
+        raise BadExpression(int(found[1]), int(found[2]), _own_words(detail)) from error
+
+
+def _own_words(detail: str) -> str:
+    """What is wrong at a place, for what the engine's parser says of it."""
+    if "Recursion limit" in detail:
+        return "nested too deeply"
+    if "ExprContext" in detail or _ENDS.search(detail):
+        return "not complete"
+    if "int literal" in detail:
+        return "a number that is out of range"
+    token = _TOKEN.search(detail)
+    if token is None:
+        return "this is no expression"
+    if token[1][:1] in "\"'":
+        return "a text that does not end, or has an escape that there is not"
+    return f"'{token[1][:64]}' does not belong here"
 
 
 def _place(text: str, at: int) -> tuple[int, int]:
@@ -121,4 +163,10 @@ def _place(text: str, at: int) -> tuple[int, int]:
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"there is no {error.args[0]}" if error.args else "a key is not there"
-    return str(error)
+    function = _FUNCTION.search(str(error))
+    if function is not None:
+        return f"{function[1]} cannot take the value it is given"
+    for kind, words in _REASONS:
+        if isinstance(error, kind):
+            return words
+    return "it cannot be evaluated"

@@ -76,7 +76,7 @@ class ExportCreate(ExportPut, forbid_unknown_fields=True, kw_only=True):
 
 
 class ExportPatch(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /exports/{name}` takes: each member that is given replaces what there is."""
+    """What `PATCH /exports/{name}` takes, merged into the export (`specs.patched`)."""
 
     name: str | UnsetType = UNSET
     topic: TopicPattern | UnsetType = UNSET

@@ -24,12 +24,13 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.problem import invalid
-from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut
+from gateway.exports.bodies import ExportCreate, ExportPut
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
-from gateway.exports.specs import changed, new_spec, paused
+from gateway.exports.specs import changed, new_spec, patched, paused
 from gateway.exports.views import export_view
 from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
 from gateway.tenancy.answers import respond_page
 from gateway.topics.topics import precondition_failed, respond_no_content
@@ -94,11 +95,11 @@ class ExportRoutes:
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200; what the body does not name stays."""
-        body = await read_json(scope, receive, ExportPatch)
+        patch = await read_patch(scope, receive)
         version = if_match(header(scope, b"if-match"))
         require_read(caller_of(scope), (await self._find(scope)).spec.topic)
         export = await self._update(
-            scope, lambda export: changed(body, export, self._wall()), version
+            scope, lambda export: changed(patched(patch, export), export, self._wall()), version
         )
         await self._respond(send, 200, export)
 

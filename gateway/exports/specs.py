@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from edge.problem import FieldError, Problem, invalid
 from gateway.exports.bodies import TABLE_PATTERN, ExportPatch, ExportPut, Maintenance
+from gateway.http.merge_patch import Patch, merged
 from gateway.names import label_errors, name_errors
 from gateway.subscriptions.bodies import filter_errors
 from metadata.exports.types import IMMUTABLE, Export, ExportSpec
@@ -58,7 +59,7 @@ def new_spec(body: ExportPut, name: str, lakes: frozenset[str], now: datetime) -
         at = parsed_time(spec.start)
         if at is None or at > now:
             errors.append(FieldError("start", START_RULE))
-    errors += _errors_of(spec)
+    errors += _errors_of(spec, None)
     if errors:
         raise invalid("The body does not fit.", errors)
     return _with_ticks(spec, None, now)
@@ -83,10 +84,25 @@ def changed(body: ExportPut | ExportPatch, before: Export, now: datetime) -> Exp
     fixed = [f for f in ("name", *IMMUTABLE) if getattr(wanted, f) != getattr(spec, f)]
     if fixed:
         raise _immutable(spec, fixed)
-    errors = _errors_of(wanted)
+    errors = _errors_of(wanted, spec.filter)
     if errors:
         raise invalid("The body does not fit.", errors)
     return _with_ticks(wanted, spec, now)
+
+
+def patched(patch: Patch, before: Export) -> ExportPatch:
+    """Raises a 422 Problem."""
+    spec = before.spec
+    present = {
+        "columns": dict(spec.columns),
+        "labels": dict(spec.labels),
+        "maintenance": {
+            "target_file_bytes": spec.target_file_bytes,
+            "keep_snapshots_seconds": spec.keep_snapshots_s,
+            "orphans_after_seconds": spec.orphans_after_s,
+        },
+    }
+    return merged(patch, present, ExportPatch, ExportPut)
 
 
 def paused(before: Export, wanted: bool, now: datetime) -> ExportSpec:
@@ -157,12 +173,12 @@ def _normal(start: str) -> str:
     return start if at is None else at.isoformat()
 
 
-def _errors_of(spec: ExportSpec) -> list[FieldError]:
-    """Of what can change."""
+def _errors_of(spec: ExportSpec, kept_filter: str | None) -> list[FieldError]:
+    """Of what can change. A filter that was taken before and stays is not looked at."""
     errors = label_errors(dict(spec.labels)) + _column_errors(spec)
     if spec.filter is not None and "\0" in spec.filter:
         errors.append(FieldError("filter", "holds a NUL"))
-    else:
+    elif spec.filter != kept_filter:
         errors += filter_errors(spec.filter)
     for field in ("cron", "maintain_cron"):
         cron = getattr(spec, field)

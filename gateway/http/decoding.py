@@ -34,8 +34,13 @@ def decode_json(body: bytes, kind: type[T]) -> T:
             400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
         ) from error
     refuse_duplicates(body)
+    return converted(raw, kind)
+
+
+def converted(value: object, kind: type[T]) -> T:
+    """Of decoded JSON. Raises a 422 Problem naming the field."""
     try:
-        return msgspec.convert(raw, kind)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise invalid("The body does not fit.", [field_error(str(error))]) from error
 

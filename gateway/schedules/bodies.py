@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from edge.problem import FieldError, Problem, invalid
+from gateway.http.merge_patch import Patch, merged
 from gateway.names import label_errors, name_errors
 from metadata.topics.schedules import Schedule, ScheduleSpec
 from publish_forwarder.headers import (
@@ -115,7 +116,7 @@ class ScheduleCreate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /schedules/{name}` takes: each member that is given replaces that there is."""
+    """What `PATCH /schedules/{name}` takes, merged into the schedule (`patched`)."""
 
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
@@ -194,6 +195,22 @@ def changed(
         paused=paused,
         labels=labels,
     )
+
+
+def patched(patch: Patch, schedule: Schedule) -> SchedulePatch:
+    """The data of a message is replaced as a whole; where none is given, its bytes stay. Raises a
+    422 Problem."""
+    message = stored_message(schedule)
+    shown = _message_view(message)
+    shown.pop("data", None)
+    shown["data_base64"] = b64encode(message.data).decode()
+    given = patch.get("message")
+    if isinstance(given, dict) and "data" in given:
+        del shown["data_base64"]
+    present = {"message": shown, "labels": dict(schedule.labels)}
+    body = merged(patch, present, SchedulePatch, SchedulePut)
+    check_body(body)
+    return body
 
 
 def resumed(schedule: Schedule, paused: bool, now: datetime) -> ScheduleSpec:

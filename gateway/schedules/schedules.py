@@ -22,6 +22,7 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
 from gateway.schedules.bodies import (
     MAX_SHOWN_RUNS,
@@ -32,6 +33,7 @@ from gateway.schedules.bodies import (
     check_body,
     coming_runs,
     new_spec,
+    patched,
     resumed,
     stored_message,
     view,
@@ -98,7 +100,7 @@ class ScheduleRoutes:
         name = path_param(scope, "name")
         version = if_match(header(scope, b"if-match"))
         try:
-            schedule = await self._change(scope, name, body, version)
+            schedule = await self._change(scope, name, lambda _: body, version)
         except Problem as problem:
             if problem.slug != "schedule-not-found":
                 raise
@@ -111,11 +113,10 @@ class ScheduleRoutes:
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200; what the body does not name stays."""
-        body = await read_json(scope, receive, SchedulePatch)
-        check_body(body)
-        version = if_match(header(scope, b"if-match"))
-        changed = await self._change(scope, path_param(scope, "name"), body, version)
-        await self._respond(send, 200, changed)
+        patch = await read_patch(scope, receive)
+        version, name = if_match(header(scope, b"if-match")), path_param(scope, "name")
+        schedule = await self._change(scope, name, lambda now: patched(patch, now), version)
+        await self._respond(send, 200, schedule)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._respond(send, 200, await self._find(scope))
@@ -201,11 +202,13 @@ class ScheduleRoutes:
         self,
         scope: Scope,
         name: str,
-        body: SchedulePut | SchedulePatch,
+        body_for: Callable[[Schedule], SchedulePut | SchedulePatch],
         version: int | None,
     ) -> Schedule:
+        """`body_for` says what is asked for of the schedule as it is."""
         tenant_id = tenant_of(scope)
         before = await self._named(tenant_id, name)
+        body = body_for(before)
         wanted = before.topic_name if body.topic is msgspec.UNSET else body.topic
         _require_target(caller_of(scope), wanted)
         topic = await self._topic(tenant_id, wanted)
@@ -216,7 +219,7 @@ class ScheduleRoutes:
         return await self._update(
             tenant_id,
             name,
-            lambda schedule: changed(body, schedule, topic.uid, self._wall()),
+            lambda schedule: changed(body_for(schedule), schedule, topic.uid, self._wall()),
             version,
         )
 

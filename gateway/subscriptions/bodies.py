@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from edge.expressions import BadExpression, compile_expression
+from edge.expressions import BadExpression, compile_filter
 from edge.problem import FieldError, invalid
+from gateway.http.merge_patch import Patch, merged
 from gateway.names import label_errors, name_errors
 from gateway.subscriptions.push_bodies import NewSecret, PushBody
 from gateway.subscriptions.push_bodies import view as push_view
@@ -84,8 +85,7 @@ class SubscriptionCreate(SubscriptionPut, forbid_unknown_fields=True, kw_only=Tr
 
 
 class SubscriptionPatch(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /subscriptions/{name}` takes: each member that is given replaces that of the
-    subscription."""
+    """What `PATCH /subscriptions/{name}` takes, merged into the subscription (`patched`)."""
 
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
@@ -129,7 +129,7 @@ def new_spec(
         ordered=body.ordered is True,
         start=start_spec(start),
     )
-    return _checked(_applied(body, blank, make_push), topic_name)
+    return _checked(_applied(body, blank, make_push), topic_name, None)
 
 
 def changed(
@@ -137,7 +137,23 @@ def changed(
 ) -> SubscriptionSpec:
     """What the subscription becomes. Raises a 422 Problem, or 409 for what cannot change."""
     _check_immutable(body, present)
-    return _checked(_applied(body, spec_of(present), make_push), present.topic_name)
+    spec = _applied(body, spec_of(present), make_push)
+    return _checked(spec, present.topic_name, present.filter)
+
+
+def patched(patch: Patch, present: Subscription) -> SubscriptionPatch:
+    """Raises a 422 Problem."""
+    shown = view(present)
+    push = shown["push"]
+    if push is not None:
+        del push["signing"]  # the keys there are stay, where the patch does not name it
+        given = patch.get("push")
+        headers = given.get("headers") if isinstance(given, dict) else None
+        if isinstance(headers, dict):  # names of headers are the same in whatever case
+            names = {name.lower(): name for name in headers}
+            kept = push["headers"].items()
+            push["headers"] = {names.get(name.lower(), name): value for name, value in kept}
+    return merged(patch, shown, SubscriptionPatch, SubscriptionPut)
 
 
 def spec_of(subscription: Subscription) -> SubscriptionSpec:
@@ -165,7 +181,7 @@ def filter_errors(text: str | None, field: str = "filter") -> list[FieldError]:
     """Says where in the text."""
     if text is not None:
         try:
-            compile_expression(text)
+            compile_filter(text)
         except BadExpression as error:
             return [error.field_error(field)]
     return []
@@ -255,9 +271,12 @@ def named_topics(of: SubscriptionSpec | Subscription) -> list[tuple[str, str]]:
     return [(field, name) for field, name in named if name is not None]
 
 
-def _checked(spec: SubscriptionSpec, topic_name: str) -> SubscriptionSpec:
-    """The rules between fields; a 422 Problem names each field."""
-    errors = label_errors(dict(spec.labels)) + filter_errors(spec.filter)
+def _checked(spec: SubscriptionSpec, topic_name: str, kept_filter: str | None) -> SubscriptionSpec:
+    """The rules between fields; a 422 Problem names each field. A filter that was taken before and
+    stays is not looked at: rules for new ones may be stricter."""
+    errors = label_errors(dict(spec.labels))
+    if spec.filter != kept_filter:
+        errors += filter_errors(spec.filter)
     retry, parks = spec.retry, spec.on_exhausted is OnExhausted.PARK
     if retry.min_backoff_s > retry.max_backoff_s:
         errors.append(FieldError("retry.min_backoff_seconds", "at most max_backoff_seconds"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from edge.egress.guard import Guard
 from edge.problem import FieldError, Problem, invalid, not_found
 from edge.sealing import Sealer
 from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.merge_patch import read_patch
 from gateway.subscriptions.bodies import (
     SubscriptionCreate,
     SubscriptionPatch,
@@ -31,6 +32,7 @@ from gateway.subscriptions.bodies import (
     changed,
     named_topics,
     new_spec,
+    patched,
     start_of,
     view,
 )
@@ -119,7 +121,7 @@ class SubscriptionRoutes:
         tenant_id, name = tenant_of(scope), path_param(scope, "name")
         version, caller = if_match(header(scope, b"if-match")), caller_of(scope)
         try:
-            found = await self._change(caller, tenant_id, name, body, version)
+            found = await self._change(caller, tenant_id, name, lambda _: body, version)
         except NotFound as error:
             if version is not None:
                 raise precondition_failed("subscription") from error
@@ -130,15 +132,19 @@ class SubscriptionRoutes:
         try:
             await _respond(send, 201, *await self._create(caller, topic, body, name))
         except Conflict:  # another PUT was faster
-            found = await self._change(caller, tenant_id, name, body, version)
+            found = await self._change(caller, tenant_id, name, lambda _: body, version)
             await _respond(send, 200, *found)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200; what the body does not name stays."""
-        body = await read_json(scope, receive, SubscriptionPatch)
+        patch = await read_patch(scope, receive)
         version = if_match(header(scope, b"if-match"))
         found = await self._change(
-            caller_of(scope), tenant_of(scope), path_param(scope, "name"), body, version
+            caller_of(scope),
+            tenant_of(scope),
+            path_param(scope, "name"),
+            lambda present: patched(patch, present),
+            version,
         )
         await _respond(send, 200, *found)
 
@@ -206,11 +212,12 @@ class SubscriptionRoutes:
         caller: Caller,
         tenant_id: bytes,
         name: str,
-        body: SubscriptionPut | SubscriptionPatch,
+        body_for: Callable[[Subscription], SubscriptionPut | SubscriptionPatch],
         version: int | None,
     ) -> tuple[Subscription, Sequence[NewSecret]]:
-        """NotFound of the subscription."""
+        """`body_for` says what is asked for of the subscription as it is. NotFound of it."""
         present = await self._subscriptions.get(tenant_id, name)
+        body = body_for(present)
         guard, now = await self._guard(tenant_id, body), datetime.now(UTC)
         maker = PushMaker(self._sealer, guard, tenant_id, present.uid, now)
         spec = changed(body, present, maker.config)
@@ -219,7 +226,7 @@ class SubscriptionRoutes:
         def change(found: Subscription) -> SubscriptionSpec:
             nonlocal maker  # it may be another one of that name by now
             maker = PushMaker(self._sealer, guard, tenant_id, found.uid, now)
-            return changed(body, found, maker.config)
+            return changed(body_for(found), found, maker.config)
 
         try:
             found = await self._subscriptions.update(tenant_id, name, change, if_version=version)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from edge.problem import FieldError, Problem, invalid
+from gateway.http.merge_patch import Patch, merged
 from gateway.names import label_errors, name_errors
 from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec
 
@@ -99,7 +100,7 @@ class TopicPut(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TopicPatch(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /topics/{topic}` takes: each member that is given replaces that of the topic."""
+    """What `PATCH /topics/{topic}` takes, merged into the topic (`patched`)."""
 
     name: str | UnsetType = UNSET
     partitions: Partitions | UnsetType = UNSET
@@ -109,6 +110,13 @@ class TopicPatch(msgspec.Struct, forbid_unknown_fields=True):
     ack_history: bool | UnsetType = UNSET
     schema: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType = UNSET
+
+
+def patched(patch: Patch, topic: Topic) -> TopicPatch:
+    """Raises a 422 Problem."""
+    body = merged(patch, view(topic), TopicPatch, TopicPut)
+    check(body)
+    return body
 
 
 def check(body: TopicPut | TopicPatch) -> None:

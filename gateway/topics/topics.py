@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,8 +20,9 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
-from gateway.topics.bodies import TopicCreate, TopicPatch, TopicPut, changed, check, view
+from gateway.topics.bodies import TopicCreate, TopicPut, changed, check, patched, view
 from gateway.topics.holds import Hold, Holds, held
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.visible import visible_page
@@ -66,7 +67,7 @@ class TopicRoutes:
             raise invalid("The name does not fit.", errors)
         version = if_match(header(scope, b"if-match"))
         try:
-            topic = await self._change(tenant_id, name, body, version)
+            topic = await self._change(tenant_id, name, lambda topic: changed(body, topic), version)
         except NotFound as error:
             if error.kind != "topic":
                 raise
@@ -79,12 +80,15 @@ class TopicRoutes:
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200; what the body does not name stays."""
-        body = await read_json(scope, receive, TopicPatch)
-        check(body)
-        if body.schema is not msgspec.UNSET:
-            _check_schema(caller_of(scope), body.schema)
-        version = if_match(header(scope, b"if-match"))
-        topic = await self._change(tenant_of(scope), path_param(scope, "topic"), body, version)
+        patch = await read_patch(scope, receive)
+        if isinstance(schema := patch.get("schema"), str):
+            _check_schema(caller_of(scope), schema)
+        topic = await self._change(
+            tenant_of(scope),
+            path_param(scope, "topic"),
+            lambda topic: changed(patched(patch, topic), topic),
+            if_match(header(scope, b"if-match")),
+        )
         await _respond(send, 200, topic)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,13 +130,17 @@ class TopicRoutes:
             raise _of_schema(error, spec) from error
 
     async def _change(
-        self, tenant_id: bytes, name: str, body: TopicPut | TopicPatch, version: int | None
+        self,
+        tenant_id: bytes,
+        name: str,
+        changed_of: Callable[[Topic], TopicSpec],
+        version: int | None,
     ) -> Topic:
         """NotFound of an active topic."""
         wanted: list[TopicSpec] = []
 
         def change(topic: Topic) -> TopicSpec:
-            wanted[:] = [changed(body, topic)]
+            wanted[:] = [changed_of(topic)]
             return wanted[0]
 
         try:

@@ -8,13 +8,14 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from edge import expressions as filters
 from edge.asgi import Scope
 from edge.expressions import BadExpression
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.subscriptions.dead_letters import LetterState
 from metadata.subscriptions.redrives import RedriveSpec
 from outbox.dead_letter import PREFIX
-from outbox.letter_filter import Filter, compile_filter
+from outbox.letter_filter import VARIABLES, Filter, compile_filter
 from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.reading.render import is_json
 
@@ -169,6 +170,7 @@ def page_of(scope: Scope) -> PageQuery:
 
 def compiled(text: str, *, status: Literal[400, 422]) -> Filter:
     try:
+        filters.compile_filter(text, VARIABLES)
         return compile_filter(text)
     except BadExpression as error:
         errors = [error.field_error("filter")]

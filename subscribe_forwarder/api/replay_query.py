@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from edge.asgi import Scope, path_param
-from edge.expressions import BadExpression
+from edge.expressions import BadExpression, compile_filter
 from edge.problem import FieldError, Problem, invalid
 from metadata.types import Topic
 from subscribe_forwarder.api.requests import MAX_BYTES, MAX_MESSAGES, MAX_WAIT_S
@@ -124,6 +124,7 @@ class ReplayQuery:
         if text is None:
             return None
         try:
+            compile_filter(text)
             return Rule(text, Bodies())
         except BadExpression as error:
             self._errors.append(FieldError("filter", str(error)))

@@ -5,10 +5,16 @@ object) and batched (an array of them).
     type     packetboat.message     subject           the ordering key, if there is one
     time     when it was published  datacontenttype   its content type
 
-A publisher chooses type, source or subject by attributes `ce-type`, `ce-source`, `ce-subject`.
-Extensions: `partitionkey` and `traceparent` as CloudEvents' own extensions define them,
-`pbsubscription`, `pbattempt`, `pbpartition`, `pboffset`, and each attribute of the message whose
-name may be an extension's. Those whose name may not are in `pbattributes`, as a JSON object.
+A message that was published as a CloudEvent is that event again: its own attributes and no others,
+but for extensions that begin with `pb`. Those are the ones below, `pbmessageid` with the message
+id, `pbpublishtime` with when it was published, `pbkey` with the ordering key where it is not the
+event's `partitionkey`, and `pbtraceparent` with the trace context where it is not the event's.
+
+Of other messages the above is made up. A publisher chooses type, source or subject by attributes
+`ce-type`, `ce-source`, `ce-subject`. Extensions: `partitionkey` and `traceparent` as CloudEvents'
+own extensions define them, `pbsubscription`, `pbattempt`, `pbpartition`, `pboffset`, and each
+attribute of the message whose name may be an extension's. Those whose name may not are in
+`pbattributes`, as a JSON object.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from edge.cloud_event import LITERALS, PREFIX, event_of, literals_of
 from store_nodes.record_batch import Message
 from subscribe_forwarder.reading.render import is_json, is_text
 
@@ -34,6 +41,11 @@ _TAKEN = frozenset(
     | {"data", "partitionkey", "traceparent", "pbsubscription", "pbattempt", "pbpartition"}
     | {"pboffset", "pbattributes"}
 )
+_OURS = frozenset(
+    {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
+    | {"pbmessageid", "pbpublishtime", "pbkey", "pbtraceparent"}
+)
+"""What an event that was delivered and is published again has of its first delivery is left out."""
 # Section 3.1.3.2 of the HTTP binding: what is not visible ASCII, and `"` and `%`, is encoded.
 _UNSAFE = re.compile(r"[^!#$&-~]")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -53,6 +65,43 @@ def attributes_of(
     attempt: int,
 ) -> dict[str, str | int]:
     """The context attributes of one delivery, but for datacontenttype. `time` is RFC 3339."""
+    event = _published(message, message_id, time)
+    if event is None:
+        event = _made_up(message, message_id, time, topic)
+    event["pbsubscription"] = subscription
+    event["pbattempt"] = attempt
+    event["pbpartition"] = partition
+    event["pboffset"] = str(offset)  # an Integer of CloudEvents has 32 bits
+    return event
+
+
+def _published(message: Message, message_id: str, time: str) -> dict[str, str | int] | None:
+    """Those of the event that the message was published as, and of the message beside them; None
+    where it was none."""
+    context = event_of(message.attributes)
+    if context is None:
+        return None
+    event: dict[str, str | int] = {
+        name: value for name, value in context.items() if name not in _OURS
+    }
+    event["pbmessageid"] = message_id
+    event["pbpublishtime"] = time
+    if message.key is not None and message.key != context.get("partitionkey"):
+        event["pbkey"] = message.key
+    if message.traceparent is not None and message.traceparent != context.get("traceparent"):
+        event["pbtraceparent"] = message.traceparent
+    others = {
+        name: value
+        for name, value in (message.attributes or {}).items()
+        if not name.startswith(PREFIX) and name != LITERALS
+    }
+    if others:
+        event["pbattributes"] = _encode(others).decode()
+    return event
+
+
+def _made_up(message: Message, message_id: str, time: str, topic: str) -> dict[str, str | int]:
+    """Those of a message that was not published as an event."""
     event: dict[str, str | int] = {
         "specversion": "1.0",
         "id": message_id,
@@ -64,10 +113,6 @@ def attributes_of(
         event["partitionkey"] = event["subject"] = message.key
     if message.traceparent is not None:
         event["traceparent"] = message.traceparent
-    event["pbsubscription"] = subscription
-    event["pbattempt"] = attempt
-    event["pbpartition"] = partition
-    event["pboffset"] = str(offset)  # an Integer of CloudEvents has 32 bits
     if message.attributes:
         _add(event, message.attributes)
     return event
@@ -96,9 +141,14 @@ def binary_headers(event: Mapping[str, str | int]) -> list[tuple[str, str]]:
 
 def structured(event: Mapping[str, str | int], message: Message) -> bytes:
     """One JSON object, with the message's body in `data` or `data_base64`."""
-    head = _encode(event)[:-1]
+    is_event = "pbmessageid" in event
+    bare = literals_of(message.attributes or {}) if is_event else ()
+    literals = {name: msgspec.Raw(str(event[name]).encode()) for name in bare if name in event}
+    head = _encode({**event, **literals})[:-1]
     if message.content_type is not None:
         head += b',"datacontenttype":' + _encode(message.content_type)
+    if is_event and not message.data:
+        return head + b"}"  # an event may have no data, which is not the same as empty data
     return head + _data(message.data, message.content_type) + b"}"
 
 

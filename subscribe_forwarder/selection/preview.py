@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from edge.expressions import compile_filter
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.selection.rule import Rule
@@ -25,6 +26,7 @@ class Preview:
     """Counts one filter beside the present one, batch by batch. Raises BadExpression."""
 
     def __init__(self, filter_text: str, present_text: str | None) -> None:
+        compile_filter(filter_text)
         bodies = Bodies()
         self._rule = Rule(filter_text, bodies)
         self._present = None if present_text is None else Rule(present_text, bodies)

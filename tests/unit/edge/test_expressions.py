@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.expressions import MESSAGE_VARIABLES, BadExpression, compile_expression
+from edge.expressions import (
+    MESSAGE_VARIABLES,
+    BadExpression,
+    compile_expression,
+    compile_filter,
+)
 from edge.expressions.bounds import FUNCTIONS
 from edge.expressions.tokens import Kind, scan
 
@@ -58,11 +63,12 @@ def test_true_of_the_message(text: str) -> None:
     [
         ('attributes.missing == "x"', "missing"),
         ('attributes.missing != "x"', "missing"),
-        ("data.price + 1 > 2", "Unsupported operation"),
-        ("1 / 0 == 1", "division"),
-        ("9223372036854775807 + 1 > 0", "overflow"),
+        ("data.price + 1 > 2", "types that do not go together"),
+        ("1 / 0 == 1", "divides by zero"),
+        ("9223372036854775807 + 1 > 0", "out of range"),
+        ("int(attributes.kind) == 1", "int cannot take the value"),
         ("priority", "it gives int, not a boolean"),
-        ("data.items[9].sku == 'a'", "index"),
+        ("data.items[9].sku == 'a'", "no element of that number"),
         ("publisher_id.size() == 1", ""),
     ],
 )
@@ -78,9 +84,11 @@ def test_what_fails_is_no_match_and_the_first_reason_is_kept(text: str, error: s
 @pytest.mark.parametrize(
     ("text", "place", "detail"),
     [
-        ("1 +", (1, 4), "mismatched input '<EOF>'"),
-        ("key ==\n  )", (2, 3), "mismatched input"),
-        ("", (1, 1), "mismatched input"),
+        ("1 +", (1, 4), "not complete"),
+        ("key ==\n  )", (2, 3), "')' does not belong here"),
+        ("", (1, 1), "not complete"),
+        ("key == 'k", (1, 8), "a text that does not end"),
+        ("9" * 30 + " > 1", (1, 1), "out of range"),
         ("(" * 200, (1, 97), "nested too deeply"),
         ("key == nope", (1, 8), "no variable nope"),
         ("key.lower() == 'k'", (1, 5), "no function lower"),
@@ -106,6 +114,52 @@ def test_refused_with_its_place(text: str, place: tuple[int, int], detail: str) 
         compile_expression(text)
     assert (refused.value.line, refused.value.column) == place
     assert detail in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "what"),
+    [
+        ("attributes.kind", 1, "a text"),
+        ('(attributes["kind"])', 2, "a text"),
+        ("key", 1, "a text"),
+        ("'x'", 1, "a text"),
+        ("priority + 1", 1, "arithmetic"),
+        ("-data.n", 1, "a number"),
+        ("1", 1, "a number"),
+        ("null", 1, "null"),
+        ("size(data.items)", 1, "what size gives"),
+        ("publish_time.getFullYear()", 1, "what getFullYear gives"),
+        ("[true]", 1, "a list"),
+        ("{'a': true}", 1, "a map"),
+        ("publish_time", 1, "a time"),
+        ("data.flag ? true : 'no'", 20, "a text"),
+        ("data.n == 3 && attributes.kind", 16, "a text"),
+        ("!key", 2, "a text"),
+    ],
+)
+def test_a_filter_that_gives_no_boolean_is_refused(text: str, column: int, what: str) -> None:
+    with pytest.raises(BadExpression) as refused:
+        compile_filter(text)
+    assert (refused.value.line, refused.value.column) == (1, column)
+    assert f"this is {what}" in refused.value.detail or what in refused.value.detail
+    assert not compile_expression(text).matches(MESSAGE), "what is stored already stays as it was"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data.flag",
+        "data.items[0]",
+        "!(data.flag || false) && true",
+        "data.items.exists(item, item.sku)",
+        "has(data.n) ? dyn(data.n) : data.inner.b",
+        "-1 < data.n + 2",
+        "('a' + key).startsWith('ak')",
+        "'k' in [key]",
+    ],
+)
+def test_a_filter_that_may_give_a_boolean_is_taken(text: str) -> None:
+    compile_filter(text)
 
 
 RAW = ["r", "R", "br", "bR", "Br", "BR"]

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from gateway.exports.bodies import ExportCreate, ExportPatch, ExportPut, RunStart
+from gateway.exports import specs
+from gateway.exports.bodies import ExportCreate, ExportPut, RunStart
 from gateway.exports.runs import window_of
 from gateway.exports.specs import changed, new_spec, parsed_time, paused, table_of
 from gateway.http.decoding import decode_json
@@ -58,8 +59,8 @@ def export_of(spec: ExportSpec) -> Export:
 
 
 def patched(spec: ExportSpec, *, now: datetime = NOW, **members: Any) -> ExportSpec:
-    body = decode_json(msgspec.json.encode(members), ExportPatch)
-    return changed(body, export_of(spec), now)
+    export = export_of(spec)
+    return changed(specs.patched(members, export), export, now)
 
 
 def put(spec: ExportSpec, **members: Any) -> ExportSpec:

@@ -18,15 +18,21 @@ from edge.sealing import Sealer
 from gateway.http.decoding import decode_json
 from gateway.subscriptions.bodies import (
     SubscriptionCreate,
-    SubscriptionPatch,
     SubscriptionPut,
     changed,
     new_spec,
+    patched,
     spec_of,
     view,
 )
 from gateway.subscriptions.push_bodies import MAX_SIGNING_KEYS, PushMaker, secret_view
-from metadata.subscriptions.push_config import PushConfig, SigningKind, header_purpose, key_purpose
+from metadata.subscriptions.push_config import (
+    PushConfig,
+    PushFormat,
+    SigningKind,
+    header_purpose,
+    key_purpose,
+)
 from metadata.types import Subscription, SubscriptionSpec, SubscriptionType
 from tests.unit.gateway.test_subscription_bodies import stored
 
@@ -67,8 +73,7 @@ def put(present: Subscription, making: PushMaker | None = None, **fields: Any) -
 def patch(
     present: Subscription, making: PushMaker | None = None, **fields: Any
 ) -> SubscriptionSpec:
-    body = decode_json(msgspec.json.encode(fields), SubscriptionPatch)
-    return changed(body, present, (making or maker()).config)
+    return changed(patched(fields, present), present, (making or maker()).config)
 
 
 def config_of(subscription: Subscription | SubscriptionSpec) -> PushConfig:
@@ -134,7 +139,17 @@ def test_one_value_changes_and_the_others_stay_sealed_as_they_are() -> None:
     before = config_of(present).headers
     assert config.headers["authorization"] == before["Authorization"]
     assert (opened(config, "X-Shop"), opened(config, "X-New")) == ("8", "set it")
-    assert "X-Shop" not in config_of(patch(present, push={"url": URL})).headers
+    assert config_of(patch(present, push={"url": URL})).headers == before
+    without = config_of(patch(present, push={"headers": {"x-shop": None}})).headers
+    assert list(without) == ["Authorization"]
+
+
+def test_a_patch_of_one_member_of_push_keeps_the_others() -> None:
+    present = created(**EVERYTHING)
+    slower = config_of(patch(present, push={"timeout_seconds": 7}))
+    assert slower == msgspec.structs.replace(config_of(present), timeout_s=7.0)
+    assert config_of(patch(present, push={"format": None})).format is PushFormat.JSON
+    assert config_of(patch(present, push={"disable_after_seconds": None})).disable_after_s is None
 
 
 @pytest.mark.parametrize("url", ["https://evil.example/in", "https://hook.example:8443/in"])
@@ -143,7 +158,8 @@ def test_values_are_not_kept_for_another_endpoint(url: str) -> None:
     present = created(**EVERYTHING)
     with pytest.raises(Problem) as refused:
         patch(present, push=EVERYTHING | {"url": url, "headers": {"Authorization": "set"}})
-    assert [error.field for error in refused.value.errors] == ["push.headers.Authorization"]
+    named = {f"push.headers.{name}" for name in config_of(present).headers}
+    assert {error.field for error in refused.value.errors} == named
     moved = patch(present, push=EVERYTHING | {"url": "https://hook.example/elsewhere"})
     assert config_of(moved).headers == config_of(present).headers
 

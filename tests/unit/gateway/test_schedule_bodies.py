@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from gateway.schedules.bodies import MessageBody, view
+from gateway.schedules.bodies import MessageBody, changed, patched, stored_message, view
 from metadata.topics.schedules import Schedule
+from store_nodes.record_batch import Message
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def shown(data: bytes, content_type: str | None) -> dict[str, Any]:
-    body = MessageBody(data_base64=b64encode(data).decode(), content_type=content_type)
-    schedule = Schedule(
+def scheduled(body: MessageBody) -> Schedule:
+    return Schedule(
         tenant_id=bytes(16),
         uid=bytes(16),
         name="it",
@@ -40,6 +41,11 @@ def shown(data: bytes, content_type: str | None) -> dict[str, Any]:
         created_at=NOW,
         updated_at=NOW,
     )
+
+
+def shown(data: bytes, content_type: str | None) -> dict[str, Any]:
+    body = MessageBody(data_base64=b64encode(data).decode(), content_type=content_type)
+    schedule = scheduled(body)
     answer: dict[str, Any] = json.loads(msgspec.json.encode(view(schedule, NOW)))
     return {k: v for k, v in answer["message"].items() if k.startswith("data")}
 
@@ -59,3 +65,37 @@ def test_a_body_that_is_not_what_its_type_says_does_not_spoil_the_answer(
     data: bytes, content_type: str | None, expected: dict[str, Any]
 ) -> None:
     assert shown(data, content_type) == expected
+
+
+BODY = MessageBody(
+    data_base64=b64encode(b'{"a":  1}').decode(),
+    content_type="application/json",
+    key="k",
+    attributes={"a": "1", "b": "2"},
+    ttl_seconds=5,
+)
+
+
+def message_after(**message: Any) -> Message:
+    schedule = scheduled(BODY)
+    body = patched({"message": message}, schedule)
+    return stored_message(
+        replace(schedule, message=changed(body, schedule, bytes(16), NOW).message)
+    )
+
+
+def test_a_patch_of_one_member_of_the_message_keeps_the_others_and_the_very_bytes() -> None:
+    before = stored_message(scheduled(BODY))
+    after = message_after(key="other", attributes={"a": None, "c": "3"})
+    assert after.attributes == {"b": "2", "c": "3"}
+    assert (after.key, after.data, after.ttl_ms) == ("other", before.data, before.ttl_ms)
+    assert message_after(ttl_seconds=None, priority=None).ttl_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "data"),
+    [({"data": {"b": 2}}, b'{"b":2}'), ({"data": None}, b"null"), ({"data_base64": "AA=="}, b"\0")],
+)
+def test_data_is_replaced_as_a_whole(given: dict[str, Any], data: bytes) -> None:
+    assert message_after(**given).data == data
+    assert message_after(**given).key == "k"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -12,10 +13,10 @@ from edge.problem import Problem
 from gateway.http.decoding import decode_json
 from gateway.subscriptions.bodies import (
     SubscriptionCreate,
-    SubscriptionPatch,
     SubscriptionPut,
     changed,
     new_spec,
+    patched,
     spec_of,
     view,
 )
@@ -72,9 +73,7 @@ def put(present: Subscription, **fields: Any) -> SubscriptionSpec:
 
 
 def patch(present: Subscription, **fields: Any) -> SubscriptionSpec:
-    return changed(
-        decode_json(msgspec.json.encode(fields), SubscriptionPatch), present, never_pushed
-    )
+    return changed(patched(fields, present), present, never_pushed)
 
 
 def test_every_field_is_kept_and_shown_again() -> None:
@@ -98,10 +97,54 @@ def test_a_put_is_the_whole_and_a_patch_a_part() -> None:
     assert (replaced.filter, replaced.rate_limit, replaced.max_outstanding) == (None, None, None)
     assert (replaced.ack_deadline_s, replaced.retry.max_attempts) == (30.0, 2)
     assert (replaced.delivery, replaced.start) == (present.delivery, present.start)
-    patched = patch(present, filter=None, rate_limit={"per_consumer_messages_per_second": 2})
-    assert (patched.filter, patched.rate_limit, patched.consumer_rate_limit) == (None, None, 2)
-    assert (patched.retry, patched.labels) == (present.retry, present.labels)
+    part = patch(present, filter=None, rate_limit={"per_consumer_messages_per_second": 2})
+    assert (part.filter, part.rate_limit, part.consumer_rate_limit) == (None, 5, 2)
+    assert (part.retry, part.labels) == (present.retry, present.labels)
     assert patch(present) == spec_of(present)
+
+
+def test_a_patch_of_one_member_of_an_object_keeps_the_others() -> None:
+    present = stored(created(**EVERYTHING))
+    retry = patch(present, retry={"max_attempts": 9}).retry
+    assert (retry.min_backoff_s, retry.max_backoff_s, retry.max_attempts) == (0.5, 9, 9)
+    assert patch(present, retry={"max_attempts": 9}).on_exhausted is OnExhausted.PARK
+    labels = patch(present, labels={"area": "y", "team": None}).labels
+    assert labels == {"area": "y"}
+    assert patch(present, labels={"area": "y"}).labels == {"team": "x", "area": "y"}
+
+
+def test_null_in_a_patch_is_the_default_where_there_is_no_null() -> None:
+    present = stored(created(**EVERYTHING))
+    assert patch(present, retry={"min_backoff_seconds": None}).retry.min_backoff_s == 1.0
+    back = patch(present, retry=None, ack_deadline_seconds=None, labels=None, rate_limit=None)
+    assert back.retry == SubscriptionSpec("s").retry
+    assert (back.ack_deadline_s, back.labels, back.rate_limit) == (30.0, {}, None)
+    assert patch(present, retry={"max_attempts": None}).retry.max_attempts is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"retry": {"max_attempt": None}}, "retry.max_attempt"),
+        ({"retries": None}, "retries"),
+        ({"retry": {"max_attempts": "3"}}, "retry.max_attempts"),
+        ({"name": None}, "name"),
+        ({"labels": {"a": 1}}, "labels[...]"),
+    ],
+)
+def test_a_patch_that_does_not_fit_names_the_field(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(Problem) as refused:
+        patch(stored(created(**EVERYTHING)), **fields)
+    assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_a_filter_that_is_stored_is_not_looked_at_again() -> None:
+    """0.2.0 took filters that give no boolean."""
+    present = stored(replace(created(**EVERYTHING), filter="attributes.kind"))
+    assert patch(present, labels={"a": "b"}).filter == "attributes.kind"
+    assert patch(present, filter="attributes.kind").filter == "attributes.kind"
+    with pytest.raises(Problem):
+        patch(present, filter="attributes.kind ")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +152,7 @@ def test_a_put_is_the_whole_and_a_patch_a_part() -> None:
     [
         ({"filter": "1 +"}, "filter"),
         ({"filter": ""}, "filter"),
+        ({"filter": "attributes.kind"}, "filter"),
         ({"retry": {"max_attempts": 3}}, "retry.max_attempts"),
         ({"retry": {"max_attempts": 3, "on_exhausted": "park"}}, "retry.on_exhausted"),
         ({"retry": {"on_exhausted": "drop"}}, "retry.on_exhausted"),

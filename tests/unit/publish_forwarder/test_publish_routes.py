@@ -60,6 +60,43 @@ async def test_a_publish_is_answered_201_with_its_receipt() -> None:
         assert store.partition(0).log[1] == Message(b'{"a": 1}', "application/json")
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("body", "recorded"),
+    [(b' {"order":  1}', "application/json"), (b"order=1", FORM["Content-Type"])],
+)
+async def test_json_with_the_default_type_of_curl_is_json(body: bytes, recorded: str) -> None:
+    store = FakeStore()
+    async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
+        assert (await post(forwarder, body, FORM)).status == 201
+        assert store.partition(0).log == [Message(body, recorded)]
+
+
+EVENT = b'{"specversion":"1.0","id":"%s","source":"/s","type":"t","data":{"a": 1}}'
+BATCH_OF_EVENTS = {"Content-Type": "application/cloudevents-batch+json; charset=utf-8"}
+
+
+@pytest.mark.parametrize("path", ["messages", "messages:batch"])
+async def test_events_in_json_are_taken_apart(path: str) -> None:
+    store = FakeStore()
+    async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
+        one = {"Content-Type": "application/cloudevents+json"}
+        answer = await post(forwarder, EVENT % b"1", one, path=path)
+        assert answer.status == (201 if path == "messages" else 200)
+        many = b"[%b]" % b",".join([EVENT % b"2", EVENT % b"", EVENT % b"3"])
+        answer = await post(forwarder, many, BATCH_OF_EVENTS, path=path)
+        assert answer.status == 200
+        results = answer.json()["results"]
+        assert ["message_id" in result for result in results] == [True, False, True]
+        assert results[1]["errors"][0]["field"] == "id"
+        stored = store.partition(0).log
+        assert [message.data for message in stored] == [b'{"a": 1}'] * 3
+        assert [(message.attributes or {})["ce-id"] for message in stored] == ["1", "2", "3"]
+        assert {message.content_type for message in stored} == {"application/json"}
+
+
 async def test_a_body_in_parts_is_one_message() -> None:
     store = FakeStore()
     async with running(store) as forwarder:

@@ -34,8 +34,12 @@ def well(**changed: Answer) -> dict[str, Answer]:
             "next_page_token": None,
         },
         "GET /forwarders": {"forwarders": [{}], "hints": []},
+        "POST /subscriptions/s:preview_filter": {"examined": 0},
     }
-    return answers | {f"GET /{name}": value for name, value in changed.items()}
+    return answers | {
+        name if name.startswith("POST ") else f"GET /{name}": value
+        for name, value in changed.items()
+    }
 
 
 def findings(ran: Ran) -> dict[str, tuple[str, str]]:
@@ -92,14 +96,13 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
     ),
     "refused-filter": (
         {
-            "subscriptions": {
-                "subscriptions": [{"name": "s", "filter": 'key == r"""a"""'}],
-                "next_page_token": None,
-            }
+            "POST /subscriptions/s:preview_filter": problem(
+                422, "invalid-request", errors=[{"field": "filter", "detail": "this is a text"}]
+            )
         },
         "filters",
         "warn",
-        "the filter of s",
+        "the filter of s lets nothing through: this is a text",
         0,
     ),
     "nobody-delivers": ({"forwarders": {"forwarders": []}}, "delivery", "fail", "no subscribe", 1),

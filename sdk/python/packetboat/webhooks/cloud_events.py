@@ -6,6 +6,10 @@
 
 A publisher's own type, source and subject were its attributes `ce-type`, `ce-source` and
 `ce-subject`; extensions of other names were attributes, as was all in `pbattributes`.
+
+An event with `pbmessageid` was published as one, and is as it was but for extensions that begin
+with `pb`: each of its context attributes is an attribute of the message, with `ce-` before its
+name.
 """
 
 from __future__ import annotations
@@ -25,6 +29,11 @@ _KNOWN = frozenset(
     | {"data", "data_base64", "partitionkey", "traceparent"}
     | {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
 )
+_OURS = frozenset(
+    {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
+    | {"pbmessageid", "pbpublishtime", "pbkey", "pbtraceparent"}
+)
+"""What an event that was published as one has of its delivery."""
 _Members = dict[str, msgspec.Raw]
 _one = msgspec.json.Decoder(_Members)
 _many = msgspec.json.Decoder(list[_Members])
@@ -49,21 +58,26 @@ def parse_all(body: bytes, topic: str | None) -> tuple[Message, ...]:
 
 
 def message_of(
-    event: Mapping[str, str], body: bytes, content_type: str | None, topic: str | None
+    event: Mapping[str, str],
+    body: bytes,
+    content_type: str | None,
+    topic: str | None,
+    message_id: str | None = None,
 ) -> Message:
-    """Of context attributes as texts, and the data. Raises Unreadable."""
+    """Of context attributes as texts, and the data. `message_id` goes before what they say. Raises
+    Unreadable."""
     try:
         return Message(
-            message_id=event["id"],
+            message_id=message_id or event.get("pbmessageid") or event["id"],
             body=body,
             content_type=content_type,
-            key=event.get("partitionkey"),
+            key=event.get("pbkey", event.get("partitionkey")),
             attributes=_attributes(event, topic),
-            publish_time=_moment(event.get("time")),
+            publish_time=_moment(event.get("pbpublishtime", event.get("time"))),
             attempt=_number(event.get("pbattempt")),
             partition=_number(event.get("pbpartition")),
             offset=_number(event.get("pboffset")),
-            traceparent=event.get("traceparent"),
+            traceparent=event.get("pbtraceparent", event.get("traceparent")),
             event=event,
         )
     except (msgspec.DecodeError, KeyError, ValueError) as error:
@@ -101,6 +115,10 @@ def _text(value: msgspec.Raw) -> str:
 
 
 def _attributes(event: Mapping[str, str], topic: str | None) -> dict[str, str]:
+    if "pbmessageid" in event:
+        own = _OURS | {"data", "data_base64", "datacontenttype"}
+        found = {f"ce-{name}": value for name, value in event.items() if name not in own}
+        return found | _names.decode(event.get("pbattributes", "{}"))
     attributes = {name: value for name, value in event.items() if name not in _KNOWN}
     if event.get("type", TYPE) != TYPE:
         attributes["ce-type"] = event["type"]

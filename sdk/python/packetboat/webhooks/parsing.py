@@ -112,9 +112,10 @@ def _binary(webhook_id: str, headers: Headers, body: bytes) -> Delivery:
     event = {name: unquote(value) for name, value in headers.below("ce-").items()}
     if "specversion" not in event:
         raise Unreadable("no ce-specversion: the subscription's push.format is another one")
-    event["id"] = webhook_id
-    topic = headers.get(_TOPIC)
-    message = cloud_events.message_of(event, body, headers.get("content-type"), topic)
+    if "pbmessageid" not in event:
+        event["id"] = webhook_id
+    topic, content_type = headers.get(_TOPIC), headers.get("content-type")
+    message = cloud_events.message_of(event, body, content_type, topic, webhook_id)
     return _of(webhook_id, headers, (message,))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -13,17 +12,18 @@ import typer
 
 from packetboat import profiles
 from packetboat.cli import checks
-from packetboat.cli.api import Api
+from packetboat.cli.api import Api, path
 from packetboat.cli.checks import Finding, Level
 from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.failures import hint_for
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.output import Format, colored, printable
 from packetboat.cli.shared_options import add
-from packetboat.errors import NotAuthorized, PacketboatError
+from packetboat.errors import InvalidRequest, NotAuthorized, PacketboatError
 
 app: typer.Typer = typer.Typer()
-_RAW_TRIPLE = re.compile(r"[rR](?:\"\"\"|''')")
+MAX_FILTERS = 200
+"""Of which the server is asked."""
 _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FAIL", "31")}
 
 
@@ -95,23 +95,26 @@ def _topics(api: Api) -> Iterator[Finding]:
 
 
 def _filters(api: Api) -> Iterator[Finding]:
-    """Which an earlier version took and this one refuses: they let no message through."""
+    """Which an earlier version took and this one refuses: they let no message through. The server
+    is asked, by a preview of each filter with one message."""
     try:
-        refused = [
-            each["name"]
+        filtered = [
+            (each["name"], each["filter"])
             for each in api.pages("/subscriptions", "subscriptions")
-            if _RAW_TRIPLE.search(each.get("filter") or "")
+            if each.get("filter")
         ]
+        for name, text in filtered[:MAX_FILTERS]:
+            try:
+                where = path("subscriptions", name, verb="preview_filter")
+                api.post(where, {"filter": text, "messages": 1}, safe=True)
+            except InvalidRequest as refused:
+                why = refused.errors[0].detail if refused.errors else str(refused)
+                detail = f"the filter of {name} lets nothing through: {why}"
+                yield Finding("filters", Level.WARN, detail, "`packetboat subscriptions update`")
     except NotAuthorized:
         return
     except PacketboatError as error:
         yield Finding("filters", Level.FAIL, str(error), hint_for(error))
-        return
-    for name in refused:
-        detail = f"the filter of {name} has a raw string in triple quotes, and lets nothing through"
-        yield Finding(
-            "filters", Level.WARN, detail, "write the string as r'…', and change the filter"
-        )
 
 
 def _forwarders(api: Api) -> Iterator[Finding]:

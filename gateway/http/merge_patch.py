@@ -1,0 +1,111 @@
+"""The body of a PATCH, merged into what there is (RFC 7396).
+
+A member that is not named stays. An object is merged member by member, at every depth, and so is a
+map such as `labels`, from which null takes an entry away. Null sets a member to null where it may
+be null, and else to its default. What is no object is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, UNSET
+
+from edge.asgi import Receive, Scope
+from gateway.http.decoding import converted, read_json
+
+Patch = dict[str, Any]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+async def read_patch(scope: Scope, receive: Receive) -> Patch:
+    """400 for what is no JSON, 422 for what is no object."""
+    return await read_json(scope, receive, Patch)
+
+
+def merged(
+    patch: Patch, present: Mapping[str, Any], kind: type[T], whole: type[msgspec.Struct]
+) -> T:
+    """A `kind` with the members that the patch names, as they are to be; the others are UNSET.
+
+    `present` has what may be merged, by the names of the API. The defaults are those of `whole`,
+    the body that makes such a thing. Raises a 422 Problem naming the field.
+    """
+    types, defaults = _types(kind), _defaults(whole)
+    body: dict[str, Any] = {}
+    for name, value in patch.items():
+        if value is None and name in defaults and not _nullable(types[name]):
+            body[name] = msgspec.to_builtins(defaults[name]())
+        else:
+            body[name] = _value(types.get(name, Any), present.get(name), value)
+    return converted(body, kind)
+
+
+def _value(type_: Any, before: Any, value: Any) -> Any:
+    """What a member becomes that is given `value`."""
+    kind = _object_kind(type_)
+    if kind is None or not isinstance(value, dict):
+        return value
+    result = dict(before) if isinstance(before, Mapping) else {}
+    types = _types(kind) if kind is not dict else {}
+    for name, inner in value.items():
+        if inner is None and _goes(kind, types, name):
+            result.pop(name, None)
+        else:
+            result[name] = _value(types.get(name, Any), result.get(name), inner)
+    return result
+
+
+def _goes(kind: type, types: Mapping[str, Any], name: str) -> bool:
+    """Whether null takes a member away, which gives it its default. One that is not known stays,
+    and is refused."""
+    return kind is dict or (name in types and not _nullable(types[name]))
+
+
+def _types(kind: type) -> dict[str, Any]:
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def _defaults(kind: type[msgspec.Struct]) -> dict[str, Callable[[], Any]]:
+    """What makes the default of each member that has one."""
+    found: dict[str, Callable[[], Any]] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.default_factory is not NODEFAULT:
+            found[field.encode_name] = field.default_factory
+        elif field.default is not NODEFAULT and field.default is not UNSET:
+            found[field.encode_name] = partial(_same, field.default)
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _alternatives(type_: Any) -> Iterator[Any]:
+    """The types of a union, without their limits."""
+    origin = get_origin(type_)
+    if origin is Annotated:
+        yield from _alternatives(get_args(type_)[0])
+    elif origin in (Union, UnionType):
+        for one in get_args(type_):
+            yield from _alternatives(one)
+    else:
+        yield type_
+
+
+def _nullable(type_: Any) -> bool:
+    return any(one is NoneType or one is Any for one in _alternatives(type_))
+
+
+def _object_kind(type_: Any) -> type | None:
+    """The class of a struct, `dict` for a map; None for what is replaced as a whole."""
+    for one in _alternatives(type_):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one
+        if get_origin(one) is dict:
+            return dict
+    return None
