@@ -18,12 +18,12 @@ that of one event in JSON is taken apart like it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from edge.decode_errors import field_error, not_json
 from edge.problem import FieldError, Problem, invalid
 from publish_forwarder import cloud_events, delays
 from publish_forwarder.cloud_events import BodyKind
@@ -113,7 +113,6 @@ _msgpack_body = msgspec.msgpack.Decoder(_MsgpackBody)
 _msgpack_raw_body = msgspec.msgpack.Decoder(_RawBody)
 _msgpack_item = msgspec.msgpack.Decoder(MsgpackItem)
 _msgpack_key = msgspec.msgpack.Decoder(_KeyOnly)
-_NAMED_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`")
 _MSGPACK_START = b"\x81\xa8messages"
 
 
@@ -196,9 +195,9 @@ def _one_by_one(body: bytes, whole: _Decoder, item: _Decoder, key: _Decoder) -> 
         if isinstance(whole, msgspec.json.Decoder):
             body.decode("utf-8")
     except msgspec.ValidationError as error:
-        raise invalid("The body is not a batch.", [field_error(error)]) from error
+        raise invalid("The body is not a batch.", [field_error(str(error), "(item)")]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _malformed(str(error)) from error
+        raise _malformed(error) from error
     _check_count(len(raws))
     return [_decode_item(bytes(raw), item, key) for raw in raws]
 
@@ -236,9 +235,9 @@ def _decode_item(raw: bytes, decoder: _Decoder, key: _Decoder) -> Any:
             raw.decode("utf-8")
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        problem = invalid("The item is not a message.", [field_error(error)])
+        problem = invalid("The item is not a message.", [field_error(str(error), "(item)")])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = _malformed(str(error))
+        problem = _malformed(error)
     try:
         return _Failed(problem, key.decode(raw).key)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -365,16 +364,6 @@ def is_json(content_type: str) -> bool:
     return kind == "application/json" or kind.endswith("+json")
 
 
-def field_error(error: msgspec.ValidationError) -> FieldError:
-    """msgspec says ``Expected `int`, got `str` - at `$.key` ``: the path becomes the field."""
-    detail, _, path = str(error).partition(" - at `")
-    field = path.rstrip("`").removeprefix("$").lstrip(".")
-    named = _NAMED_FIELD.fullmatch(detail)
-    if named is not None:
-        field = f"{field}.{named[1]}" if field else named[1]
-    return FieldError(field or "(item)", detail)
-
-
 def _base64_only(item: Item) -> bytes:
     if item.data_base64 is None:
         refuse("data", "is required (or data_base64).")
@@ -386,15 +375,15 @@ def _json_text_bytes(data: bytes) -> bytes:
         return data[1:-1]
     try:
         return _json_text.decode(data).encode("utf-8")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        refuse("data", f"is not a string of Unicode text ({error}).")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        refuse("data", "is not a string of Unicode text.")
 
 
 def _as_json(value: object) -> bytes:
     try:
         return _json_encoder.encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        refuse("data", f"cannot be JSON ({error}).")
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        refuse("data", "cannot be JSON: it has a value or a key that JSON does not have.")
 
 
 def _check_text(field: str, text: str, limit_bytes: int) -> None:
@@ -430,7 +419,8 @@ def _too_large(detail: str) -> Problem:
     return Problem(413, "batch-too-large", "Batch too large", detail.capitalize())
 
 
-def _malformed(detail: str) -> Problem:
+def _malformed(error: Exception) -> Problem:
+    detail = f"The body cannot be read: {not_json(error)}."
     return Problem(400, "malformed-body", "Malformed body", detail)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from edge.cloud_event import PREFIX, SPEC_VERSION, context_of, fault_of
+from edge.decode_errors import field_error, not_json
 from edge.problem import FieldError, Problem
 from publish_forwarder import cloud_events, delays
 from publish_forwarder.cloud_events import BodyKind
@@ -263,8 +264,11 @@ def _read_attributes(metadata: Metadata, value: bytes) -> None:
     text = _percent_text(name, value, MAX_HEADER_BYTES)
     try:
         attributes = _attributes_decoder.decode(text)
+    except msgspec.ValidationError as error:
+        wrong = field_error(str(error), "it")
+        refuse(name, f"must be a JSON object of strings: {wrong.field} {wrong.detail}.")
     except msgspec.DecodeError as error:
-        refuse(name, f"must be a JSON object of strings, percent-encoded ({error}).")
+        refuse(name, f"must be a JSON object of strings, percent-encoded: {not_json(error)}.")
     for attribute, attribute_value in attributes.items():
         _add_attribute(metadata.message, attribute, attribute_value, name)
 

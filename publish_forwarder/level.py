@@ -5,7 +5,9 @@ and later versions must agree on it. Messages with neither key stick to one part
 of them went there, then the next one with a leader is taken: what waits while an append is in
 flight goes in the next one, so few large appends are in flight rather than a small one per
 partition. (Measured at 256 single publishes outstanding, 4 partitions: turning after 256 messages
-costs half of what turning after 64 does at the store nodes.) While there is little to batch, a
+costs half of what turning after 64 does at the store nodes.) Where nothing is under way in that
+partition there is nothing to batch with, and the next idle one is taken: so all partitions get
+messages of a slow publisher, and a fast one loses nothing. While there is little to batch, a
 message takes an idle partition instead of waiting for an answer to others.
 
 Each priority of a topic is spread so on its own. All lanes of a partition are in one group, so an
@@ -123,6 +125,12 @@ class Level:
         lane = self.lanes[self._at]
         if lane.stalled or not self._has_leader(lane.group):
             other = self._open_lane(self._at)
+            if other is not None:
+                self._turn(other)
+                lane = self.lanes[other]
+        elif self._messages and lane.idle:
+            # Nothing is here that it could share an append with, so the next one costs as much.
+            other = self._open_lane(self._at, idle=True)
             if other is not None:
                 self._turn(other)
                 lane = self.lanes[other]

@@ -18,6 +18,7 @@ import msgspec
 
 from edge import message_id
 from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.decode_errors import field_error, not_json
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.delivery.due import QueueKey
@@ -26,7 +27,6 @@ from metadata.errors import MetadataError
 from metadata.types import Topic
 from outbox.delayed import take_turn
 from publish_forwarder import delays
-from publish_forwarder.batch_body import field_error
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup
 from publish_forwarder.ports import ForwardedMessages, StagedStore, TopicSource
@@ -195,9 +195,10 @@ def _delay(body: bytes, now_us: int) -> Delay | None:
     try:
         asked = _reschedule.decode(body)
     except msgspec.ValidationError as error:
-        raise invalid("The body does not fit.", [field_error(error)]) from error
+        raise invalid("The body does not fit.", [field_error(str(error))]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "malformed-body", "Malformed body", str(error)) from error
+        detail = f"The body is not JSON: {not_json(error)}."
+        raise Problem(400, "malformed-body", "Malformed body", detail) from error
     if (asked.delay_seconds is None) == (asked.deliver_at is None):
         detail = "give one of delay_seconds and deliver_at."
         raise invalid(f"The body does not fit: {detail}", [FieldError("deliver_at", detail)])

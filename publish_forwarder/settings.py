@@ -28,7 +28,8 @@ class PublishSettings:
     """Sent to a group and not answered; beyond it tenants take turns, by weight."""
     sticky_messages: int = 256
     sticky_bytes: int = 512 * 1024
-    """Messages without a key go to one partition until either is reached, then to the next."""
+    """Messages without a key that come while others are under way go to one partition until either
+    is reached, then to the next."""
     spread_messages: int = 8
     """With no more than this unanswered, a message takes an idle partition, if there is one."""
     stall_s: float = 0.25

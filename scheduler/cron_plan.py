@@ -36,6 +36,14 @@ NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 MAX_CRON_CHARS = 200
+_FIELDS = {
+    "minute": ("minute", "0 to 59"),
+    "hour": ("hour", "0 to 23"),
+    "day-of-month": ("day of month", "1 to 31 and `L`"),
+    "month": ("month", "1 to 12 and `jan` to `dec`"),
+    "day-of-week": ("day of week", "0 to 7, `sun` to `sat`, `#` and `L`"),
+}
+"""By the library's name of each field: ours, and what it takes."""
 GRACE_S = 60
 MAX_RUNS = 1000
 """Of one schedule, made after a time in which none could be."""
@@ -71,7 +79,15 @@ def check(cron: str, time_zone: str) -> None:
     try:
         CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))
     except CronSimError as error:
-        raise BadSchedule("cron", f"is no cron expression: {error}") from error
+        raise BadSchedule("cron", _fault(str(error))) from error
+
+
+def _fault(reason: str) -> str:
+    """Which field of an expression is wrong, for what the library says."""
+    for name, (field, takes) in _FIELDS.items():
+        if name in reason.lower():
+            return f"the field {field} is wrong: it takes {takes}, with `,`, `-`, `/` and `*`"
+    return "is no cron expression, or one that never runs"
 
 
 def runs_after(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]:

@@ -9,16 +9,13 @@ from urllib.parse import parse_qs
 import msgspec
 
 from edge.asgi import Receive, Scope, read_body
+from edge.decode_errors import field_error, not_json
 from edge.duplicate_keys import refuse_duplicates
 from edge.problem import FieldError, Problem, invalid
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_EXACT_FLOAT = 2**53
 T = TypeVar("T")
-
-_AT = re.compile(r" - at `(?P<path>[^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `(?P<field>[^`]*)`")
-_MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
 
 
 async def read_json(scope: Scope, receive: Receive, kind: type[T]) -> T:
@@ -31,7 +28,7 @@ def decode_json(body: bytes, kind: type[T]) -> T:
         raw = _with_integers(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(
-            400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
+            400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
         ) from error
     refuse_duplicates(body)
     return converted(raw, kind)
@@ -42,7 +39,7 @@ def converted(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise invalid("The body does not fit.", [field_error(str(error))]) from error
+        raise invalid("The body does not fit.", [field_error(str(error), kind=kind)]) from error
 
 
 def _with_integers(value: object) -> object:
@@ -54,18 +51,6 @@ def _with_integers(value: object) -> object:
     if isinstance(value, dict):
         return {key: _with_integers(item) for key, item in value.items()}
     return value
-
-
-def field_error(message: str) -> FieldError:
-    """msgspec says where in words; this turns them into a dotted field name and the rest."""
-    at = _AT.search(message)
-    path = at["path"].removeprefix("$").removeprefix(".") if at else ""
-    text = message[: at.start()] if at else message
-    for pattern, detail in ((_UNKNOWN, "unknown field"), (_MISSING, "required")):
-        named = pattern.search(text)
-        if named:
-            return FieldError(f"{path}.{named['field']}" if path else named["field"], detail)
-    return FieldError(path or "body", text.replace("`", "'"))
 
 
 class Query:

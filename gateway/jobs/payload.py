@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from edge.asgi import Receive, Scope, read_body
+from edge.decode_errors import field_error, not_json
 from edge.problem import FieldError, Problem, invalid
 from gateway.http.decoding import decode_json
 
@@ -22,7 +23,7 @@ async def read_members(scope: Scope, receive: Receive, limit_bytes: int) -> dict
         # Also what is kept unread: nobody could read it out of an answer of ours.
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        detail = f"The body is not JSON: {error}."
+        detail = f"The body is not JSON: {not_json(error)}."
         raise Problem(400, "malformed-body", "Malformed body", detail) from error
     return _decoded(body, "body", _members)
 
@@ -59,7 +60,7 @@ def _decoded(raw: msgspec.Raw | bytes, field: str, decoder: msgspec.json.Decoder
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _refused(field, str(error).replace("`", "'")) from error
+        raise _refused(field, field_error(str(error)).detail) from error
 
 
 def _refused(field: str, detail: str) -> Problem:

@@ -14,6 +14,7 @@ from gateway.subscriptions.skip_rules import SkipRuleRoutes
 from gateway.subscriptions.snapshots import SnapshotRoutes
 from gateway.subscriptions.snapshots import sweep as sweep_snapshots
 from gateway.subscriptions.subscriptions import SubscriptionRoutes
+from gateway.topics.delayed import DelayedRoutes
 from gateway.topics.group_choice import GroupChoice
 from gateway.topics.holds import Holds
 from gateway.topics.lifecycle import TopicLifecycle
@@ -71,6 +72,7 @@ def open_control(shared: Shared) -> None:
         DeadLetterRepository(shared.database),
     )
     parts.routes += TopicRoutes(shared.topics, lifecycle, holds).routes()
+    parts.routes += DelayedRoutes(shared.catalog, shared.store).routes()
     parts.routes += PartitionRoutes(shared.topics, placements, shared.store, mover).routes()
     parts.routes += SchemaRoutes(shared.schemas, shared.catalog, shared.store).routes()
     parts.routes += ScheduleRoutes(

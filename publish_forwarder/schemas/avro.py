@@ -17,6 +17,10 @@ from publish_forwarder.schemas.limits import MAX_DEPTH, bad, read_definition
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 MAX_FIXED_BYTES = 1024 * 1024
+BROKEN = (
+    "is no Avro schema: a default that does not fit its field, a name that is given twice, or a "
+    "logical type whose precision or scale does not fit"
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Path = tuple[str | int, ...]
 
@@ -81,8 +85,10 @@ def parse(text: str) -> Type:
     tree = _Parser().type_of(value, (), "")
     try:
         parse_schema(value, named_schemas={})  # type: ignore[arg-type,unused-ignore]
-    except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
-        raise bad((), f"is no Avro schema: {error}") from error
+    except UnknownType as error:
+        raise bad((), f"is no Avro schema: there is no type {error.name!r}") from error
+    except (SchemaParseException, KeyError, TypeError, ValueError) as error:
+        raise bad((), BROKEN) from error
     return tree
 
 

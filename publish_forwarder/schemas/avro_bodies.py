@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from edge.decode_errors import not_json
 from edge.problem import FieldError
 from publish_forwarder.schemas.avro import (
     Array,
@@ -189,7 +190,7 @@ def check_json(type_: Type, data: bytes) -> list[FieldError]:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return [FieldError("", shortened(f"is not JSON: {error}"))]
+        return [FieldError("", shortened(f"is not JSON: {not_json(error)}"))]
     errors: list[FieldError] = []
     _match(type_, value, (), errors)
     return errors[:MAX_ERRORS]

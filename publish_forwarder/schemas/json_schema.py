@@ -15,7 +15,9 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
+from edge.decode_errors import not_json
 from edge.problem import FieldError
+from publish_forwarder.schemas.json_faults import explained
 from publish_forwarder.schemas.limits import (
     MAX_DEPTH,
     MAX_ERRORS,
@@ -38,6 +40,10 @@ DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 OLD_DRAFTS = frozenset(list(DRAFTS)[:2])
 """Of which `$ref` hides what stands beside it."""
 PATTERN_BYTES = 1024 * 1024
+NOT_COMPILED = (
+    "cannot be compiled: a reference that leads nowhere, or a pattern that is wrong, too large, or "
+    "has look-around or a back-reference"
+)
 NOWHERE = "leads to no place of this definition; it is a JSON pointer such as #/$defs/name"
 MAX_JSON_DEPTH = 128
 
@@ -88,16 +94,16 @@ class JsonSchema:
                 mask="it",
             )
         except jsonschema_rs.ValidationError as error:
-            raise bad(error.instance_path, error.message) from error
+            raise bad(error.instance_path, explained(error.kind)) from error
         except (jsonschema_rs.ReferencingError, ValueError) as error:
-            raise bad((), str(error)) from error
+            raise bad((), NOT_COMPILED) from error
 
     def check(self, data: bytes) -> list[FieldError]:
         """Up to `MAX_ERRORS` of what is wrong with a body."""
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return [FieldError("", shortened(f"is not JSON: {error}"))]
+            return [FieldError("", shortened(f"is not JSON: {not_json(error)}"))]
         if _deep(value):
             return [FieldError("", f"is nested more than {MAX_JSON_DEPTH} deep")]
         work = len(data) * self._subschemas
@@ -109,7 +115,9 @@ class JsonSchema:
         if work > MAX_WORK_TO_EXPLAIN:
             return [FieldError("", "does not fit the schema; it is too large to say where")]
         found = islice(self._validator.iter_errors(value), MAX_ERRORS)
-        return [FieldError(pointer(one.instance_path), shortened(one.message)) for one in found]
+        return [
+            FieldError(pointer(one.instance_path), shortened(explained(one.kind))) for one in found
+        ]
 
     def is_valid(self, value: Any) -> bool:
         """Of a value from a definition, which is small."""

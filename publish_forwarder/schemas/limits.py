@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from edge.decode_errors import not_json
 from edge.problem import FieldError
 
 MAX_DEFINITION_BYTES = 128 * 1024
@@ -65,7 +66,7 @@ def read_definition(text: str) -> object:
     try:
         value: object = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad((), f"is not JSON: {error}") from error
+        raise bad((), f"is not JSON: {not_json(error)}") from error
     _check_depth(value)
     return value
 

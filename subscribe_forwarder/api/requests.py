@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from edge.asgi import Scope, header
+from edge.decode_errors import field_error, not_json
 from edge.problem import FieldError, Problem, invalid
 from subscribe_forwarder.api.items import MAX_ITEMS, Ids
 from subscribe_forwarder.api.places import checked, places_of
@@ -30,8 +31,6 @@ CONSUMER_HEADER = b"packetboat-consumer"
 _DEFAULT_MESSAGES = 10
 _CONSUMER = re.compile(r"[\x20-\x7e]{1,128}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
-_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
-_NAMED = re.compile(r"(?:unknown|missing required) field `(?P<field>[^`]*)`")
 
 Id = Annotated[str, msgspec.Meta(max_length=1024)]
 IdList = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_ITEMS)]
@@ -170,10 +169,12 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise invalid("The body does not fit.", [_field_error(str(error))]) from error
+        raise invalid(
+            "The body does not fit.", [field_error(str(error), kind=decoder.type)]
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(
-            400, "malformed-body", "Malformed body", f"The body is not JSON: {error}."
+            400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
         ) from error
 
 
@@ -275,14 +276,3 @@ def _checked(
     if errors:
         raise invalid("A limit of the pull does not fit.", errors, status=400)
     return PullRequest(int(max_messages), int(max_bytes), float(wait_s), int(min_messages), *taker)
-
-
-def _field_error(message: str) -> FieldError:
-    at = _AT.search(message)
-    path = at["path"] if at else ""
-    text = message[: at.start()] if at else message
-    named = _NAMED.search(text)
-    if named:
-        detail = "unknown field" if "unknown" in text else "required"
-        return FieldError(f"{path}.{named['field']}" if path else named["field"], detail)
-    return FieldError(path or "body", text.replace("`", "'"))

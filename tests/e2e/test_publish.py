@@ -7,11 +7,15 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from datetime import UTC, datetime
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import pytest
 import requests
+from cloudevents.core.bindings import http as ce_http
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
 
 from tests.e2e.installation import Installation
 
@@ -104,6 +108,57 @@ def test_a_client_that_leaves_mid_body_publishes_nothing(
         half.sendall(head.encode() + b"x" * 500)
     answer = http.post(messages_url, data=b"x", headers={"Packetboat-Key": "k"}).json()
     assert answer["offset"] == 0
+
+
+EVENT = CloudEvent(
+    {
+        "specversion": "1.0",
+        "id": "17",
+        "source": "/shop",
+        "type": "made",
+        "time": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "subject": "order 17",
+        "datacontenttype": "application/json",
+        "region": "eu",
+    },
+    {"total": 12.5},
+)
+
+
+def test_an_event_of_each_mode_is_pulled_as_the_same(
+    running: Installation, http: requests.Session, messages_url: str
+) -> None:
+    topic, reader = messages_url.removesuffix("/messages"), f"events-{uuid.uuid4().hex[:8]}"
+    made = {
+        "name": reader,
+        "start": "earliest",
+        "filter": 'attributes["ce-region"] == "eu" && data.total > 12.0',
+    }
+    http.post(f"{topic}/subscriptions", json=made).raise_for_status()
+    binary = ce_http.to_binary(EVENT, JSONFormat())
+    whole = ce_http.to_structured(EVENT, JSONFormat())
+    many = {"Content-Type": "application/cloudevents-batch+json"}
+    sent = [
+        http.post(messages_url, data=binary.body, headers=binary.headers),
+        http.post(messages_url, data=whole.body, headers=whole.headers),
+        http.post(messages_url, data=b"[%b]" % whole.body, headers=many),
+        http.post(f"{messages_url}:batch", data=b"[%b]" % whole.body, headers=many),
+    ]
+    assert [answer.status_code for answer in sent] == [201, 201, 200, 200]
+    asked = {"wait_seconds": 10, "max_messages": 4, "min_messages": 4}
+    pulled = http.get(f"{running.url}/subscriptions/{reader}/messages", params=asked).json()
+    for message in pulled["messages"]:
+        headers = {name: quote(value) for name, value in message["attributes"].items()}
+        headers["content-type"] = message["content_type"]
+        body = json.dumps(message["data"]).encode()
+        back = ce_http.from_http(ce_http.HTTPMessage(headers=headers, body=body), JSONFormat())
+        assert back.get_attributes() == EVENT.get_attributes()
+        assert back.get_data() == EVENT.get_data()
+    assert len(pulled["messages"]) == 4
+    reading = f"{running.url}/subscriptions/{reader}"
+    http.delete(reading, params={"force": "true"}).raise_for_status()
+    wrong = http.post(messages_url, data=b"x", headers={"ce-id": "1", "ce-specversion": "1.0"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "ce-source")
 
 
 def test_many_clients_at_once_get_each_their_own_offset(

@@ -36,6 +36,7 @@ from gateway.tenancy.policies import PolicyRoutes
 from gateway.tenancy.quotas import QuotaRoutes
 from gateway.tenancy.tenants import TenantRoutes
 from gateway.tenancy.usage import UsageRoutes
+from gateway.topics.delayed import DelayedRoutes
 from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.topics import TopicRoutes
 from gateway.whoami import WhoAmI
@@ -68,6 +69,7 @@ def router() -> Router:
     router = Router()
     for route in (
         *TopicRoutes(part, part, part).routes(),
+        *DelayedRoutes(part, part).routes(),
         *PartitionRoutes(part, part, part, part).routes(),
         *LockRoutes(part, part, part).routes(),
         *JobRoutes(part, part, part, part, part).routes(),

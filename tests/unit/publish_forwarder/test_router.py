@@ -6,6 +6,7 @@ import pytest
 
 from edge.partition import partition_of
 from publish_forwarder.level import routing_key
+from publish_forwarder.outcomes import Placed
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -43,6 +44,12 @@ async def routes_of(store: FakeStore, count: int, messages: int = 1) -> list[int
     """The partitions that `count` unkeyed parcels go to."""
     async with running(store) as forwarder:
         routes: TopicRoutes = await forwarder.routes_of(TENANT, "orders")
+        store.hold(*range(4))
+        share = forwarder.budget.share(TENANT)
+        for key in map(str, range(99)):  # in each partition something is under way
+            message = Message(b"", key=key)
+            forwarder.publish_nowait(routes, share, message, Durability.QUORUM)
+        await settle()
         return [routes.levels[0].unkeyed(messages, 100, 1000).partition for _ in range(count)]
 
 
@@ -51,6 +58,21 @@ async def test_unkeyed_messages_stick_to_a_partition_and_then_turn() -> None:
     runs = [set(partitions[at : at + 256]) for at in range(0, 1024, 256)]
     assert all(len(run) == 1 for run in runs)
     assert set.union(*runs) == {0, 1, 2, 3}
+
+
+async def test_a_slow_publisher_reaches_all_partitions() -> None:
+    store = FakeStore()
+    async with running(store) as forwarder:
+        placed = [await forwarder.publish(TENANT, "orders", Message(b"")) for _ in range(8)]
+        assert [one.partition for one in placed if isinstance(one, Placed)] == [0, 1, 2, 3] * 2
+
+
+async def test_a_slow_publisher_passes_over_what_has_no_leader() -> None:
+    store = FakeStore()
+    store.leaderless = {1, 2}
+    async with running(store) as forwarder:
+        placed = [await forwarder.publish(TENANT, "orders", Message(b"")) for _ in range(4)]
+        assert [one.partition for one in placed if isinstance(one, Placed)] == [0, 3] * 2
 
 
 async def test_a_large_batch_takes_one_partition_each() -> None:

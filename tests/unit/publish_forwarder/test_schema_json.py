@@ -231,3 +231,36 @@ def test_what_is_said_to_be_compatible_is(old: Any, new: Any, values: list[Any])
     was, now = JsonSchema(json.dumps(old)), JsonSchema(json.dumps(new))
     for value in values:
         assert now.is_valid(value) or not was.is_valid(value), value
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value", "detail"),
+    [
+        ({"type": "string"}, 1, "must be of type string"),
+        ({"type": ["string", "null"]}, 1, "must be of type null or string"),
+        ({"minimum": 3}, 1, "must be at least 3"),
+        ({"exclusiveMaximum": 3}, 3, "must be less than 3"),
+        ({"maxLength": 2}, "abc", "must have at most 2 characters"),
+        ({"enum": [1, "a"]}, 2, 'must be one of [1,"a"]'),
+        ({"const": {"a": 1}}, 2, 'must be {"a":1}'),
+        ({"pattern": "^x"}, "y", 'must match the pattern "^x"'),
+        ({"format": "date"}, "no", 'must be of the format "date"'),
+        ({"required": ["a"]}, {}, '"a" is required'),
+        (
+            {"properties": {"a": {}}, "additionalProperties": False},
+            {"z": 1},
+            'has members that are not described: ["z"]',
+        ),
+        ({"uniqueItems": True}, [1, 1], "must have no item twice"),
+        ({"anyOf": [{"type": "string"}]}, 1, "fits none of the schemas of `anyOf`"),
+        ({"oneOf": [{}, {}]}, 1, "must fit exactly one of the schemas of `oneOf`"),
+        ({"not": {}}, 1, "fits the schema of `not`"),
+        ({"properties": {"a": False}}, {"a": 1}, "may not be there"),
+        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "has a member whose name does not fit"),
+        ({"contains": {"type": "string"}}, [1], "has too few or too many items"),
+    ],
+)
+def test_what_is_wrong_is_said_in_our_own_words(keyword: Any, value: Any, detail: str) -> None:
+    schema = JsonSchema(json.dumps(keyword))
+    found = schema.check(json.dumps(value).encode())
+    assert [error.detail[: len(detail)] for error in found] == [detail]

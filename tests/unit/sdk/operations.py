@@ -222,6 +222,10 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     ),
     # messages
     "getMessage": (lambda r: r.messages.get("a", "m"),),
+    "listDelayedMessages": (
+        lambda r: r.messages.delayed("a"),
+        lambda r: r.messages.delayed_page("a", **PAGE),
+    ),
     "cancelMessage": (lambda r: r.messages.cancel("a", "m"),),
     "rescheduleMessage": (
         lambda r: r.messages.reschedule("a", "m", delay_seconds=5),

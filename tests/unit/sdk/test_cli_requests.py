@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, Any]] = {
         {"type": "avro", "definition": {"x": 1}, "messages": 9},
     ),
     "topics message o m --acks": ("GET /topics/o/messages/m/ack", None),
+    "topics delayed o": ("GET /topics/o/delayed?page_size=200", None),
     "topics cancel o m": ("DELETE /topics/o/messages/m", None),
     "subscriptions list --topic o": ("GET /topics/o/subscriptions?page_size=200", None),
     "subscriptions get s": ("GET /subscriptions/s", None),

@@ -15,12 +15,20 @@ from packetboat.calls.call import (
     fetch,
     get,
     moment,
+    page,
     part,
     put,
     reader,
     send_json,
 )
-from packetboat.models import AckState, PartitionOffsets, ReplayPage, StoredMessage
+from packetboat.models import (
+    AckState,
+    DelayedMessage,
+    Page,
+    PartitionOffsets,
+    ReplayPage,
+    StoredMessage,
+)
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -39,6 +47,11 @@ def get_message(topic: str, message_id: str) -> Call[StoredMessage]:
 
 def cancel_message(topic: str, message_id: str) -> Call[None]:
     return delete(_path(topic, message_id))._replace(safe=True)
+
+
+def list_delayed(topic: str, page_size: int, page_token: str | None) -> Call[Page[DelayedMessage]]:
+    where = f"/topics/{part(topic)}/delayed"
+    return page(where, "messages", DelayedMessage, page_size, page_token)
 
 
 def reschedule_message(

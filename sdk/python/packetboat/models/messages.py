@@ -104,6 +104,19 @@ class StoredMessage(Content, frozen=True, kw_only=True):
     """When it was stored, of one that is not published."""
 
 
+class DelayedMessage(msgspec.Struct, frozen=True):
+    """A message that waits for its time."""
+
+    message_id: str
+    partition: int
+    key: str | None
+    scheduled_for: datetime
+    accepted_time: datetime
+    content_type: str | None = None
+    size_bytes: int = 0
+    priority: int = 0
+
+
 class ReplayPage(msgspec.Struct, frozen=True):
     """Part of a partition, in the order of offsets."""
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
 
+from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import messages as calls
-from packetboat.models import AckState, PartitionOffsets, ReplayPage, StoredMessage
+from packetboat.models import (
+    AckState,
+    DelayedMessage,
+    Page,
+    PartitionOffsets,
+    ReplayPage,
+    StoredMessage,
+)
 
 
 class AsyncMessages:
@@ -19,6 +27,17 @@ class AsyncMessages:
     async def get(self, topic: str, message_id: str) -> StoredMessage:
         """As it is stored, also when it is not published yet. Raises NotFound."""
         return await self._sender.send(calls.get_message(topic, message_id))
+
+    def delayed(self, topic: str, *, page_size: int = 100) -> AsyncIterator[DelayedMessage]:
+        """All that wait for their time, page by page: by partition, and there in the order in which
+        they were accepted."""
+        return every(self._sender, lambda token: calls.list_delayed(topic, page_size, token))
+
+    async def delayed_page(
+        self, topic: str, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[DelayedMessage]:
+        """One page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_delayed(topic, page_size, page_token))
 
     async def cancel(self, topic: str, message_id: str) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already;

@@ -216,6 +216,16 @@ def message(
     here.output.record(here.api.get(where + ("/ack" if acks else "")))
 
 
+@add(app, "delayed", example="packetboat topics delayed reminders")
+def delayed(context: typer.Context, topic: Topic, limit: Limit = None) -> None:
+    """The messages that wait for their time; `cancel` takes one back."""
+    here = Invocation.of(context)
+    columns = ("message_id", "scheduled_for", "key", "content_type", "size_bytes")
+    here.output.rows(
+        here.api.pages(path("topics", topic, "delayed"), "messages", limit=limit), *columns
+    )
+
+
 @add(app, "cancel", example="packetboat topics cancel reminders MESSAGE_ID")
 def cancel(
     context: typer.Context,
