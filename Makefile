@@ -3,7 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+INSTALL := $(PYTHON) deploy/install.py $(VENV) --editable
+# One stamp a layer: what runs, exports beside it, and all that contributors use.
+RUNS := $(VENV)/.run
+EXPORTS := $(VENV)/.exports
+INSTALLED := $(VENV)/.develop
+PROJECTS := pyproject.toml setup.py sdk/python/pyproject.toml deploy/install.py
 PYTEST_ARGS ?=
 TEST_ARGS ?=
 PART ?= all
@@ -15,22 +20,38 @@ help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
 	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' $(MAKEFILE_LIST)
 
-$(INSTALLED): requirements.lock pyproject.toml sdk/python/pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -e sdk/python -e .
+$(RUNS): requirements/run.lock $(PROJECTS)
+	@$(INSTALL)
 	@touch $@
 
+$(EXPORTS): requirements/run.lock requirements/exports.lock $(PROJECTS)
+	@$(INSTALL) --exports
+	@touch $(RUNS) $@
+
+$(INSTALLED): requirements/run.lock requirements/exports.lock requirements/develop.lock $(PROJECTS)
+	@$(INSTALL) --develop
+	@touch $(RUNS) $(EXPORTS) $@
+
 .PHONY: install
-install: $(INSTALLED) ## Make the virtual environment from the lock; instant when it is there
+install: $(INSTALLED) ## Install all that contributors use, minutes and 1.7 GB; instant when it is there
+
+.PHONY: exports
+exports: $(EXPORTS) ## Install Spark and the lake libraries beside the server: 1.1 GB, about 2 minutes
 
 .PHONY: up
-up: $(INSTALLED) ## Run everything on this machine, until Ctrl-C
+up: $(RUNS) ## Run everything on this machine, until Ctrl-C; installs what that needs, and no more
 	@exec $(BIN)/packetboat up
 
+.PHONY: up-container
+up-container: ## The same on macOS: in a container of Linux (docker or podman), data in a volume of it
+	@test -n "$(IMAGE_BUILDER)" || { echo "no docker or podman is here: install one" >&2; exit 1; }
+	$(IMAGE_BUILDER) run --rm -it -p 127.0.0.1:8080:8080 -e PACKETBOAT_HOST=0.0.0.0 \
+	  -e PACKETBOAT_DATA_DIR=/data -v packetboat-data:/data -v "$(CURDIR)":/packetboat:ro \
+	  -w /packetboat docker.io/library/python:3.12 \
+	  sh -c 'python deploy/install.py /opt/packetboat && exec /opt/packetboat/bin/packetboat up'
+
 .PHONY: demo
-demo: $(INSTALLED) ## In a second terminal: publish a log file, consume it with two workers
+demo: $(RUNS) ## In a second terminal: publish a log file, consume it with two workers
 	@exec $(BIN)/python examples/demo.py
 
 .PHONY: test
@@ -40,6 +61,10 @@ test: $(INSTALLED) ## Run all tests but the long ones, two at a time (PYTEST_ARG
 .PHONY: test-long
 test-long: $(INSTALLED) ## Run the long tests (an hour), or PART=2/5 of them; CI runs PART=rotating
 	$(BIN)/python -m tests.run --long $(PART) $(TEST_ARGS) -- $(PYTEST_ARGS)
+
+.PHONY: fresh-check
+fresh-check: ## From git clone to the first 201 as on a new machine, with times and sizes (FRESH_ARGS=--tests)
+	@$(PYTHON) tests/fresh_check.py $(FRESH_ARGS)
 
 .PHONY: lint
 lint: $(INSTALLED) ## Style, types, and which part may import which
@@ -140,6 +165,10 @@ build-image:
 	$(IMAGE_BUILDER) build --build-arg BASE=$(IMAGE_BASE) --file deploy/container/Dockerfile \
 	  --target $(IMAGE_TARGET) --tag $(IMAGE_NAME):$(VERSION) .
 
+.PHONY: release
+release: $(INSTALLED) ## Build wheels, checksums, a bill of materials and the image of this commit into dist/
+	@$(BIN)/python deploy/release.py --image-builder "$(IMAGE_BUILDER)"
+
 .PHONY: image-test
 image-test: $(INSTALLED) ## Build the images on a Debian made here, run them confined, export (root, buildah, half an hour)
 	$(BIN)/python -m pytest -q -o timeout=0 -o faulthandler_timeout=0 tests/deploy/image_check.py
@@ -147,6 +176,15 @@ image-test: $(INSTALLED) ## Build the images on a Debian made here, run them con
 .PHONY: systemd-test
 systemd-test: $(INSTALLED) ## The units in a Debian that is booted beside this one (root, debootstrap, systemd-container, minutes)
 	$(BIN)/python -m pytest -q -o timeout=0 -o faulthandler_timeout=0 tests/deploy/systemd_check.py
+
+.PHONY: lock
+lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into requirements/ (uv)
+	@mkdir -p build
+	@command -v uv >/dev/null || { echo "libraries are resolved with uv: install it" >&2; exit 1; }
+	sed '/"packetboat-client/d' pyproject.toml > build/pyproject.toml
+	uv pip compile build/pyproject.toml sdk/python/pyproject.toml --all-extras --universal \
+	  --generate-hashes --no-annotate --no-header --quiet -o build/all.lock
+	$(BIN)/python deploy/lock.py build/all.lock
 
 .PHONY: docs
 docs: $(INSTALLED) ## Render the API's description to build/api.html

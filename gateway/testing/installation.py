@@ -29,6 +29,7 @@ from gateway.up.child import die_with
 from gateway.up.supervisor import LOOPBACK
 from metadata.postgres.embedded import EmbeddedPostgres
 
+PROGRAM = Path(__file__).with_name("__main__.py")
 GROUPS = 4
 START_S = 180.0
 LOOK_EVERY_S = 0.01
@@ -144,8 +145,9 @@ class Installation:
 
     def _spawn(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         kind, *rest = arguments
-        command = [sys.executable, "-m", "gateway.testing.process", kind]
-        command += [str(self.directory / "clock"), *rest]
+        # -P: not the directory that the tests run in, which may have modules of any name.
+        program = [sys.executable, "-P", str(PROGRAM)]
+        command = [*program, kind, str(self.directory / "clock"), *rest]
         with self._log(name) as log:
             process = subprocess.Popen(
                 command,

@@ -1,8 +1,7 @@
 """A process of a test server:
 
-    python -m gateway.testing.process store-node CLOCK_FILE NUMBER
-    python -m gateway.testing.process server CLOCK_FILE CREDENTIAL_FILE
-
+    python -m gateway.testing store-node CLOCK_FILE NUMBER
+    python -m gateway.testing server CLOCK_FILE CREDENTIAL_FILE
 
 It is what `packetboat serve` and `packetboat store-node` are, with clocks that can be moved.
 """
@@ -10,7 +9,6 @@ It is what `packetboat serve` and `packetboat store-node` are, with clocks that 
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 from gateway.testing.moved_time import MovedLoop, move_monotonic_clock, move_wall_clock
@@ -53,7 +51,3 @@ def _serve(shared: SharedClock, credential_file: Path) -> int:
         return MovedLoop(shared, leading)
 
     return server.run(ServerSettings.from_environment(), loop_factory=loop)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

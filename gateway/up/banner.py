@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
-from gateway.up.export_runner import INSTALL
+from packetboat.extras import EXPORTS
 
 
 class Exports(enum.Enum):
@@ -28,7 +28,7 @@ def banner(
     operator = f"The operator's credential is in {operator_file}.\n" if operator_file else ""
     lake = {
         Exports.RUN: f"Exports run here, into tables in {data_dir / 'lake'}.\n",
-        Exports.NOT_INSTALLED: f"Exports wait until Spark is here: {INSTALL}\n",
+        Exports.NOT_INSTALLED: f"Exports wait until Spark is here: {EXPORTS}\n",
         Exports.OFF: "",
     }[exports]
     auth = f"-H 'Authorization: Bearer {token}'"

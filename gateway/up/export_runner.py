@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 import msgspec
 
 from gateway.up.data_dir import DataDir
 
-COMMAND = (sys.executable, "-m", "spark_exports.runner")
-INSTALL = "pip install 'packetboat-server[exports]'"
+_PARTS = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-P", str(_PARTS / "spark_exports/runner/__main__.py"))
 OPERATOR = "export-runner"
 """The operator that it acts as, which may do nothing else."""
 PERMISSION = "run_exports"

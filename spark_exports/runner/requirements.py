@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-INSTALL = "pip install 'packetboat-server[exports]'"
+from packetboat.extras import EXPORTS
+
 _NEEDED = {"pyspark": "PySpark", "pyarrow": "PyArrow", "pyiceberg": "PyIceberg"}
 
 
@@ -16,4 +17,4 @@ def missing() -> list[str]:
 def advice(names: list[str]) -> str:
     """What to do about what is missing."""
     are = "is" if len(names) == 1 else "are"
-    return f"{' and '.join(names)} {are} not installed here: {INSTALL}"
+    return f"{' and '.join(names)} {are} not installed here: {EXPORTS}"

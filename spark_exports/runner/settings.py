@@ -16,6 +16,7 @@ from typing import Any
 PREFIX = "PACKETBOAT_RUNNER_"
 LAKES = "PACKETBOAT_LAKES"
 _OURS = "PACKETBOAT_"
+_DRIVER = Path(__file__).resolve().parents[1] / "driver/__main__.py"
 _FOR_DRIVERS = ("PACKETBOAT_EXPORT_FAIL_AT",)
 
 
@@ -59,7 +60,7 @@ class RunnerSettings:
     """Prometheus metrics are served there; 0: nowhere."""
     log_level: str = "info"
     """`PACKETBOAT_LOG_LEVEL`."""
-    driver: tuple[str, ...] = (sys.executable, "-m", "spark_exports.driver")
+    driver: tuple[str, ...] = (sys.executable, "-P", str(_DRIVER))
     """The program of a driver."""
 
     @classmethod

@@ -306,7 +306,11 @@ async def _until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None
 
 async def _encoder(form: bytes, renderer: PartitionRenderer, number: int) -> Encoder:
     if form == ARROW:
-        return ArrowEncoder(await arrow.load(), renderer, number)
+        try:
+            library = await arrow.load()
+        except ModuleNotFoundError as error:
+            raise _no_arrow() from error
+        return ArrowEncoder(library, renderer, number)
     return _Lines(renderer)
 
 
@@ -318,6 +322,16 @@ def _form(scope: Scope) -> bytes | None:
         if name in (NDJSON, ARROW):
             return name
     return None
+
+
+def _no_arrow() -> Problem:
+    return Problem(
+        501,
+        "not-supported",
+        "Not supported",
+        "This server has no pyarrow, which Arrow streams are made with: `make exports` installs it "
+        "in a checkout, the extra `arrow` elsewhere. NDJSON (application/x-ndjson) needs nothing.",
+    )
 
 
 def _truncated(offset: int, first: int) -> Problem:

@@ -21,9 +21,9 @@ from packetboat import (
     UnknownOutcome,
 )
 from packetboat.credentials import StaticToken
+from packetboat.testing.faults import Fault, Faults
+from packetboat.testing.proxy import FaultyProxy
 
-from gateway.testing.faults import Fault, Faults
-from gateway.testing.proxy import FaultyProxy
 from tests.e2e.installation import Installation
 
 MESSAGES = 2000

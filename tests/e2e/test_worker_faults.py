@@ -12,10 +12,10 @@ import pytest
 from packetboat import AsyncClient, Message, Options
 from packetboat.credentials import StaticToken
 from packetboat.models import Retry
+from packetboat.testing.faults import Faults
+from packetboat.testing.proxy import FaultyProxy
 from packetboat.worker import Emit, Worker
 
-from gateway.testing.faults import Faults
-from gateway.testing.proxy import FaultyProxy
 from tests.e2e.installation import Installation
 
 PATIENCE_S = 120.0

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.packaging import pythons
-from tests.packaging.wheels import Wheel, built, copied
+from tests.packaging.wheels import Wheel, built, copied, project_of
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +30,20 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def user_python(index: None, sdk_wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def user_python(sdk_wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of an environment like a user's: the SDK and what it needs, and no extras."""
     folder = tmp_path_factory.mktemp("user") / "venv"
-    return pythons.environment(folder, Path(sys.executable), str(sdk_wheel.file))
+    needs = project_of("sdk/python")["dependencies"]
+    return pythons.offline_environment(folder, [sdk_wheel.file], needs)
+
+
+@pytest.fixture(scope="session")
+def server_python(
+    sdk_wheel: Wheel, server_wheel: Wheel, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Of an environment with both wheels, what they need, and pytest."""
+    folder = tmp_path_factory.mktemp("server") / "venv"
+    client, server = project_of("sdk/python"), project_of(".")
+    needs = [*client["dependencies"], *client["optional-dependencies"]["cli"], "pytest"]
+    needs += [each for each in server["dependencies"] if not each.startswith("packetboat-client")]
+    return pythons.offline_environment(folder, [sdk_wheel.file, server_wheel.file], needs)

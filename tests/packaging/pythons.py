@@ -1,15 +1,18 @@
-"""Interpreters of this machine, and environments into which the wheel is installed as users do."""
+"""Interpreters of this machine, and environments that have the wheels as users' have them."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+ROOT = Path(__file__).parents[2]
 PYENV = Path.home() / ".pyenv" / "versions"
 WAIT_S = 120.0
 
@@ -60,6 +63,38 @@ def environment(folder: Path, python: Path, *requirements: str) -> Path:
     done = pip("--python", str(inside), "install", "--quiet", *requirements)
     assert done.returncode == 0, done.stderr
     return inside
+
+
+def offline_environment(folder: Path, wheels: Iterable[Path], libraries: Iterable[str]) -> Path:
+    """A fresh one of this Python with these wheels; its interpreter. Libraries, with all that they
+    require, are linked from the environment that runs the tests: nothing is downloaded, and nothing
+    that is not required is there."""
+    files = map(str, wheels)
+    inside = environment(folder, Path(sys.executable), "--no-deps", "--no-index", *files)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for name in required(libraries):
+        for file in distribution(name).files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not (site / top).exists():
+                (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return inside
+
+
+def required(requirements: Iterable[str]) -> set[str]:
+    """Names of the distributions that these requirements bring, here and now."""
+    left = [Requirement(each) for each in requirements]
+    seen: set[tuple[str, str]] = set()
+    while left:
+        one = left.pop()
+        for extra in ("", *one.extras):
+            if (one.name, extra) in seen:
+                continue
+            seen.add((one.name, extra))
+            for line in distribution(one.name).requires or ():
+                more = Requirement(line)
+                if more.marker is None or more.marker.evaluate({"extra": extra}):
+                    left.append(more)
+    return {name for name, _ in seen}
 
 
 def pip(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -62,7 +62,7 @@ def main() -> None:
     url = f"http://127.0.0.1:{server.server_port}"
     with Client(url, "token") as client:
         topic = client.publish("orders", {"n": 1}).result().topic
-    print(topic, asyncio.run(publish_async(url)), metadata.version("packetboat"))
+    print(topic, asyncio.run(publish_async(url)), metadata.version("packetboat-client"))
     server.shutdown()
     server.server_close()
 

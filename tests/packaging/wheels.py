@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tomllib
 import zipfile
 from email import message_from_string
 from email.message import Message
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "deploy"))
+release = import_module("release")
+sys.path.pop(0)
+EPOCH_S = 1_700_000_000
 LEFTOVERS = (".*", "build", "*.egg-info", "__pycache__", "node_modules")
 
 
@@ -55,14 +59,8 @@ def copied(folder: Path) -> Path:
 
 
 def built(project: Path, folder: Path) -> Wheel:
-    """By the setuptools that is here."""
-    folder.mkdir()
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(folder), str(project)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (file,) = folder.glob("*.whl")
-    return Wheel(file)
+    """As `make release` builds it."""
+    return Wheel(release.build_wheel(project, folder, EPOCH_S))
 
 
 def project_of(folder: str) -> dict[str, Any]:

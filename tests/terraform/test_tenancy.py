@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import requests
+from packetboat.testing.faults import Fault, Faults
+from packetboat.testing.proxy import FaultyProxy
 
-from gateway.testing.faults import Fault, Faults
-from gateway.testing.proxy import FaultyProxy
 from tests.e2e.installation import Installation
 from tests.terraform.conftest import PROVIDER_BLOCK, MakeWorkspace, OpenWorkspace
 from tests.terraform.workspace import TerraformFailed, Workspace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -15,11 +14,17 @@ def let_in() -> set[str]:
     return {line.removeprefix("!") for line in lines if line.startswith("!")}
 
 
+PROJECTS = {"pyproject.toml", "setup.py", "README.md", "LICENSE"} | {
+    f"sdk/python/{name}" for name in ("pyproject.toml", "README.md", "LICENSE")
+}
+"""What wheels are built by and have in them."""
+
+
 def packages() -> set[str]:
-    """Folders of the product, as the build finds them."""
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    wanted = tools["setuptools"]["packages"]["find"]["include"]
-    return {name.removesuffix("*") for name in wanted} | {"sdk/python/packetboat"}
+    """Folders of the product."""
+    tops = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    product = tops - {"benchmarks", "examples", "tests"}
+    return product | {"deploy/packetboat_server", "sdk/python/packetboat"}
 
 
 def copied() -> set[str]:
@@ -30,7 +35,7 @@ def copied() -> set[str]:
 
 
 def test_the_context_is_what_the_image_is_made_of() -> None:
-    assert let_in() == packages() | copied()
+    assert let_in() == packages() | copied() | PROJECTS
     assert all((ROOT / name).exists() for name in let_in())
 
 

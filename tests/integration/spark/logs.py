@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from packetboat import Client, Outgoing, StoredMessage
+from packetboat.testing.packetboat import Packetboat
 from pyspark.sql import DataFrame, SparkSession
-
-from gateway.testing.packetboat import Packetboat
 
 Place = tuple[str, int, int, int]
 """Topic, partition, lane and offset."""

@@ -9,11 +9,11 @@ import fastavro
 import msgspec
 import pytest
 from packetboat import Client, Outgoing
+from packetboat.testing.packetboat import Packetboat
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from gateway.testing.packetboat import Packetboat
 from spark_exports.order import LaneKey, Range
 from tests.integration.spark.logs import in_order, log_of, publish, reading, rows_of
 from tests.spark_version import HAS_PUSH_DOWN

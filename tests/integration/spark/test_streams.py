@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from packetboat import Client
 from packetboat.spark import register
+from packetboat.testing.packetboat import Packetboat
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from gateway.testing.packetboat import Packetboat
 from tests.integration.spark.logs import log_of, publish, rows_of
 from tests.spark_version import HAS_LIMITS
 

@@ -37,7 +37,7 @@ def test_the_banner_says_what_becomes_of_exports() -> None:
         return banner("http://127.0.0.1:8080", "t", Path(".packetboat"), None, exports)
 
     assert "Exports run here, into tables in .packetboat/lake.\n" in said(Exports.RUN)
-    assert "pip install 'packetboat-server[exports]'" in said(Exports.NOT_INSTALLED)
+    assert "`make exports`" in said(Exports.NOT_INSTALLED)
     assert "xports" not in said(Exports.OFF)
 
 

@@ -21,7 +21,7 @@ def well(**changed: Answer) -> dict[str, Answer]:
     healthy = answer({"status": "ok"}, headers={"date": formatdate(usegmt=True)})
     answers: dict[str, Answer] = {
         "GET /healthz": healthy,
-        "GET /openapi.json": {"info": {"version": version("packetboat")}},
+        "GET /openapi.json": {"info": {"version": version("packetboat-client")}},
         "GET /readyz": {"status": "ready"},
         "GET /metrics": answer(None)._replace(body=b'packetboat_breaker_state{to="x"} 0.0\n'),
         "GET /whoami": {**WHO, "expires_at": None},

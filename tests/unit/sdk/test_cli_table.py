@@ -138,7 +138,10 @@ def test_a_typing_error_is_answered_with_what_was_meant(command: Command) -> Non
 
 def test_versions(command: Command) -> None:
     ran = command("--version")
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["packetboat", "packetboat-server"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == [
+        "packetboat-client",
+        "packetboat-server",
+    ]
 
 
 def test_help_imports_no_http_and_no_command() -> None:
@@ -159,7 +162,7 @@ def test_the_script_is_of_this_distribution() -> None:
     [script] = entry_points(group="console_scripts", name="packetboat")
     assert script.load() is main
     assert script.dist is not None
-    assert script.dist.name == "packetboat"
+    assert script.dist.name == "packetboat-client"
 
 
 def test_commands_of_the_server_are_plugged_in(command: Command) -> None:
@@ -174,7 +177,7 @@ def test_without_the_server_it_is_said_how_to_install_it(
     monkeypatch.setattr(plugins, "groups", lambda: ())
     ran = command("up", "--data-dir", "x")
     assert ran.code == 1
-    assert "pip install packetboat-server" in ran.err
+    assert "`make up` in a checkout of Packetboat" in ran.err
     assert "store-node" not in command("--help").out
 
 
@@ -184,4 +187,4 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == "packetboat: the command is an extra: pip install 'packetboat[cli]'\n"
+    assert ran.stderr.startswith("packetboat: the command is an extra: pip install './sdk/python[")

@@ -375,7 +375,7 @@ def test_without_the_extra_it_is_said_what_to_install(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "packetboat.lake.tables", None)
-    with pytest.raises(LakeNotInstalled, match=r"pip install 'packetboat\[lake\]'"):
+    with pytest.raises(LakeNotInstalled, match=r"pip install './sdk/python\[lake\]'"):
         list(client(history).read(TOPIC))
 
 

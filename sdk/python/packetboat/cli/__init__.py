@@ -1,1 +1,1 @@
-"""The `packetboat` command: `pip install 'packetboat[cli]'`."""
+"""The `packetboat` command: the extra `cli`."""

@@ -16,7 +16,7 @@ def _versions(asked: bool) -> None:
         return
     from importlib.metadata import PackageNotFoundError, version
 
-    for name in ("packetboat", "packetboat-server"):
+    for name in ("packetboat-client", "packetboat-server"):
         try:
             sys.stdout.write(f"{name} {version(name)}\n")
         except PackageNotFoundError:

@@ -171,7 +171,9 @@ def version(transport: Transport, ours: str) -> Iterator[Finding]:
     if theirs.split(".")[:2] == ours.split(".")[:2]:
         yield Finding("version", Level.OK, detail)
     else:
-        yield Finding("version", Level.WARN, detail, "pip install -U packetboat, or the server")
+        yield Finding(
+            "version", Level.WARN, detail, "have the client and the server of one release"
+        )
 
 
 _GAUGES: tuple[tuple[str, str, str], ...] = (

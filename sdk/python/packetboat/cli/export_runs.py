@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from packetboat.cli.api import Api, path
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.progress import Progress, wait
+from packetboat.extras import EXPORTS
 
 FINISHED = frozenset({"succeeded", "failed", "cancelled"})
 LOOK_S = 1.0
@@ -15,6 +18,14 @@ OUTAGE_S = 60.0
 """The wait goes on through so much."""
 NOTE_S = 15.0
 """A run that nobody took for so long is said to wait."""
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def say_where_spark_is_missing(here: Invocation) -> None:
+    """A server on this machine runs exports by the Spark of this Python; without it runs wait."""
+    hosts = {urlsplit(url).hostname for url in here.options.urls}
+    if hosts <= _THIS_MACHINE and find_spec("pyspark") is None:
+        here.output.note(f"Spark is not installed here, so the run waits for a runner: {EXPORTS}")
 
 
 def followed(here: Invocation, run: dict[str, Any]) -> dict[str, Any]:

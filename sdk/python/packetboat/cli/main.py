@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from packetboat.extras import install
+
 EXTRA = frozenset({"typer", "rich"})
 """What the extra `cli` brings; the script is there without it too."""
 
@@ -14,7 +16,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        sys.stderr.write("packetboat: the command is an extra: pip install 'packetboat[cli]'\n")
+        sys.stderr.write(f"packetboat: the command is an extra: {install('cli')}\n")
         sys.exit(1)
     try:
         app(prog_name="packetboat")

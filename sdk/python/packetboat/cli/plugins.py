@@ -14,13 +14,13 @@ import typer
 from typer.core import TyperCommand
 
 from packetboat.cli.exit_codes import ExitCode
+from packetboat.extras import SERVER as SERVER_INSTALL
 
 GROUP = "packetboat.commands"
 SERVER = (
     *("up", "serve", "store-node", "migrate", "store", "operator", "signing-keys", "adopt"),
     "export-runner",
 )
-INSTALL = "pip install packetboat-server"
 
 
 @cache
@@ -50,7 +50,7 @@ def commands() -> dict[str, Any]:
 
 def _absent(name: str) -> TyperCommand:
     def say(**_: object) -> None:
-        sys.stderr.write(f"packetboat: `{name}` comes with the server: {INSTALL}\n")
+        sys.stderr.write(f"packetboat: `{name}` comes with the server: {SERVER_INSTALL}\n")
         raise typer.Exit(ExitCode.FAILED)
 
     return TyperCommand(

@@ -1,6 +1,6 @@
 """A topic's history: what the log has no more is read from the table of an export.
 
-`client.read` gives it; tables are read with PyIceberg: `pip install 'packetboat[lake]'`.
+`client.read` gives it; tables are read with PyIceberg, the extra `lake`.
 """
 
 from __future__ import annotations

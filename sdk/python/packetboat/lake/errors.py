@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from packetboat.errors import PacketboatError
+from packetboat.extras import install
 
 
 class HistoryMissing(PacketboatError):
@@ -28,5 +29,5 @@ class LakeNotInstalled(PacketboatError):
     def __init__(self, export: str) -> None:
         super().__init__(
             f"the messages are in the table of the export {export}, which needs an extra: "
-            "pip install 'packetboat[lake]'"
+            f"{install('lake')}"
         )

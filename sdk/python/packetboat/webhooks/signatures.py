@@ -17,6 +17,7 @@ from binascii import Error as NotBase64
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from packetboat.extras import install
 from packetboat.webhooks.errors import BadSignature, BadTimestamp
 from packetboat.webhooks.headers import Headers
 
@@ -60,7 +61,7 @@ class PublicKey:
             from cryptography.exceptions import InvalidSignature
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         except ImportError as error:
-            text = "whpk_ keys need cryptography: pip install 'packetboat[webhooks]'"
+            text = f"whpk_ keys need cryptography: {install('webhooks')}"
             raise ImportError(text) from error
         self._invalid = InvalidSignature
         self._key = Ed25519PublicKey.from_public_bytes(public)

@@ -1,6 +1,6 @@
 """Traces of workers: `Worker(…, middleware=[OpenTelemetryMiddleware()])`.
 
-Needs `opentelemetry-api` (`pip install packetboat[opentelemetry]`) and, to see anything, an SDK.
+Needs `opentelemetry-api` (the extra `opentelemetry`) and, to see anything, an SDK.
 """
 
 from __future__ import annotations

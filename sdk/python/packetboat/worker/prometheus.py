@@ -1,6 +1,6 @@
 """Figures of workers for Prometheus: `Worker(…, events=PrometheusEvents())`.
 
-Needs `prometheus-client` (`pip install packetboat[prometheus]`).
+Needs `prometheus-client` (the extra `prometheus`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-
-from gateway.testing.faults import Fate, Fault, Faults
+from packetboat.testing.faults import Fate, Fault, Faults
 
 LINES = [f"POST /topics/{name}/messages" for name in "abcdefgh"] * 25
 

@@ -12,9 +12,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from gateway.testing.faults import Fault
-from gateway.testing.proxy import FaultyProxy
+from packetboat.testing.faults import Fault
+from packetboat.testing.proxy import FaultyProxy
 
 
 class Upstream:

@@ -54,7 +54,7 @@ def test_without_spark_it_says_what_to_install(
     ended = CliRunner().invoke(app, ["export-runner", "--lakes", str(lakes)])
     assert ended.exit_code == 78
     assert "PySpark and PyArrow and PyIceberg are not installed here" in ended.stderr
-    assert "pip install 'packetboat-server[exports]'" in ended.stderr
+    assert "`make exports`" in ended.stderr
 
 
 def test_two_runners_do_not_share_a_directory(lakes: Path, tmp_path: Path) -> None:

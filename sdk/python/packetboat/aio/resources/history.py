@@ -30,7 +30,7 @@ class AsyncHistory:
         page_size: int = 1000,
     ) -> AsyncReading:
         """The messages of a topic, also those that the log has no more: they are read from the
-        table of an export (`pip install 'packetboat[lake]'`), without a gap and none twice.
+        table of an export (the extra `lake`), without a gap and none twice.
 
         From a moment with a zone; from an offset of every partition, or of each by its name
         (`{"0": 5}`, with priorities `{"0/1": 5}`); or from where a `cursor` of an earlier reading

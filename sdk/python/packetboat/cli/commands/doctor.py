@@ -58,7 +58,7 @@ def _findings(here: Invocation) -> Iterator[Finding]:
     if response is None:
         return
     yield from checks.clock(response, time.time())
-    yield from checks.version(plain, version("packetboat"))
+    yield from checks.version(plain, version("packetboat-client"))
     yield from checks.readiness(plain)
     yield from checks.metrics(plain)
     yield from _credential(here)

@@ -11,7 +11,7 @@ from packetboat.cli.arguments import File, Labels, Limit, Name, Set, body, momen
 from packetboat.cli.completing import export_names, topic_names
 from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.export_programs import described
-from packetboat.cli.export_runs import followed
+from packetboat.cli.export_runs import followed, say_where_spark_is_missing
 from packetboat.cli.failures import CommandFailed
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.output import Format
@@ -235,6 +235,7 @@ def run(
     )
     safe = kind in (None, "export")
     started = here.api.post(path("exports", name, verb="run"), wanted, safe=safe)
+    say_where_spark_is_missing(here)
     if not wait:
         here.output.record(started)
         return

@@ -13,8 +13,8 @@ import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Coroutine
 
-from gateway.testing.faults import Fate, Fault, Faults
-from gateway.testing.http_messages import (
+from packetboat.testing.faults import Fate, Fault, Faults
+from packetboat.testing.http_messages import (
     MAX_HEAD_BYTES,
     Broken,
     Head,

@@ -6,11 +6,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from packetboat import AsyncClient, Client
-
-from gateway.testing.clock import Clock
-from gateway.testing.faults import Faults
-from gateway.testing.proxy import FaultyProxy
-from gateway.testing.tenants import Access
+from packetboat.testing.clock import Clock
+from packetboat.testing.faults import Faults
+from packetboat.testing.proxy import FaultyProxy
+from packetboat.testing.tenants import Access
 
 
 class Packetboat:

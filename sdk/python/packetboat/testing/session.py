@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from gateway.testing.clock import Clock
-from gateway.testing.installation import Installation
-from gateway.testing.packetboat import Packetboat
-from gateway.testing.proxy import FaultyProxy
-from gateway.testing.tenants import Tenants
+from packetboat.testing.clock import Clock
+from packetboat.testing.packetboat import Packetboat
+from packetboat.testing.proxy import FaultyProxy
+from packetboat.testing.server import Server
+from packetboat.testing.tenants import Tenants
 
 
 class Session:
-    """An installation, and the way to it."""
+    """A server, and the way to it."""
 
     def __init__(self, nodes: int = 1) -> None:
-        self._installation = Installation(nodes)
+        self._server = Server(nodes)
         self._stack = ExitStack()
-        self._stack.callback(self._installation.stop)
-        self._clock = Clock(self._installation)
+        self._stack.callback(self._server.stop)
+        self._clock = Clock(self._server)
         self._tenants: Tenants | None = None
         self._proxy: FaultyProxy | None = None
 
     def start(self) -> Session:
         """Raises NotStarted."""
-        self._installation.start()
-        self._tenants = Tenants(self._installation)
+        self._server.start()
+        self._tenants = Tenants(self._server)
         self._stack.callback(self._tenants.close)
-        self._proxy = FaultyProxy(self._installation.port)
+        self._proxy = FaultyProxy(self._server.port)
         self._stack.callback(self._proxy.close)
         return self
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from gateway.testing.installation import Installation
+from packetboat.testing.server import Server
 
 SCOPES = [f"{verb}:*" for verb in ("publish", "consume", "lock", "read", "manage", "administer")]
 TIMEOUT_S = 60.0
@@ -23,9 +23,9 @@ class Access(NamedTuple):
 class Tenants:
     """Makes and deletes them, as an operator."""
 
-    def __init__(self, installation: Installation) -> None:
-        self._operator = installation.operator
-        self._http = httpx.Client(base_url=installation.url, timeout=TIMEOUT_S, trust_env=False)
+    def __init__(self, server: Server) -> None:
+        self._credential = server.credential
+        self._http = httpx.Client(base_url=server.url, timeout=TIMEOUT_S, trust_env=False)
 
     def make(self) -> Access:
         name = f"test-{secrets.token_hex(6)}"
@@ -43,8 +43,7 @@ class Tenants:
     def _token(self, tenant: str | None = None) -> str:
         """Not kept: it would expire when a test moves the clock."""
         form = {"grant_type": "client_credentials"} | ({"tenant": tenant} if tenant else {})
-        credential = (self._operator.client_id, self._operator.client_secret)
-        answer = self._http.post("/oauth/token", data=form, auth=credential)
+        answer = self._http.post("/oauth/token", data=form, auth=self._credential)
         return str(answer.raise_for_status().json()["access_token"])
 
     def _call(self, method: str, path: str, token: str, body: object = None) -> Any:

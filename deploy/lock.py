@@ -1,0 +1,102 @@
+"""Split a lock of everything into layers: `python deploy/lock.py LOCK`, as `make lock` does.
+
+A layer is a file of `requirements/`, with hashes: `run.lock` is what the server and the client need
+to run, `exports.lock` what runners of exports need beside it, `develop.lock` the rest. All layers
+are of one resolution, and none repeats a package of an earlier one. It asks the installed
+distributions which package needs which, so run it where all of them are installed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LAYERS = ROOT / "requirements"
+OURS = {"packetboat-client": ROOT / "sdk/python", "packetboat-server": ROOT}
+EXTRAS: Mapping[str, frozenset[str]] = {"run": frozenset(), "exports": frozenset({"exports"})}
+"""Extras of the server whose libraries a layer has; the last layer has all that is left."""
+BUILD = "setuptools"
+"""Builds our own packages, in every environment."""
+_NAME = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(\[(?P<extras>[^]]*)\])?(?P<rest>.*)")
+_EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
+
+
+def normalized(name: str) -> str:
+    """As package indexes compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def packages(lock: str) -> dict[str, str]:
+    """The part of the text that each package has. A package is a line that begins with its name,
+    several where its version depends on the Python; what is said of it is indented."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in lock.splitlines(keepends=True):
+        if line.startswith("#"):
+            continue
+        if not line[0].isspace():
+            name = normalized(line.partition("==")[0])
+        found[name] = found.get(name, "") + line
+    return found
+
+
+def needed(wanted: Iterable[tuple[str, frozenset[str]]]) -> set[str]:
+    """The names of these packages, with extras, and of all that they need on any machine."""
+    seen: set[tuple[str, frozenset[str]]] = set()
+    left = [(normalized(name), extras) for name, extras in wanted]
+    while left:
+        name, extras = one = left.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        for line in requirements_of(name, extras):
+            match = _NAME.match(line)
+            assert match is not None, line
+            more = frozenset(filter(None, map(str.strip, (match["extras"] or "").split(","))))
+            left.append((normalized(match["name"]), more))
+    return {name for name, _ in seen}
+
+
+def requirements_of(name: str, extras: frozenset[str] = frozenset()) -> list[str]:
+    """What a package with these extras requires, on any machine."""
+    if name in OURS:
+        text = (OURS[name] / "pyproject.toml").read_text(encoding="utf-8")
+        project = tomllib.loads(text)["project"]
+        optional = project["optional-dependencies"]
+        return [*project["dependencies"], *(one for extra in extras for one in optional[extra])]
+    try:
+        lines = requires(name) or []
+    except PackageNotFoundError:
+        return []  # of another system or Python: a leaf, as far as is known here
+    kept = []
+    for line in lines:
+        asked = {match["extra"] for match in _EXTRA.finditer(line)}
+        if not asked or asked & extras:
+            kept.append(line)
+    return kept
+
+
+def layers_of(lock: str) -> dict[str, str]:
+    """The text of each layer."""
+    left = packages(lock)
+    layers = {}
+    for layer, extras in EXTRAS.items():
+        names = needed([("packetboat-server", extras), (BUILD, frozenset())])
+        layers[layer] = "".join(left.pop(name) for name in sorted(names) if name in left)
+    layers["develop"] = "".join(left[name] for name in sorted(left))
+    return layers
+
+
+def main(lock: str) -> None:
+    for layer, text in layers_of(Path(lock).read_text(encoding="utf-8")).items():
+        (LAYERS / f"{layer}.lock").write_text(text, encoding="utf-8")
+        sys.stdout.write(f"requirements/{layer}.lock: {len(packages(text))} packages\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,199 @@
+"""Make the files of a release of the checked-out commit: `make release`.
+
+    python deploy/release.py [--into dist] [--image-builder docker]
+
+| file in `dist/` | what it is |
+|---|---|
+| `packetboat_client-V-py3-none-any.whl`, `packetboat_server-V-py3-none-any.whl` | the wheels |
+| `packetboat-V-run.lock`, `packetboat-V-exports.lock` | libraries, by version and hash |
+| `packetboat-V.cdx.json` | the bill of materials, CycloneDX 1.6: all that the locks bring |
+| `packetboat-V.image.tar` | the image, where a builder of images is here |
+| `SHA256SUMS` | of all these files |
+
+Two runs at the same commit give the same bytes, but for the image: nothing that is not committed
+goes in, and the only time in it is that of the commit. Libraries are those that are installed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lock
+
+ROOT = Path(__file__).resolve().parents[1]
+LAYERS = {"run": "required", "exports": "optional"}
+"""Of the libraries, and what CycloneDX calls their scope."""
+_LINE = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)", re.M)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+def committed(place: Path) -> int:
+    """Unpack the commit into a new folder, with the same modes everywhere. Returns its time."""
+    place.mkdir()
+    git = ["git", "-c", "safe.directory=*", "-C", str(ROOT)]
+    archive = subprocess.run(
+        [*git, "-c", "tar.umask=0022", "archive", "--format=tar", "HEAD"],
+        check=True,
+        capture_output=True,
+    )
+    unpack = ["tar", "--extract", "--preserve-permissions", "--directory", str(place)]
+    subprocess.run(unpack, input=archive.stdout, check=True)
+    shown = subprocess.run(
+        [*git, "log", "-1", "--format=%ct"], check=True, capture_output=True, text=True
+    )
+    return int(shown.stdout)
+
+
+def build_wheel(project: Path, into: Path, epoch_s: int) -> Path:
+    """By the setuptools that is here. The times of all files in it are `epoch_s`."""
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    with tempfile.TemporaryDirectory() as place:
+        # The mode of files that the build makes itself is whatever the umask leaves.
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", *options, "-w", place, str(project)],
+            check=True,
+            env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch_s)},
+            umask=0o022,
+        )
+        (built,) = Path(place).glob("*.whl")
+        into.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.move(built, into / built.name))
+
+
+def version_of(tree: Path) -> str:
+    """Both distributions have it."""
+    text = (tree / "pyproject.toml").read_text(encoding="utf-8")
+    version: str = tomllib.loads(text)["project"]["version"]
+    return version
+
+
+def bill_of_materials(tree: Path, epoch_s: int) -> str:
+    """CycloneDX, as JSON."""
+    version = version_of(tree)
+    ours = {
+        name: {
+            "type": "application" if name == "packetboat-server" else "library",
+            "bom-ref": f"{name}@{version}",
+            "name": name,
+            "version": version,
+            "licenses": [{"license": {"id": "Apache-2.0"}}],
+        }
+        for name in sorted(lock.OURS)
+    }
+    components = [ours["packetboat-client"], *_components(tree)]
+    refs: dict[str, list[str]] = {}
+    for component in (ours["packetboat-server"], *components):
+        refs.setdefault(component["name"], []).append(component["bom-ref"])
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "timestamp": datetime.fromtimestamp(epoch_s, UTC).isoformat(),
+            "component": ours["packetboat-server"],
+        },
+        "components": components,
+        "dependencies": [
+            {"ref": ref, "dependsOn": _needs(name, refs)} for name in refs for ref in refs[name]
+        ],
+    }
+    digest = hashlib.sha256(json.dumps(bill).encode()).hexdigest()
+    bill["serialNumber"] = uuid.UUID(hex=digest[:32], version=4).urn
+    return json.dumps(bill, indent=2) + "\n"
+
+
+def _components(tree: Path) -> Iterator[dict[str, Any]]:
+    for layer, scope in LAYERS.items():
+        text = (tree / "requirements" / f"{layer}.lock").read_text(encoding="utf-8")
+        for name, said in lock.packages(text).items():
+            # Of several versions, each is for other Pythons and has hashes of its own.
+            for part in re.split(r"^(?=\S)", said, flags=re.M)[1:]:
+                match = _LINE.match(part)
+                assert match is not None, part
+                yield {
+                    "type": "library",
+                    "bom-ref": f"{name}@{match['version']}",
+                    "name": name,
+                    "version": match["version"],
+                    "scope": scope,
+                    "purl": f"pkg:pypi/{name}@{match['version']}",
+                    "hashes": [{"alg": "SHA-256", "content": each} for each in _HASH.findall(part)],
+                }
+
+
+def _needs(name: str, refs: dict[str, list[str]]) -> list[str]:
+    extras = frozenset({"exports"}) if name == "packetboat-server" else frozenset[str]()
+    wanted = {
+        lock.normalized(re.split(r"[^A-Za-z0-9._-]", line)[0])
+        for line in lock.requirements_of(name, extras)
+    }
+    return sorted(ref for each in wanted for ref in refs.get(each, ()))
+
+
+def build_image(tree: Path, builder: str, file: Path) -> None:
+    """As `make image` builds it, saved in a file."""
+    version = version_of(tree)
+    subprocess.run(["make", "-C", str(tree), "image", f"IMAGE_BUILDER={builder}"], check=True)
+    file.unlink(missing_ok=True)
+    name = f"packetboat:{version}"
+    if Path(builder).name == "buildah":
+        command = [builder, "push", name, f"docker-archive:{file}:{name}"]
+    else:
+        command = [builder, "save", "-o", str(file), name]
+    subprocess.run(command, check=True)
+
+
+def release(into: Path, image_builder: str) -> list[Path]:
+    """The files, in the order of their names."""
+    with tempfile.TemporaryDirectory() as place:
+        tree = Path(place) / "tree"
+        epoch_s = committed(tree)
+        name = f"packetboat-{version_of(tree)}"
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
+        files = [build_wheel(project, into, epoch_s) for project in (tree / "sdk/python", tree)]
+        for layer in LAYERS:
+            copied = shutil.copyfile(
+                tree / "requirements" / f"{layer}.lock", into / f"{name}-{layer}.lock"
+            )
+            files.append(copied)
+        bill = into / f"{name}.cdx.json"
+        bill.write_text(bill_of_materials(tree, epoch_s), encoding="utf-8")
+        files.append(bill)
+        if image_builder:
+            image = into / f"{name}.image.tar"
+            build_image(tree, image_builder, image)
+            files.append(image)
+    files.sort()
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
+    (into / "SHA256SUMS").write_text("".join(sums), encoding="ascii")
+    return [*files, into / "SHA256SUMS"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--into", type=Path, default=ROOT / "dist", help="made anew")
+    parser.add_argument("--image-builder", default="", help="docker, podman or buildah")
+    given = parser.parse_args()
+    if not given.image_builder:
+        sys.stderr.write("no docker, podman or buildah is here: no image is built\n")
+    for file in release(given.into, given.image_builder):
+        sys.stdout.write(f"{file.stat().st_size:>12,}  {file}\n")
+
+
+if __name__ == "__main__":
+    main()

