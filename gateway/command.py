@@ -24,8 +24,8 @@ from gateway.commands import (
 
 S = TypeVar("S")
 ONLY_LINUX = (
-    "`packetboat up` runs on Linux only: here run `make up-container` in a checkout, which starts it "
-    "in a container of Docker or Podman."
+    "`packetboat up` runs on Linux only: here run `make up-container` in a checkout, which starts "
+    "it in a container of Docker or Podman."
 )
 
 

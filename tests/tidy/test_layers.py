@@ -1,4 +1,4 @@
-"""The locks are layers of one resolution, and nothing tells users to install a stranger's package."""
+"""The locks are layers of one resolution, and no text tells users to install a stranger's name."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_no_dead_modules() -> None:
         "gateway/__main__.py",
         "gateway/command.py",
         "gateway/testing/plugin.py",
-        "gateway/testing/process.py",
+        "gateway/testing/__main__.py",
         "metadata/migrations/env.py",
         "metadata/postgres/migrate.py",
         "sdk/python/generate_sync.py",
@@ -198,7 +198,7 @@ def test_no_dead_modules() -> None:
         "spark_exports/runner/__main__.py",
     }
     imported: set[str] = set()
-    for path in modules(*PARTS, "tests", "examples", "benchmarks"):
+    for path in modules(*PARTS, "deploy", "tests", "examples", "benchmarks"):
         if path.parts[-3:-1] == ("tests",):
             continue
         for node in ast.walk(tree(path)):

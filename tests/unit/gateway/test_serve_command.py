@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from gateway.command import ONLY_LINUX, app
 from tests.seeded_postgres import free_port
 
 AT_THE_FORK = """
@@ -34,6 +38,14 @@ def test_workers_are_forked_before_metrics_are_made() -> None:
     """What counted before its directory was set was on nobody's page: it was empty."""
     command = [sys.executable, "-c", AT_THE_FORK, "serve", "--role", "publish", "--workers", "2"]
     assert subprocess.run(command, env=settings(), timeout=120, check=False).returncode == 4
+
+
+def test_up_on_another_system_says_what_to_run_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    ended = CliRunner().invoke(app, ["up"])
+    assert ended.exit_code == 2
+    assert ended.stderr == f"packetboat: {ONLY_LINUX}\n"
+    assert "make up-container" in ONLY_LINUX
 
 
 def test_certificates_that_are_not_there_are_named(tmp_path: Path) -> None:

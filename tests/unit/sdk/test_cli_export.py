@@ -76,6 +76,18 @@ def test_a_run_that_nobody_takes_is_said_to_wait(
     assert ran.err.count("packetboat export-runner") == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "said"), [("http://127.0.0.1:8080", True), ("http://server", False)]
+)
+def test_where_spark_is_missing_it_is_said_how_to_have_it(
+    command: Command, monkeypatch: pytest.MonkeyPatch, url: str, said: bool
+) -> None:
+    monkeypatch.setattr(export_runs, "find_spec", lambda name: None)
+    ran = command("--url", url, "export", "run", "n", "-o", "json", answers=answers())
+    assert (ran.code, ran.json["state"]) == (0, "queued")
+    assert ("`make exports`" in ran.err and "minute" in ran.err) is said
+
+
 def test_a_log_is_printed_as_it_is(command: Command) -> None:
     from packetboat.transport import Response
 

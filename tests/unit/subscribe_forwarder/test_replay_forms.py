@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from base64 import b64decode
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.problem import Problem
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message, encode
 from subscribe_forwarder.api.replay import ARROW, NDJSON
 from subscribe_forwarder.reading.arrow import ArrowEncoder
@@ -74,6 +76,16 @@ def filled() -> Site:
     site.store.publish(Message(b"\xff\x00", publisher_id="p", priority=4, traceparent="00-a"))
     site.store.publish(Message(b"copy", origin={ORIGIN_STAGE_ID: "s" * 40}))
     return site
+
+
+async def test_a_server_without_pyarrow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    site = filled()
+    with pytest.raises(Problem) as refused:
+        await site.ask(accept=ARROW)
+    assert (refused.value.status, refused.value.slug) == (501, "not-supported")
+    assert "`make exports`" in refused.value.detail
+    assert len((await read(site, "", NDJSON)).splitlines()) > 7
 
 
 @pytest.mark.parametrize(
