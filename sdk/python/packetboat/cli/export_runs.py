@@ -25,7 +25,9 @@ def say_where_spark_is_missing(here: Invocation) -> None:
     """A server on this machine runs exports by the Spark of this Python; without it runs wait."""
     hosts = {urlsplit(url).hostname for url in here.options.urls}
     if hosts <= _THIS_MACHINE and find_spec("pyspark") is None:
-        here.output.note(f"Spark is not installed here, so the run waits for a runner: {EXPORTS}")
+        here.output.warning(
+            f"Spark is not installed here, so the run waits for a runner: {EXPORTS}"
+        )
 
 
 def followed(here: Invocation, run: dict[str, Any]) -> dict[str, Any]:
