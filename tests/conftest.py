@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from metadata.database import Database
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
+from tests.e2e.installation import Installation
 from tests.long_tests import ALONE, LONG, names_of
 from tests.parts import LONG_TESTS, part_of
 from tests.seeded_postgres import SeededPostgres, free_port
@@ -58,6 +60,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from walking all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """One installation for the tests of all suites that only use it; a start takes seconds."""
+    installation = Installation(tmp_path_factory.mktemp("up") / "data")
+    with installation.started():
+        yield installation
 
 
 @contextlib.contextmanager

@@ -6,11 +6,49 @@ A name here is a path or a pytest node id, and stands for all tests whose node i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tests.parts import Part
 
-QUICK = ("tests/unit", "tests/tidy", "tests/golden")
-"""They start no server and no cluster, so that any two of them may run at once."""
+
+class Share(NamedTuple):
+    """Tests that `make test` runs in one process, beside the other shares.
+
+    The higher the niceness, the more it leaves the processors to the others.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    niceness: int = 0
+
+
+SHARES = (
+    Share("installations", ("tests/e2e",)),
+    Share("outside", ("tests/packaging", "tests/terraform", "tests/security", "tests/contract")),
+    Share(
+        "clusters",
+        (
+            *("tests/chaos", "tests/deploy", "tests/golden", "tests/integration/placement"),
+            *("tests/integration/publish_forwarder", "tests/integration/store_nodes"),
+        ),
+    ),
+    Share(
+        "postgres",
+        (
+            *("tests/integration/balancers", "tests/integration/dead_letters"),
+            *("tests/integration/exports", "tests/integration/jobs", "tests/integration/lake"),
+            *("tests/integration/locks", "tests/integration/metadata", "tests/integration/outbox"),
+            *("tests/integration/quotas", "tests/integration/scheduler"),
+            *("tests/integration/spark", "tests/integration/subscribe_forwarder"),
+        ),
+    ),
+    Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=5),
+)
+"""All tests, each in one share.
+
+Those that start servers wait for them most of the time, and a share starts each kind of server
+once. What needs no server, `core`, takes the processors meanwhile.
+"""
 
 ALONE = (
     "tests/chaos/test_backup.py",
@@ -20,6 +58,7 @@ ALONE = (
     "tests/e2e/test_export_cluster.py",
     "tests/e2e/test_exports.py",
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run",
+    "tests/e2e/test_guides.py::test_the_lake_of_the_readme_has_what_was_consumed",
     "tests/integration/exports/driver/",
     "tests/integration/spark/",
     "tests/terraform/test_platform_cluster.py",
@@ -29,10 +68,13 @@ ALONE = (
 
 LONG: Mapping[str, int] = {
     "tests/chaos/test_backup.py": 90,
+    "tests/chaos/test_commands.py::test_every_command_holds_while_leaders_die_and_hang": 30,
     "tests/chaos/test_damage.py"
     "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[sealed": 90,
     "tests/chaos/test_damage.py"
     "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[tail-end": 60,
+    "tests/chaos/test_damage.py"
+    "::test_a_node_without_a_whole_checkpoint_is_made_whole_by_its_peers": 50,
     "tests/chaos/test_damage.py"
     "::test_batches_lost_below_the_checkpoint_are_fetched_and_the_node_votes_on": 60,
     "tests/chaos/test_damage.py"
@@ -46,6 +88,7 @@ LONG: Mapping[str, int] = {
     "tests/chaos/test_power_cuts.py::test_thirty_power_cuts_in_odd_orders_lose_nothing": 90,
     "tests/chaos/test_rolling.py": 150,
     "tests/chaos/test_rotation.py": 90,
+    "tests/chaos/test_torture_short.py::test_kills_and_a_hang_lose_nothing": 30,
     "tests/chaos/test_wiped_nodes.py"
     "::test_a_node_that_lost_what_it_had_is_refused_and_nothing_is_lost": 30,
     "tests/chaos/test_word_count.py::test_words_are_counted_exactly_while_workers_are_killed": 40,
@@ -57,21 +100,33 @@ LONG: Mapping[str, int] = {
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[spark]": 60,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[testing]": 40,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[tutorial]": 100,
-    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run": 180,
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run": 300,
+    "tests/e2e/test_guides.py::test_the_lake_of_the_readme_has_what_was_consumed": 60,
     "tests/e2e/test_load_balancers.py": 120,
     "tests/e2e/test_oauth.py::test_tokens_and_the_operator_outlive_a_restart": 30,
     "tests/e2e/test_operations_docs.py": 240,
     "tests/e2e/test_restore_docs.py": 100,
     "tests/e2e/test_tenancy_crashes.py": 90,
+    "tests/e2e/test_up.py::test_a_dead_child_is_started_again": 30,
+    "tests/e2e/test_up.py::test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages": 60,
+    "tests/e2e/test_up.py::test_kill_9_of_the_supervisor_ends_everything_and_loses_nothing": 30,
     "tests/e2e/test_worker_faults.py": 40,
     "tests/integration/exports/driver/test_cluster.py": 60,
     "tests/integration/exports/driver/test_driver_process.py": 180,
     "tests/integration/spark/test_packaged_java.py": 40,
+    "tests/integration/spark/test_reads.py": 90,
+    "tests/integration/spark/test_streams.py": 90,
     "tests/integration/store_nodes/test_admin.py"
     "::test_a_dead_node_is_replaced_by_a_command_that_is_killed_twice": 30,
     "tests/integration/store_nodes/test_admin.py::test_any_zone_of_three_can_be_lost": 30,
+    "tests/integration/store_nodes/test_admin.py"
+    "::test_nodes_restart_one_by_one_and_leaders_come_back": 30,
+    "tests/integration/store_nodes/test_admin.py"
+    "::test_nothing_is_added_that_does_not_run_or_is_another": 30,
     "tests/integration/store_nodes/test_storage.py"
     "::test_a_node_that_missed_more_than_memory_holds_catches_up_from_the_log": 30,
+    "tests/integration/store_nodes/test_storage.py"
+    "::test_a_node_that_never_lives_long_leaves_a_checkpoint_all_the_same": 30,
     "tests/integration/subscribe_forwarder/test_linked_push.py": 140,
     "tests/integration/subscribe_forwarder/test_push_postgres.py"
     "::test_every_message_is_delivered_or_dead_lettered_and_others_go_on": 60,

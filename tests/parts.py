@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = 8
-LONG_TESTS = 8
+LONG_TESTS = 5
 """How many parts `rotating` chooses from, for each list."""
 Item = TypeVar("Item")
 

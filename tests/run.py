@@ -1,4 +1,4 @@
-"""Runs the tests in parallel, those that start no process first.
+"""Runs the tests, several processes of pytest beside each other.
 
 python -m tests.run                      all but the long ones
 python -m tests.run --long all           the long ones (or 2/5: the second of five parts; or
@@ -13,46 +13,85 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.long_tests import ALONE, LONG, QUICK, names_of
+from tests.long_tests import ALONE, LONG, SHARES, Share, names_of
 from tests.parts import LONG_TESTS, ROOT, part_of
 from tests.second_look import look_again
 
-BOTH_CORES = ("-n", "2", "--dist", "loadfile")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=10")
+REPORTS = ROOT / "build/tests"
+MINUTES = 10
+"""How long `make test` may take on two cores."""
+SLOWEST = 10
+SAY_EVERY_S = 60.0
 NOTHING_COLLECTED = 5
 
 
 class Run(NamedTuple):
-    """One call of pytest."""
+    """One process of pytest; a higher niceness leaves the processors to the others."""
 
     name: str
     arguments: tuple[str, ...]
+    niceness: int = 0
+
+    @property
+    def report(self) -> Path:
+        return REPORTS / f"{self.name}.xml"
+
+    @property
+    def output(self) -> Path:
+        return REPORTS / f"{self.name}.txt"
+
+    def start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start it with its output in a file; what failed is kept apart from that of other runs."""
+        apart = (f"--junitxml={self.report}", "-o", f"cache_dir={REPORTS / self.name}")
+        self.report.unlink(missing_ok=True)
+        with self.output.open("wb") as output:
+            return subprocess.Popen(
+                ["nice", "-n", str(self.niceness), *PYTEST, *apart, *self.arguments, *arguments],
+                env=environment(),
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
 
 
-def short_tests() -> Iterator[Run]:
-    """Yield the runs of `make test`."""
-    yield Run("quick", (*QUICK, "-m", "not long", "-n", "2", "--dist", "worksteal"))
-    others = [f"--ignore={folder}" for folder in QUICK]
-    yield Run("with processes", (*others, "-m", "not alone and not long", *BOTH_CORES))
-    yield Run("alone", (*ALONE, "-m", "not long"))
+Stage = Sequence[Run]
+"""Runs beside each other."""
 
 
-def long_tests(part: str) -> Iterator[Run]:
-    """Yield the runs of `make test-long` for `all` or a part; tests/conftest.py picks the tests."""
+def short_tests() -> Sequence[Stage]:
+    """Return the stages of `make test`."""
+    alone = Run("alone", (*ALONE, "-m", "not long"))
+    return [[_run_of(share) for share in SHARES], [alone]]
+
+
+def _run_of(share: Share) -> Run:
+    return Run(share.name, (*share.paths, "-m", "not alone and not long"), share.niceness)
+
+
+def long_tests(part: str) -> Sequence[Stage]:
+    """Return the stages of `make test-long` for `all` or a part.
+
+    tests/conftest.py picks the tests.
+    """
     names = names_of(part_of(part, LONG_TESTS))
     alone = [name for name in names if name.startswith(ALONE)]
     beside = [name for name in names if name not in alone]
-    for name, these, how in (("long", beside, BOTH_CORES), ("long, alone", alone, ())):
+    stages = []
+    both_cores = ("-n", "2", "--dist", "loadfile")
+    for name, these, how in (("long", beside, both_cores), ("long-alone", alone, ())):
         if these:
             # Of a name that ends within the parameters of a test, pytest takes the test.
             tests = dict.fromkeys(name.partition("[")[0] for name in these)
             marked = "long and alone" if these is alone else "long and not alone"
-            yield Run(name, (*tests, "-m", marked, f"--part={part}", *how))
+            stages.append([Run(name, (*tests, "-m", marked, f"--part={part}", *how))])
+    return stages
 
 
 def environment() -> dict[str, str]:
@@ -66,36 +105,67 @@ def environment() -> dict[str, str]:
     return environment
 
 
-def run(runs: Sequence[Run], arguments: Sequence[str], second_look: bool) -> int:
-    """Run them one after the other, all of them; return 0 where every test passed."""
-    failed = []
-    with tempfile.TemporaryDirectory(prefix="packetboat-tests-") as folder:
-        for number, one in enumerate(runs):
-            print(f"\n{one.name}:", *one.arguments[:8], flush=True)
-            began = time.monotonic()
-            report = Path(folder) / f"{number}.xml"
-            command = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "--durations=10",
-                f"--junitxml={report}",
-            ]
-            code = subprocess.run(
-                [*command, *one.arguments, *arguments], env=environment(), cwd=ROOT, check=False
-            ).returncode
-            minutes = (time.monotonic() - began) / 60
-            if code not in (0, NOTHING_COLLECTED) and not (
-                second_look and look_again(report, environment()) == 0
-            ):
-                failed.append(one.name)
-            print(
-                f"{one.name}: {'ok' if one.name not in failed else 'FAILED'}, {minutes:.1f} minutes"
-            )
+def run(stages: Sequence[Stage], arguments: Sequence[str], second_look: bool) -> int:
+    """Run the stages one after the other, all of them; return 0 where every test passed."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    began_s = time.monotonic()
+    failed = [one for stage in stages for one in _failed_of(stage, arguments)]
+    if second_look:
+        failed = [
+            one for one in failed if look_again(one.report, environment(), REPORTS / one.name) != 0
+        ]
+    print(f"\nthe {SLOWEST} slowest tests:")
+    for seconds, test in slowest(one.report for stage in stages for one in stage):
+        print(f"{seconds:7.1f} s  {test}")
+    print(f"{(time.monotonic() - began_s) / 60:.1f} minutes in all")
     if failed:
-        print("failed:", ", ".join(failed))
+        print("failed:", ", ".join(one.name for one in failed))
     return 1 if failed else 0
+
+
+def _failed_of(stage: Stage, arguments: Sequence[str]) -> list[Run]:
+    """Run them beside each other, say now and then how far they are, and print what they print."""
+    began_s = time.monotonic()
+    said_s = began_s
+    at_work = {one: one.start(arguments) for one in stage}
+    failed = []
+    try:
+        while at_work:
+            time.sleep(0.2)
+            for one in [one for one, process in at_work.items() if process.poll() is not None]:
+                code = at_work.pop(one).returncode
+                if code not in (0, NOTHING_COLLECTED):
+                    failed.append(one)
+                print(f"\n{one.name}:", *one.arguments[:6])
+                print(one.output.read_text(errors="replace"))
+                how = "FAILED" if one in failed else "ok"
+                minutes = (time.monotonic() - began_s) / 60
+                print(f"{one.name}: {how}, {minutes:.1f} minutes", flush=True)
+            if at_work and time.monotonic() - said_s > SAY_EVERY_S:
+                said_s = time.monotonic()
+                print(*(f"{one.name} {_percent(one)}" for one in at_work), sep=", ", flush=True)
+    finally:
+        for process in at_work.values():
+            process.terminate()
+            process.wait()
+    return failed
+
+
+def _percent(one: Run) -> str:
+    """Return how far it is, by the last line that pytest ended."""
+    lines = one.output.read_text(errors="replace").split("%]")
+    return lines[-2][-3:].strip(" [") + " %" if len(lines) > 1 else "0 %"
+
+
+def slowest(reports: Iterable[Path]) -> list[tuple[float, str]]:
+    """Return the tests of the JUnit reports that took longest, with their seconds."""
+    found = []
+    for report in reports:
+        if report.exists():
+            for case in ElementTree.parse(report).iter("testcase"):
+                test = f"{case.get('classname')} {case.get('name')}"
+                found.append((float(case.get("time", 0)), test))
+    return sorted(found, reverse=True)[:SLOWEST]
 
 
 def main() -> int:
@@ -110,17 +180,23 @@ def main() -> int:
         not argument.startswith("-") and (ROOT / argument.split("::")[0]).exists()
         for argument in options.pytest
     ):
-        return run([Run("chosen", ())], options.pytest, options.second_look)
+        return chosen(options.pytest)
     if options.long is None:
-        print("All tests but the long ones: about forty minutes on two cores.", flush=True)
-        return run(list(short_tests()), options.pytest, options.second_look)
+        print(f"All tests but the long ones: about {MINUTES} minutes on two cores.", flush=True)
+        return run(short_tests(), options.pytest, options.second_look)
     try:
         names = names_of(part_of(options.long, LONG_TESTS))
     except ValueError as error:
         parser.error(str(error))
     print(f"{len(names)} of {len(LONG)} long tests or files of tests, about", end=" ")
     print(f"{sum(LONG[name] for name in names) // 60 + 1} minutes.", flush=True)
-    return run(list(long_tests(options.long)), options.pytest, options.second_look)
+    return run(long_tests(options.long), options.pytest, options.second_look)
+
+
+def chosen(arguments: Sequence[str]) -> int:
+    """Run what a developer names, in one process whose output is seen as it comes."""
+    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    return subprocess.run(command, env=environment(), cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

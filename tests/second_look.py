@@ -63,8 +63,11 @@ def verdict(failures: Sequence[Failure]) -> str | None:
     return None
 
 
-def look_again(report: Path, environment: Mapping[str, str]) -> int:
-    """Run alone what failed in `report` (`pytest --junitxml`); return 0 where all of it passes."""
+def look_again(report: Path, environment: Mapping[str, str], cache: Path) -> int:
+    """Run alone what failed in `report` (`pytest --junitxml`); return 0 where all of it passes.
+
+    `cache` is the cache folder of the run that wrote the report: it lists what failed.
+    """
     failures = failures_of(report.read_text()) if report.exists() else []
     for failure in failures:
         print(f"failed beside others: {failure.module} {failure.test}: {failure.said[:200]}")
@@ -79,6 +82,7 @@ def look_again(report: Path, environment: Mapping[str, str]) -> int:
         "-q",
         "--last-failed",
         "--last-failed-no-failures=none",
+        *("-o", f"cache_dir={cache}"),
     ]
     code = subprocess.run(again, env=environment, check=False).returncode
     if code == 0:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import requests
 
@@ -19,33 +17,29 @@ def _job(http: requests.Session, url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def served(running: Installation) -> Installation:
     """An installation with a topic, a subscription and a few messages."""
-    installation = Installation(tmp_path_factory.mktemp("contract") / "data").start()
-    http, url = installation.session(), installation.url
-    try:
-        http.post(f"{url}/topics", json={"name": TOPIC, "partitions": 2}).raise_for_status()
-        made = {"name": SUBSCRIPTION, "start": "earliest", "ack_deadline_seconds": 1}
-        http.post(f"{url}/topics/{TOPIC}/subscriptions", json=made).raise_for_status()
-        schema = {"name": SUBSCRIPTION, "type": "json_schema", "definition": {"type": "object"}}
-        http.post(f"{url}/schemas", json=schema).raise_for_status()
-        runs = {"cron": "0 0 1 1 *", "message": {"data": 1}}
-        http.put(f"{url}/schedules/{SUBSCRIPTION}", json={"topic": TOPIC} | runs).raise_for_status()
-        things: dict[str, dict[str, object]] = {
-            f"tenants/{TENANT}": {},
-            f"clients/{SUBSCRIPTION}": {},
-            f"keys/{SUBSCRIPTION}": {"scopes": ["read"]},
-            f"policies/{SUBSCRIPTION}": {"role": "viewer", "members": ["client:nobody"]},
-            f"issuers/{SUBSCRIPTION}": {"issuer": "https://id.example", "audience": TENANT},
-        }
-        for path, body in things.items():
-            http.put(f"{url}/{path}", json=body).raise_for_status()
-        _job(http, url)
-        export = {"topic": TOPIC, "maintain_cron": None}
-        http.put(f"{url}/exports/{SUBSCRIPTION}", json=export).raise_for_status()
-        http.post(f"{url}/exports/{SUBSCRIPTION}:run").raise_for_status()
-        for data in (b'{"a":1}', b"text", b"\xff\x00"):
-            http.post(f"{url}/topics/{TOPIC}/messages", data=data).raise_for_status()
-        yield installation
-    finally:
-        installation.stop()
+    http, url = running.session(), running.url
+    http.post(f"{url}/topics", json={"name": TOPIC, "partitions": 2}).raise_for_status()
+    made = {"name": SUBSCRIPTION, "start": "earliest", "ack_deadline_seconds": 1}
+    http.post(f"{url}/topics/{TOPIC}/subscriptions", json=made).raise_for_status()
+    schema = {"name": SUBSCRIPTION, "type": "json_schema", "definition": {"type": "object"}}
+    http.post(f"{url}/schemas", json=schema).raise_for_status()
+    runs = {"cron": "0 0 1 1 *", "message": {"data": 1}}
+    http.put(f"{url}/schedules/{SUBSCRIPTION}", json={"topic": TOPIC} | runs).raise_for_status()
+    things: dict[str, dict[str, object]] = {
+        f"tenants/{TENANT}": {},
+        f"clients/{SUBSCRIPTION}": {},
+        f"keys/{SUBSCRIPTION}": {"scopes": ["read"]},
+        f"policies/{SUBSCRIPTION}": {"role": "viewer", "members": ["client:nobody"]},
+        f"issuers/{SUBSCRIPTION}": {"issuer": "https://id.example", "audience": TENANT},
+    }
+    for path, body in things.items():
+        http.put(f"{url}/{path}", json=body).raise_for_status()
+    _job(http, url)
+    export = {"topic": TOPIC, "maintain_cron": None}
+    http.put(f"{url}/exports/{SUBSCRIPTION}", json=export).raise_for_status()
+    http.post(f"{url}/exports/{SUBSCRIPTION}:run").raise_for_status()
+    for data in (b'{"a":1}', b"text", b"\xff\x00"):
+        http.post(f"{url}/topics/{TOPIC}/messages", data=data).raise_for_status()
+    return running

@@ -30,11 +30,3 @@ def exporting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     installation.settings = WITH_EXPORTS
     with installation.started():
         yield installation
-
-
-@pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """One installation for the tests that only use it."""
-    installation = Installation(tmp_path_factory.mktemp("up") / "data")
-    with installation.started():
-        yield installation

@@ -192,6 +192,7 @@ def test_a_refused_request_ends_a_page_unless_it_shows_the_answer() -> None:
     """curl calls an error a success unless told otherwise, and shows no reason without a body."""
     for page in PAGES:
         for text, shown in blocks_of(page):
+            assert not re.search(r"\bcurl -\w*f", text), f"{page.name}: -f keeps the reason back"
             if shown is not None and "--fail-with-body" not in text:
                 continue
             for call in re.findall(r"\bcurl\b[^\n]*", text):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -49,13 +49,9 @@ def provider_configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def installation(
-    tmp_path_factory: pytest.TempPathFactory, provider_configuration: Path
-) -> Iterator[Installation]:
+def installation(provider_configuration: Path, running: Installation) -> Installation:
     """A live one for all tests; each gives what it makes names of its own."""
-    installation = Installation(tmp_path_factory.mktemp("terraform") / "data")
-    with installation.started():
-        yield installation
+    return running
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tests.long_tests import ALONE, LONG, QUICK, names_of
+import sys
+from pathlib import Path
+
+import pytest
+
+import tests.run
+from tests.long_tests import ALONE, LONG, SHARES, names_of
 from tests.parts import ALL, LONG_TESTS, ROOT, Part
-from tests.run import long_tests, short_tests
+from tests.run import Run, long_tests, run, short_tests, slowest
 
 
 def test_the_parts_are_all_long_tests_and_each_is_in_one() -> None:
@@ -21,7 +27,8 @@ def test_parts_take_about_equally_long() -> None:
 
 
 def test_every_name_is_of_a_test_that_exists() -> None:
-    for name in (*QUICK, *ALONE, *LONG):
+    shared = [path for share in SHARES for path in share.paths]
+    for name in (*shared, *ALONE, *LONG):
         path, _, test = name.partition("::")
         assert (ROOT / path).exists(), name
         assert not test or f"def {test.partition('[')[0]}" in (ROOT / path).read_text(), name
@@ -33,14 +40,54 @@ def test_no_name_is_within_another() -> None:
 
 
 def test_every_long_test_runs_in_one_of_the_parts() -> None:
-    runs = [run for n in range(1, LONG_TESTS + 1) for run in long_tests(f"{n}/{LONG_TESTS}")]
+    parts = [long_tests(f"{n}/{LONG_TESTS}") for n in range(1, LONG_TESTS + 1)]
+    runs = [run for stages in parts for stage in stages for run in stage]
     chosen = {
         argument for run in runs for argument in run.arguments if argument.startswith("tests/")
     }
     assert chosen == {name.partition("[")[0] for name in LONG}
-    whole = {argument for run in long_tests("all") for argument in run.arguments}
+    stages = long_tests("all")
+    whole = {argument for stage in stages for run in stage for argument in run.arguments}
     assert chosen <= whole
 
 
 def test_the_short_ones_leave_out_what_is_long() -> None:
-    assert all("not long" in run.arguments[run.arguments.index("-m") + 1] for run in short_tests())
+    runs = [run for stage in short_tests() for run in stage]
+    assert all("not long" in run.arguments[run.arguments.index("-m") + 1] for run in runs)
+
+
+def test_each_file_of_tests_is_in_one_share() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        name = str(path.relative_to(ROOT))
+        shares = [share.name for share in SHARES if name.startswith(share.paths)]
+        assert len(shares) == 1, name
+
+
+def test_ci_runs_each_long_test_within_five_commits() -> None:
+    assert LONG_TESTS == 5
+
+
+def test_the_slowest_are_of_all_reports(tmp_path: Path) -> None:
+    for name, times in (("one", (3, 1)), ("other", (2, 4))):
+        cases = "".join(f'<testcase classname="{name}" name="{s}" time="{s}"/>' for s in times)
+        (tmp_path / name).write_text(f"<testsuites>{cases}</testsuites>")
+    found = slowest([tmp_path / "one", tmp_path / "other", tmp_path / "never written"])
+    assert found == [(4, "other 4"), (3, "one 3"), (2, "other 2"), (1, "one 1")]
+
+
+def test_what_fails_in_one_run_of_a_stage_fails_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = "import sys; print(sys.argv); sys.exit('test_bad.py' in sys.argv)"
+    monkeypatch.setattr(tests.run, "PYTEST", (sys.executable, "-Sc", program))
+    monkeypatch.setattr(tests.run, "REPORTS", tmp_path / "reports")
+    good, bad = (Run(name, (f"test_{name}.py",)) for name in ("good", "bad"))
+    assert run([[good]], (), second_look=False) == 0
+    assert run([[good, bad]], (), second_look=False) == 1
+    assert run([[bad], [good]], (), second_look=False) == 1
+    printed = capsys.readouterr().out
+    assert "good: ok" in printed
+    assert "bad: FAILED" in printed
+    assert "['-c', '--junitxml=" in printed
+    assert "failed: bad" in printed
+    assert "the 10 slowest tests:" in printed
