@@ -10,7 +10,7 @@ from packetboat import (
     AsyncClient,
     NotFound,
     Outgoing,
-    Retry,
+    RetryPolicy,
 )
 from packetboat.models import Edit, Output
 
@@ -193,7 +193,7 @@ async def test_dead_letters(client: AsyncClient, name: str) -> None:
 
 async def test_parked_keys(client: AsyncClient, name: str) -> None:
     parking = f"{name}-parking"
-    retry = Retry(0, 0, max_attempts=1, on_exhausted="park")
+    retry = RetryPolicy(0, 0, max_attempts=1, on_exhausted="park")
     await client.subscriptions.create(name, parking, ordered=True, retry=retry, start="earliest")
     await publish(client, name, *[Outgoing(data=str(n), key="k") for n in range(3)])
     (first,) = await client.pull(parking, wait_seconds=30)

@@ -15,7 +15,7 @@ from packetboat import (
     NotFound,
     Outgoing,
     Retention,
-    Retry,
+    RetryPolicy,
 )
 from packetboat.errors import LeaseLost
 from packetboat.models import ScheduleMessage
@@ -102,7 +102,11 @@ async def test_messages_that_wait(client: AsyncClient, name: str) -> None:
 async def test_subscriptions(client: AsyncClient, name: str) -> None:
     other = f"{name}-other"
     made = await client.subscriptions.create(
-        name, other, start=datetime(2026, 1, 1, tzinfo=UTC), retry=Retry(1, 5), labels={"a": "b"}
+        name,
+        other,
+        start=datetime(2026, 1, 1, tzinfo=UTC),
+        retry=RetryPolicy(1, 5),
+        labels={"a": "b"},
     )
     assert (made.retry.max_backoff_seconds, made.type) == (5, "pull")
     changed = await client.subscriptions.update(other, if_match=made.etag, filter="data.n > 1.0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from packetboat.webhooks import Delivery, Receiver, RecentIds, Retry
+from packetboat.webhooks import DeliverLater, Delivery, Receiver, RecentIds
 
 from tests.e2e import webhook_sites
 from tests.e2e.installation import Installation
@@ -32,7 +32,7 @@ class Orders:
         for message in delivery.messages:
             if message.message_id not in self.refused:
                 self.refused.append(message.message_id)
-                raise Retry("not yet")
+                raise DeliverLater("not yet")
             self.taken.append(message.message_id)
             self.numbers.append(message.json()["n"])
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from packetboat import AsyncClient, Message, Options
 from packetboat.credentials import StaticToken
-from packetboat.models import Retry
+from packetboat.models import RetryPolicy
 from packetboat.testing.faults import Faults
 from packetboat.testing.proxy import FaultyProxy
 from packetboat.worker import Emit, Worker
@@ -47,7 +47,7 @@ async def test_outputs_are_there_once(running: Installation, ordered: bool) -> N
             start="earliest",
             ack_deadline_seconds=3,
             ordered=ordered,
-            retry=Retry(min_backoff_seconds=0.1, max_backoff_seconds=0.5),
+            retry=RetryPolicy(min_backoff_seconds=0.1, max_backoff_seconds=0.5),
         )
         for number in range(MESSAGES):
             direct.publish(topic, str(number), key=f"key {number % KEYS}")

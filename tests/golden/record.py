@@ -24,7 +24,7 @@ from typing import Any
 
 import asyncpg
 from packetboat.aio.client import AsyncClient
-from packetboat.models import Message, Retention, Retry
+from packetboat.models import Message, Retention, RetryPolicy
 
 from tests.chaos import releases
 from tests.chaos.cluster import HOST, ChaosCluster
@@ -91,7 +91,7 @@ async def _use(cluster: ChaosCluster, facts: Facts) -> None:
             start="earliest",
             ordered=True,
             dead_letter_topic="dead",
-            retry=Retry(max_attempts=3),
+            retry=RetryPolicy(max_attempts=3),
         )
         for number in range(30):
             data = f"message {number}"

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         RateLimit,
         Receipt,
         Retention,
-        Retry,
+        RetryPolicy,
         ScheduleMessage,
         Settled,
         StoredMessage,
@@ -114,7 +114,7 @@ __all__ = [
     "ReadMessage",
     "Receipt",
     "Retention",
-    "Retry",
+    "RetryPolicy",
     "ScheduleMessage",
     "ServerError",
     "Settled",
@@ -180,7 +180,7 @@ _HOMES = {
         "RateLimit",
         "Receipt",
         "Retention",
-        "Retry",
+        "RetryPolicy",
         "ScheduleMessage",
         "Settled",
         "StoredMessage",
@@ -207,6 +207,8 @@ if not TYPE_CHECKING:  # type checkers know the names from above, and that there
 
     def __getattr__(name: str) -> Any:
         home = _HOME_OF.get(name)
+        if name == "Retry":  # the name in 0.2.0; `packetboat.models` warns of it
+            return import_module("packetboat.models").Retry
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         thing = getattr(import_module(home), name)

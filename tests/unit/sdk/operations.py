@@ -13,7 +13,7 @@ from msgspec import Raw
 from packetboat import (
     Outgoing,
     Retention,
-    Retry,
+    RetryPolicy,
 )
 from packetboat import calls as published
 from packetboat.calls import Call, StreamCall
@@ -134,7 +134,7 @@ SUBSCRIPTION_CHANGES = {
     "type": "push",
     "push": PUSH,
     "ack_deadline_seconds": 30.0,
-    "retry": Retry(1, 60, 5, "park"),
+    "retry": RetryPolicy(1, 60, 5, "park"),
     "dead_letter_topic": "dead",
     "filter": "true",
     "rate_limit": RateLimit(5, 1),

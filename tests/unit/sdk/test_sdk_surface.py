@@ -103,6 +103,23 @@ def test_names_that_are_not_there_are_said_so() -> None:
         _ = packetboat.Cleint
 
 
+RETRIES = {
+    "packetboat": "RetryPolicy",
+    "packetboat.models": "RetryPolicy",
+    "packetboat.tasks": "RetryLater",
+    "packetboat.webhooks": "DeliverLater",
+    "packetboat.worker": "RetryLater",
+}
+
+
+@pytest.mark.parametrize(("module", "now"), RETRIES.items())
+def test_no_two_classes_are_called_retry_and_the_old_name_warns(module: str, now: str) -> None:
+    home = import_module(module)
+    assert "Retry" not in home.__all__
+    with pytest.warns(DeprecationWarning, match=f"is called {now} since"):
+        assert home.Retry is getattr(home, now)
+
+
 def imported_by(statement: str) -> set[str]:
     program = f"{statement}\nimport sys\nprint(*sys.modules)"
     command = [sys.executable, "-c", program]

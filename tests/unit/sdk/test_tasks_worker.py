@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from packetboat import NotAuthorized, Problem, Unavailable
 from packetboat.models.jobs import JobSpec, TaskRetry
-from packetboat.tasks import Reject, Release, Retry, TaskContext, Tasks, TaskWorker
+from packetboat.tasks import Reject, Release, RetryLater, TaskContext, Tasks, TaskWorker
 from packetboat.transport import Request
 
 from tests.unit.sdk.jobs_twin import JobsTwin
@@ -69,7 +69,7 @@ async def test_handlers_say_more_by_what_they_raise() -> None:
         if value == "reject":
             raise Reject("never")
         if value == "retry" and context.attempt == 1:
-            raise Retry("soon", delay_s=0.02)
+            raise RetryLater("soon", delay_s=0.02)
         if value == "release" and not given_back:
             given_back.append(context.attempt)
             raise Release

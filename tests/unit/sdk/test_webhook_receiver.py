@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from packetboat.webhooks import (
     Answer,
+    DeliverLater,
     Delivery,
     Gone,
     Pace,
     Receiver,
     RecentIds,
     Reject,
-    Retry,
     SeenIds,
 )
 
@@ -61,7 +61,7 @@ def raising(error: Exception) -> Callable[[Delivery], None]:
 @pytest.mark.parametrize(
     ("error", "status", "outcome"),
     [
-        (Retry("full"), 503, Outcome.BUSY),
+        (DeliverLater("full"), 503, Outcome.BUSY),
         (Reject("no order"), 422, Outcome.REFUSED),
         (Gone("closed"), 410, Outcome.GONE),
     ],
@@ -222,7 +222,7 @@ async def test_what_blocks_is_not_called_in_the_event_loop() -> None:
     async def handler(delivery: Delivery) -> None:
         taken.append(delivery.message.message_id)
         if len(taken) == 1:
-            raise Retry
+            raise DeliverLater
 
     request = HOOK.push(json_message("1"))
     statuses = [

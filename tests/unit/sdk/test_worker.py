@@ -12,7 +12,7 @@ import pytest
 from packetboat.models import Message
 from packetboat.worker.context import Context
 from packetboat.worker.events import WorkerEvents
-from packetboat.worker.outcomes import Reject, Release, Retry, Verb
+from packetboat.worker.outcomes import Reject, Release, RetryLater, Verb
 
 from tests.unit.sdk.worker_support import FakeSubscription, Lease, Running, problem
 
@@ -62,8 +62,8 @@ async def test_a_failure_is_nacked_with_its_text_and_comes_again(fake: FakeSubsc
 @pytest.mark.parametrize(
     ("error", "verb", "more"),
     [
-        (Retry(delay_s=7), "nack", 7),
-        (Retry("the disk is full"), "nack", "the disk is full"),
+        (RetryLater(delay_s=7), "nack", 7),
+        (RetryLater("the disk is full"), "nack", "the disk is full"),
         (Reject("no order at all"), "reject", "no order at all"),
         (Release(), "release", None),
         (ValueError("x" * 5000), "nack", "ValueError: " + "x" * 1012),

@@ -185,7 +185,7 @@ async def test_threads_are_begun_as_they_are_needed() -> None:
 async def test_signals_are_told_and_put_back() -> None:
     told = asyncio.Event()
     before = signal.getsignal(signal.SIGTERM)
-    with told_of_signals(told.set):
+    with told_of_signals(told.set, True):
         signal.raise_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
             await told.wait()

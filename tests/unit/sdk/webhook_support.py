@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from packetboat.webhooks import Delivery, Reject, Retry
+from packetboat.webhooks import DeliverLater, Delivery, Reject
 
 from edge.sealing import Sealer
 from metadata.subscriptions.push_config import (
@@ -100,7 +100,7 @@ class Takes:
         for message in delivery.messages:
             match message.json():
                 case "retry":
-                    raise Retry("later", after_s=7)
+                    raise DeliverLater("later", after_s=7)
                 case "reject":
                     raise Reject("not an order")
                 case "break":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from packetboat.models.backlog import (
     Backlog,
     BacklogUpdate,
@@ -94,7 +96,7 @@ from packetboat.models.settled import ItemFailure, Output, Settled
 from packetboat.models.subscriptions import (
     Flow,
     RateLimit,
-    Retry,
+    RetryPolicy,
     SkipRule,
     SkipRules,
     Subscription,
@@ -136,6 +138,7 @@ from packetboat.models.usage import (
     Quotas,
     UsageHour,
 )
+from packetboat.renamed import renamed
 
 __all__ = [
     "AccessToken",
@@ -218,7 +221,7 @@ __all__ = [
     "Redrive",
     "ReplayPage",
     "Retention",
-    "Retry",
+    "RetryPolicy",
     "Role",
     "RoleGiven",
     "Schedule",
@@ -261,3 +264,6 @@ __all__ = [
     "UsageHour",
     "WhoAmI",
 ]
+
+if not TYPE_CHECKING:  # 0.2.0 called it Retry, as it did two other classes
+    __getattr__ = renamed(__name__, {"Retry": RetryPolicy})

@@ -12,7 +12,7 @@ from packetboat.models.positions import Position
 from packetboat.models.push import Push, PushEndpoint
 
 
-class Retry(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """Back-off between the attempts to deliver a message, doubled from one to the next."""
 
     min_backoff_seconds: float = 1.0
@@ -37,7 +37,7 @@ class SubscriptionChanges(TypedDict, total=False):
     push: Push | None
     ack_deadline_seconds: float
     """1 to 43,200."""
-    retry: Retry
+    retry: RetryPolicy
     dead_letter_topic: str | None
     filter: str | None
     """A CEL expression over what was published."""
@@ -64,7 +64,7 @@ class Subscription(msgspec.Struct, frozen=True):
     type: str
     delivery: str
     ack_deadline_seconds: float
-    retry: Retry
+    retry: RetryPolicy
     start: Any
     created_at: datetime
     updated_at: datetime

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from packetboat.models.jobs import (
     Job,
     JobOutput,
@@ -13,6 +15,7 @@ from packetboat.models.jobs import (
     TaskOutput,
     TaskRetry,
 )
+from packetboat.renamed import renamed
 from packetboat.tasks.context import TaskContext
 from packetboat.tasks.definitions import FoldTask, MapTask, ReduceTask
 from packetboat.tasks.errors import JobCancelled, JobFailed
@@ -21,7 +24,7 @@ from packetboat.tasks.outcomes import TaskCancelled
 from packetboat.tasks.registry import Tasks
 from packetboat.tasks.specs import JobOptions
 from packetboat.tasks.worker import TaskWorker
-from packetboat.worker.outcomes import Reject, Release, Retry
+from packetboat.worker.outcomes import Reject, Release, RetryLater
 
 __all__ = [
     "FoldTask",
@@ -39,7 +42,7 @@ __all__ = [
     "ReduceTask",
     "Reject",
     "Release",
-    "Retry",
+    "RetryLater",
     "TaskCancelled",
     "TaskContext",
     "TaskCounts",
@@ -48,3 +51,6 @@ __all__ = [
     "TaskWorker",
     "Tasks",
 ]
+
+if not TYPE_CHECKING:  # 0.2.0 called it Retry, as it did two other classes
+    __getattr__ = renamed(__name__, {"Retry": RetryLater})

@@ -1,7 +1,7 @@
 """What running a task ends in.
 
 A handler that returns has given its output, one that raises is tried again. It raises `Reject` when
-the task has failed for good, `Retry` to say when to try again, `Release` to have it done by
+the task has failed for good, `RetryLater` to say when to try again, `Release` to have it done by
 somebody else: the exceptions of the handlers of messages.
 """
 
@@ -12,7 +12,7 @@ import traceback
 import msgspec
 
 from packetboat.models.jobs import JobSpec
-from packetboat.worker.outcomes import Reject, Release, Retry
+from packetboat.worker.outcomes import Reject, Release, RetryLater
 
 MAX_ERROR_CHARACTERS = 4_000
 """A little less than the server keeps."""
@@ -74,7 +74,7 @@ def outcome_of(error: BaseException) -> Outcome:
             return Released()
         case Reject():
             return Failed(text_of(error), retry=False)
-        case Retry():
+        case RetryLater():
             return Failed(text_of(error), delay_s=error.delay_s)
         case _:
             return Failed(text_of(error))
@@ -82,7 +82,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 def text_of(error: BaseException) -> str:
     """What it says, if it was raised to say it; else also where it comes from."""
-    if isinstance(error, Reject | Retry) and error.__cause__ is None and str(error):
+    if isinstance(error, Reject | RetryLater) and error.__cause__ is None and str(error):
         return bounded(str(error))
     return bounded("".join(traceback.format_exception(error)).strip())
 

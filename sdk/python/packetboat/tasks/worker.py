@@ -64,8 +64,8 @@ class TaskWorker:
         Raises what will not pass by itself, such as NotAuthorized."""
         asyncio.run(self.arun(signals=True))
 
-    async def arun(self, *, signals: bool = False) -> None:
-        """The same, to be awaited; `signals`: as `run` does with them."""
+    async def arun(self, *, signals: bool | None = None) -> None:
+        """The same, to be awaited; `signals` is as in `Worker.arun`."""
         await self._running.run(self._run, signals=signals)
 
     def stop(self) -> None:

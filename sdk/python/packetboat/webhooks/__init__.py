@@ -14,18 +14,21 @@ def orders(delivery):
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from packetboat.renamed import renamed
 from packetboat.webhooks.answers import Answer, Pace
 from packetboat.webhooks.deliveries import Challenge, Delivery, Format, Message
 from packetboat.webhooks.errors import (
     BadSignature,
     BadTimestamp,
     BadToken,
+    DeliverLater,
     Gone,
     MissingHeader,
     NotVerified,
     Outcome,
     Reject,
-    Retry,
     Unreadable,
     WebhookError,
 )
@@ -40,6 +43,7 @@ __all__ = [
     "BadTimestamp",
     "BadToken",
     "Challenge",
+    "DeliverLater",
     "Delivery",
     "Format",
     "Gone",
@@ -52,10 +56,12 @@ __all__ = [
     "Receiver",
     "RecentIds",
     "Reject",
-    "Retry",
     "SeenIds",
     "Tokens",
     "Unreadable",
     "WebhookError",
     "verify",
 ]
+
+if not TYPE_CHECKING:  # 0.2.0 called it Retry, as it did two other classes
+    __getattr__ = renamed(__name__, {"Retry": DeliverLater})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from packetboat.webhooks.errors import Outcome, Retry, WebhookError
+from packetboat.webhooks.errors import DeliverLater, Outcome, WebhookError
 
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
@@ -53,6 +53,6 @@ def challenge(text: str) -> Answer:
 
 def refused(error: WebhookError | Outcome) -> Answer:
     headers = dict(_TEXT)
-    if isinstance(error, Retry) and error.after_s is not None:
+    if isinstance(error, DeliverLater) and error.after_s is not None:
         headers["Retry-After"] = str(max(0, round(error.after_s)))
     return Answer(error.status, headers, str(error).encode())

@@ -9,7 +9,7 @@ WebhookError                 `status` is what to answer
 └── Unreadable               400: sent by Packetboat, in another format than is read here
 
 Outcome                      raised by handlers
-├── Retry                    503: not now; the message comes again, the endpoint is fed less
+├── DeliverLater             503: not now; the message comes again, the endpoint is fed less
 ├── Reject                   422: the message is at fault; an attempt of it is used up
 └── Gone                     410: the endpoint is disabled until somebody enables it
 """
@@ -65,7 +65,7 @@ class Outcome(Exception):
         self.reason = reason
 
 
-class Retry(Outcome):
+class DeliverLater(Outcome):
     """Not now. The message comes again after its back-off, and after `after_s` at the earliest."""
 
     def __init__(self, reason: str = "", *, after_s: float | None = None) -> None:

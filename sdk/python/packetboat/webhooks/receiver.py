@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 from packetboat.webhooks import answers
 from packetboat.webhooks.answers import TAKEN, Answer, Pace
 from packetboat.webhooks.deliveries import Challenge, Delivery, Format, Message
-from packetboat.webhooks.errors import Outcome, Retry, WebhookError
+from packetboat.webhooks.errors import DeliverLater, Outcome, WebhookError
 from packetboat.webhooks.headers import Given, Headers
 from packetboat.webhooks.parsing import FORMATS, parse
 from packetboat.webhooks.seen import RecentIds, SeenIds
@@ -81,8 +81,8 @@ class Receiver:
         return parse(known, body, self._format)
 
     def answer(self, body: bytes, headers: Given, handler: Handler) -> Answer:
-        """All of a request. What a handler raises but Retry, Reject and Gone goes on to the caller,
-        whose framework answers 500: the message comes again."""
+        """All of a request. What a handler raises but DeliverLater, Reject and Gone goes on to the
+        caller, whose framework answers 500: the message comes again."""
         opened = self.open(body, headers)
         if isinstance(opened, Answer):
             return opened
@@ -114,7 +114,7 @@ class Receiver:
         except (WebhookError, Outcome) as error:
             return answers.refused(error)
         except OSError as error:
-            return answers.refused(Retry(str(error)))
+            return answers.refused(DeliverLater(str(error)))
 
     def taken(self, delivery: Delivery, returned: object) -> Answer:
         """The answer to one that a handler took. TypeError for what no handler returns."""
@@ -134,7 +134,7 @@ class Receiver:
         return answers.refused(error)
 
     def _unseen(self, delivery: Delivery) -> Answer | Delivery:
-        """The part that nobody has taken. Raises Retry where somebody is at it."""
+        """The part that nobody has taken. Raises DeliverLater where somebody is at it."""
         if self._seen is None:
             return delivery
         begun: list[Message] = []
@@ -144,7 +144,7 @@ class Receiver:
                 begun.append(message)
             elif state == "working":
                 self._seen.failed([one.message_id for one in begun])
-                raise Retry(f"message {message.message_id} is being handled", after_s=BUSY_S)
+                raise DeliverLater(f"message {message.message_id} is being handled", after_s=BUSY_S)
         return replace(delivery, messages=tuple(begun)) if begun else TAKEN
 
     def _tell(self, delivery: Delivery, *, was_taken: bool) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from packetboat.renamed import renamed
 from packetboat.worker.app import WorkerApp
 from packetboat.worker.context import Context
 from packetboat.worker.emit import Emit
 from packetboat.worker.events import WorkerEvents
 from packetboat.worker.handlers import Handler, Middleware
-from packetboat.worker.outcomes import Reject, Release, Retry, Verb
+from packetboat.worker.outcomes import Reject, Release, RetryLater, Verb
 from packetboat.worker.settings import WorkerOptions, WorkerSettings
 from packetboat.worker.worker import Worker
 
@@ -18,7 +21,7 @@ __all__ = [
     "Middleware",
     "Reject",
     "Release",
-    "Retry",
+    "RetryLater",
     "Verb",
     "Worker",
     "WorkerApp",
@@ -26,3 +29,6 @@ __all__ = [
     "WorkerOptions",
     "WorkerSettings",
 ]
+
+if not TYPE_CHECKING:  # 0.2.0 called it Retry, as it did two other classes
+    __getattr__ = renamed(__name__, {"Retry": RetryLater})

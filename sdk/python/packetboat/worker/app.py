@@ -60,8 +60,8 @@ class WorkerApp:
         are stopped, and its error is raised."""
         self._runner.run(self._handlers())
 
-    async def arun(self, *, signals: bool = False) -> None:
-        """The same, to be awaited."""
+    async def arun(self, *, signals: bool | None = None) -> None:
+        """The same, to be awaited; `signals` is as in `Worker.arun`."""
         await self._runner.arun(self._handlers(), signals=signals)
 
     def stop(self) -> None:

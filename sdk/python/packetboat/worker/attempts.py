@@ -17,7 +17,7 @@ from packetboat.worker.outcomes import (
     RELEASE,
     Reject,
     Release,
-    Retry,
+    RetryLater,
     Settlement,
     Verb,
     exhausted,
@@ -141,7 +141,7 @@ class Attempts:
 
     def _tell(self, context: Context, error: BaseException) -> None:
         """Exceptions that were not raised to say what to do are a surprise to somebody."""
-        if isinstance(error, Retry | Reject | Release):
+        if isinstance(error, RetryLater | Reject | Release):
             return
         _log.warning(
             "%s: attempt %d at message %s failed",

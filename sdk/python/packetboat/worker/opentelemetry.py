@@ -14,7 +14,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode, Tracer
 
 from packetboat.worker.context import Context
 from packetboat.worker.emit import Emit
-from packetboat.worker.outcomes import Release, Retry
+from packetboat.worker.outcomes import Release, RetryLater
 
 
 class OpenTelemetryMiddleware:
@@ -43,7 +43,7 @@ class OpenTelemetryMiddleware:
         ) as span:
             try:
                 value = await call_next()
-            except (Retry, Release) as error:
+            except (RetryLater, Release) as error:
                 span.add_event(type(error).__name__, {"reason": str(error)})
                 raise
             except Exception as error:

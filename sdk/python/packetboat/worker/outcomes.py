@@ -16,7 +16,7 @@ REASON_CHARS = 1024
 """The server keeps so much of a reason."""
 
 
-class Retry(Exception):
+class RetryLater(Exception):
     """Delivered again: after `delay_s`, or after the back-off of the subscription's policy."""
 
     def __init__(self, reason: str = "", *, delay_s: float | None = None) -> None:
@@ -77,7 +77,7 @@ def of_error(error: BaseException, attempt: int, max_attempts: int | None) -> Se
         return Settlement(Verb.REJECT, reason_of(error))
     if max_attempts is not None and attempt >= max_attempts:
         return Settlement(Verb.REJECT, reason_of(error))
-    if isinstance(error, Retry):
+    if isinstance(error, RetryLater):
         return Settlement(Verb.NACK, reason_of(error), error.delay_s)
     return Settlement(Verb.NACK, reason_of(error))
 
@@ -90,7 +90,7 @@ def exhausted(attempt: int, max_attempts: int) -> Settlement:
 
 def reason_of(error: BaseException) -> str | None:
     text = str(error)
-    if isinstance(error, Retry | Reject):
+    if isinstance(error, RetryLater | Reject):
         return text[:REASON_CHARS] or None
     return f"{type(error).__name__}: {text}"[:REASON_CHARS]
 

@@ -52,7 +52,7 @@ class Runner:
         """Blocks. In the main thread SIGTERM and SIGINT stop it; the second time at once."""
         asyncio.run(self.arun(assignments, signals=True))
 
-    async def arun(self, assignments: Sequence[Assignment], *, signals: bool) -> None:
+    async def arun(self, assignments: Sequence[Assignment], *, signals: bool | None) -> None:
         handlings = [assignment.handling() for assignment in assignments]
         await self._running.run(
             lambda stopping: self._run(assignments, handlings, stopping), signals=signals

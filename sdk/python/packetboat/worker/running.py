@@ -18,15 +18,15 @@ class Running:
         self._now: tuple[asyncio.AbstractEventLoop, Stopping] | None = None
         self._stops = 0
 
-    async def run(self, work: Callable[[Stopping], Awaitable[None]], *, signals: bool) -> None:
-        """To its end; `signals`: SIGTERM and SIGINT stop it where this is the main thread. Raises
-        RuntimeError where a run is under way."""
+    async def run(
+        self, work: Callable[[Stopping], Awaitable[None]], *, signals: bool | None
+    ) -> None:
+        """To its end. In the main thread SIGTERM and SIGINT stop it: with `signals` True always,
+        with None where the program has no handler for them. Raises RuntimeError where a run is
+        under way."""
         stopping = self._begin()
         try:
-            if signals:
-                with told_of_signals(stopping.ask):
-                    await work(stopping)
-            else:
+            with told_of_signals(stopping.ask, signals):
                 await work(stopping)
         finally:
             with self._lock:

@@ -17,8 +17,8 @@ class Worker:
     """Of one subscription. `options` are the fields of `WorkerSettings`.
 
     A handler that returns has its message acked; one that raises has it delivered again, after the
-    subscription's back-off and with the exception's text as the reason. It raises `Retry`, `Reject`
-    or `Release` to say more, and returns or yields `Emit` to publish with the ack.
+    subscription's back-off and with the exception's text as the reason. It raises `RetryLater`,
+    `Reject` or `Release` to say more, and returns or yields `Emit` to publish with the ack.
 
     `client` may be a Client or an AsyncClient; of a Client a worker makes its own connections.
     """
@@ -48,9 +48,13 @@ class Worker:
         """
         self._runner.run([self._assignment(handler, body)])
 
-    async def arun(self, handler: Handler, *, body: Any = None, signals: bool = False) -> None:
-        """The same, to be awaited; `signals`: as `run` does with them. Cancelling it abandons what
-        is being handled to be delivered again: `stop` is better."""
+    async def arun(
+        self, handler: Handler, *, body: Any = None, signals: bool | None = None
+    ) -> None:
+        """The same, to be awaited. SIGTERM and SIGINT stop it as they stop `run`, unless the
+        program has a handler of its own for them; `signals` True takes them in any case, False
+        never.
+        Cancelling it abandons what is being handled to be delivered again: `stop` is better."""
         await self._runner.arun([self._assignment(handler, body)], signals=signals)
 
     def stop(self) -> None:
