@@ -113,6 +113,40 @@ def test_one_message(command: Command) -> None:
     ]
 
 
+def test_one_message_for_later_that_is_published_once(command: Command) -> None:
+    more = ["--delay", "10m", "--ttl", "2h", "--priority", "7", "--idempotency-key", "order-1"]
+    ran, broker = publish(command, "--data", "a", *more)
+    assert ran.code == 0
+    assert broker.messages == [
+        {
+            "data": b"a",
+            "content_type": "text/plain; charset=utf-8",
+            "delay_seconds": 600.0,
+            "ttl_seconds": 7200.0,
+            "priority": 7,
+            "idempotency_key": "order-1",
+        }
+    ]
+
+
+def test_a_line_that_says_its_own_delay_priority_or_ttl_keeps_it(command: Command) -> None:
+    own = (
+        '{"data":1,"priority":2,"deliver_at":"2030-01-01T00:00:00Z","ttl_seconds":5}\n{"data":2}\n'
+    )
+    options = ["--ndjson", "--priority", "9", "--delay", "30", "--ttl", "1m"]
+    _, broker = publish(command, *options, stdin=own + '\n{"data":2}\n')
+    first, second = ({k: v for k, v in m.items() if k != "data"} for m in broker.messages)
+    assert first["priority"] == 2
+    assert (first["deliver_at"][:10], first["ttl_seconds"]) == ("2030-01-01", 5.0)
+    assert "delay_seconds" not in first
+    assert (second["priority"], second["delay_seconds"], second["ttl_seconds"]) == (9, 30.0, 60.0)
+
+
+def test_a_moment_to_deliver_at(command: Command) -> None:
+    _, broker = publish(command, "--data", "a", "--deliver-at", "2030-01-01T00:00:00Z")
+    assert broker.messages[0]["deliver_at"].startswith("2030-01-01T00:00:00")
+
+
 def test_many_in_batches(command: Command) -> None:
     ran, broker = publish(command, "--batch", "100", "-o", "json", stdin="x\n" * 5000)
     assert summary(ran) == {"done": 5000}
@@ -234,6 +268,12 @@ def test_files_one_after_another(command: Command) -> None:
         ["--data", "x", "file"],
         ["--attribute", "x"],
         ["--batch", "0"],
+        ["--delay", "soon"],
+        ["--delay", "1", "--deliver-at", "2030-01-01T00:00:00Z"],
+        ["--priority", "10"],
+        ["--idempotency-key", "k"],
+        ["--idempotency-key", "k", "--whole", "one", "two"],
+        ["--idempotency-key", "k", "--data", "x", "--resume-id", "r"],
     ],
     ids=" ".join,
 )

@@ -185,6 +185,11 @@ def test_bad_lines_of_ndjson(line: str, said: str) -> None:
     assert said in error(line.encode(), Form(ndjson=True))
 
 
+def test_what_is_no_json_is_refused() -> None:
+    """Python reads it; no other reader of JSON would."""
+    assert "JSON has no NaN" in error(b'{"data": [NaN]}', Form(ndjson=True))
+
+
 def test_a_resume_id_names_lines() -> None:
     form = Form(resume_id="monday")
     assert form.item(7, b"x").message == form.item(7, b"x").message

@@ -78,9 +78,8 @@ def pairs(given: list[str] | None) -> dict[str, str]:
 
 def moment(text: str) -> datetime:
     """RFC 3339, or a time ago: `90s`, `10m`, `2h`, `7d`, `2w`."""
-    ago = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    if ago:
-        return datetime.now(UTC) - timedelta(seconds=float(ago[1]) * _UNITS_S[ago[2]])
+    if re.fullmatch(r"\d+(?:\.\d+)?[smhdw]", text):
+        return datetime.now(UTC) - timedelta(seconds=duration_s(text))
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -88,6 +87,14 @@ def moment(text: str) -> datetime:
     if at.tzinfo is None:
         raise wrong(f"{text!r} has no time zone; Z is UTC")
     return at
+
+
+def duration_s(text: str) -> float:
+    """Seconds: a number of them, or `90s`, `10m`, `2h`, `7d`, `2w`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)
+    if not found:
+        raise wrong(f"{text!r} is not a duration: a number of seconds, or 10m, 2h, 7d")
+    return float(found[1]) * _UNITS_S[found[2] or "s"]
 
 
 def wrong(text: str) -> CommandFailed:

@@ -78,6 +78,13 @@ class Form:
     attributes: dict[str, str] = field(default_factory=dict)
     resume_id: str | None = None
     """Line n always has the same idempotency key then."""
+    idempotency_key: str | None = None
+    """Of the one message that there is."""
+    priority: int = 0
+    delay_seconds: float | None = None
+    deliver_at: datetime | None = None
+    ttl_seconds: float | None = None
+    """These four are of each message that does not say its own."""
 
     def item(self, line: int, raw: bytes) -> Item:
         try:
@@ -107,8 +114,17 @@ class Form:
             changes["key"] = self.key
         if self.attributes:
             changes["attributes"] = {**self.attributes, **(message.attributes or {})}
-        if self.resume_id is not None and message.idempotency_key is None:
-            changes["idempotency_key"] = f"{self.resume_id}/{line}"
+        if message.idempotency_key is None:
+            if self.resume_id is not None:
+                changes["idempotency_key"] = f"{self.resume_id}/{line}"
+            elif self.idempotency_key is not None:
+                changes["idempotency_key"] = self.idempotency_key
+        if not message.priority:
+            changes["priority"] = self.priority
+        if message.delay_seconds is None and message.deliver_at is None:
+            changes |= {"delay_seconds": self.delay_seconds, "deliver_at": self.deliver_at}
+        if message.ttl_seconds is None:
+            changes["ttl_seconds"] = self.ttl_seconds
         return msgspec.structs.replace(message, **changes) if changes else message
 
 
@@ -205,9 +221,13 @@ def _of_object(raw: bytes) -> Outgoing:
 
 def _json(raw: bytes) -> Any:
     try:
-        return json.loads(raw)
+        return json.loads(raw, parse_constant=_no_constant)
     except ValueError as error:
         raise BadLine(f"not JSON: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _member(value: object, name: str) -> str:

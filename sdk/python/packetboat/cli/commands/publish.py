@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from packetboat.cli.arguments import Topic, pairs, wrong
+from packetboat.cli.arguments import Topic, duration_s, moment, pairs, wrong
 from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.failures import report
 from packetboat.cli.invocation import Invocation
@@ -22,9 +22,12 @@ from packetboat.cli.publish_summary import Summary
 from packetboat.cli.shared_options import add
 
 app: typer.Typer = typer.Typer()
+MAX_PRIORITY = 9
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[FILE…]", help="What to publish; - or nothing for stdin."),
+    typer.Argument(
+        metavar="[FILE…]", help="Files to publish, a message a line. Without any, or -: stdin."
+    ),
 ]
 
 
@@ -34,46 +37,121 @@ def publish(
     topic: Topic,
     files: Files = None,
     data: Annotated[
-        str | None, typer.Option("--data", "-d", help="One message: this text.")
+        str | None, typer.Option("--data", "-d", help="Publish one message: this text.")
     ] = None,
     ndjson: Annotated[
         bool,
         typer.Option(
-            "--ndjson", help="Lines are messages: data, key, attributes, delay_seconds, …"
+            "--ndjson",
+            help="Each line is a JSON object: a message with its data, key, attributes and so on.",
         ),
     ] = False,
-    whole: Annotated[bool, typer.Option("--whole", help="Each file is one message.")] = False,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Of all messages.")] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Each file is one message, not a message a line.")
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", help="The ordering key: messages of a key keep their order."),
+    ] = None,
     key_field: Annotated[
         str | None,
-        typer.Option("--key-field", metavar="MEMBER", help="Lines are JSON, and this is the key."),
+        typer.Option(
+            "--key-field",
+            metavar="MEMBER",
+            help="Lines are JSON, and this member of each is its ordering key.",
+        ),
     ] = None,
     attribute: Annotated[
-        list[str] | None, typer.Option("--attribute", "-a", metavar="NAME=VALUE")
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            "-a",
+            metavar="NAME=VALUE",
+            help="An attribute of the messages. May be repeated.",
+        ),
     ] = None,
-    content_type: Annotated[str | None, typer.Option(help="Of all messages.")] = None,
+    content_type: Annotated[
+        str | None, typer.Option(help="The content type, such as application/json.")
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Deliver after this time: seconds, or 10m, 2h, 7d."),
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Deliver at this time, such as 2026-01-31T12:00:00Z."),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(
+            "--ttl",
+            metavar="DURATION",
+            help="Drop a message that is not delivered by then: seconds, or 10m, 2h, 7d.",
+        ),
+    ] = None,
+    priority: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="From 0 to 9; a higher one is delivered first, in topics with priorities.",
+            min=0,
+            max=MAX_PRIORITY,
+        ),
+    ] = 0,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            help="For one message: published again with the same key, it is not stored twice."
+        ),
+    ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="N", help="Messages a second at most.", min=0.01)
+        float | None,
+        typer.Option(metavar="N", help="Publish at most this many messages a second.", min=0.01),
     ] = None,
     batch: Annotated[
-        int, typer.Option(metavar="N", help="Messages of a request at most.", min=1, max=1000)
+        int,
+        typer.Option(
+            metavar="N", help="Send at most this many messages in a request.", min=1, max=1000
+        ),
     ] = 1000,
     resume_id: Annotated[
         str | None,
-        typer.Option(help="Run it again with the same: what is stored is not stored twice."),
+        typer.Option(help="A name for this input: run again with it, no line is stored twice."),
     ] = None,
-    from_line: Annotated[int, typer.Option(metavar="N", help="Skip lines before.", min=1)] = 1,
+    from_line: Annotated[
+        int, typer.Option(metavar="N", help="Start at this line; the first is 1.", min=1)
+    ] = 1,
     receipts: Annotated[
         bool, typer.Option("--receipts", help="Print a receipt for each message, as NDJSON.")
     ] = False,
 ) -> None:
-    """Publish a line each as a message, from files or stdin; also compressed with gzip."""
+    """Publish each line of files or stdin as a message; gzip is decompressed."""
     here = Invocation.of(context)
     if ndjson + whole > 1 or (whole and key_field) or (key and key_field):
         raise wrong("--whole and --ndjson, --whole and --key-field, --key and --key-field: one")
     if ndjson and content_type is not None:
         raise wrong("--content-type goes with lines and files; of NDJSON it is a member")
-    form = Form(ndjson, whole, content_type, key, key_field, pairs(attribute), resume_id)
+    if delay is not None and deliver_at is not None:
+        raise wrong("either --delay or --deliver-at")
+    if idempotency_key is not None:
+        if data is None and not (whole and len(files or ["-"]) == 1):
+            raise wrong("--idempotency-key is for one message: --data, or --whole with one file")
+        if resume_id is not None:
+            raise wrong("either --idempotency-key or --resume-id")
+    form = Form(
+        ndjson,
+        whole,
+        content_type,
+        key,
+        key_field,
+        pairs(attribute),
+        resume_id,
+        idempotency_key,
+        priority,
+        None if delay is None else duration_s(delay),
+        None if deliver_at is None else moment(deliver_at),
+        None if ttl is None else duration_s(ttl),
+    )
     position = Position()
     chosen = files or [Path("-")]
     if data is not None:
