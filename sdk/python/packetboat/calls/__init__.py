@@ -9,7 +9,6 @@ from packetboat.calls.call import TIMEOUT_S, Call, StreamCall, failure
 from packetboat.calls.consuming import Ids
 from packetboat.calls.publishing import (
     Producer,
-    encode_data,
     publish,
     publish_batch,
     publish_early,
@@ -21,7 +20,6 @@ __all__ = [
     "Ids",
     "Producer",
     "StreamCall",
-    "encode_data",
     "failure",
     "publish",
     "publish_batch",

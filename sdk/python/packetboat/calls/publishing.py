@@ -11,9 +11,9 @@ from urllib.parse import quote
 import msgspec
 
 from packetboat.calls.call import TIMEOUT_S, Call, moment, part, put, reader
+from packetboat.codec import encode_data
 from packetboat.errors import PacketboatError, Problem, error_of
 from packetboat.models import Data, Outgoing, Receipt
-from packetboat.models.messages import is_json
 from packetboat.transport import Request, forking
 
 
@@ -74,15 +74,6 @@ def publish_batch(
     path = f"/topics/{part(topic)}/messages:batch"
     request = Request("POST", path, headers, body, TIMEOUT_S)
     return Call(request, _read_results, safe=all(keys) or not any(keys))
-
-
-def encode_data(data: Data, content_type: str | None) -> tuple[bytes, str | None]:
-    """The bytes of a message and its content type."""
-    if isinstance(data, bytes):
-        return data, content_type
-    if isinstance(data, str) and not is_json(content_type):
-        return data.encode("utf-8"), content_type or "text/plain; charset=utf-8"
-    return msgspec.json.encode(data), content_type or "application/json"
 
 
 class _PublishId(msgspec.Struct):

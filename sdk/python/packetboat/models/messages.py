@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-Data = bytes | str | Mapping[str, Any] | list[Any] | int | float | bool | None
-"""Bytes are sent as they are, text as UTF-8, anything else as JSON."""
+from packetboat.codec import decoder, is_json
+
+
+class Dataclass(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class Model(Protocol):
+    """An instance of a model, such as pydantic's: it can say its own form in JSON."""
+
+    @property
+    def model_dump(self) -> Callable[..., Any]:
+        """Called with `mode="json"` and `by_alias=True`."""
+
+
+Bytes = bytes | bytearray | memoryview
+Plain = Mapping[str, Any] | Sequence[Any] | int | float | bool | None
+Data = Bytes | str | Plain | Dataclass | msgspec.Struct | Model
+"""Bytes are sent as they are, text as UTF-8, anything else as JSON. `nan` and `inf` are refused."""
 Durability = Literal["quorum", "all"]
 EarlyDurability = Literal["leader", "none"]
 
@@ -71,9 +90,11 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
         """The body as UTF-8; raises UnicodeDecodeError where it is none."""
         return self.body.decode("utf-8")
 
-    def json(self) -> Any:
-        """The body read as JSON; raises msgspec.DecodeError where it is none."""
-        return msgspec.json.decode(self.body)
+    def json(self, kind: Any = Any) -> Any:
+        """The body read as JSON, as `kind` where one is given: a dataclass, a Struct, a model of
+        pydantic, or whatever else may be published. Raises msgspec.DecodeError where the body is no
+        JSON, and msgspec.ValidationError where it does not fit."""
+        return msgspec.json.decode(self.body) if kind is Any else decoder(kind)(self.body)
 
 
 class Message(Content, frozen=True, kw_only=True):
@@ -154,9 +175,3 @@ class AckState(msgspec.Struct, frozen=True):
     """When its back-off ends; of what is scheduled, its time."""
     outcomes: tuple[str, ...] | None = None
     """What a message that is `settled` can be; the topic keeps no `ack_history` that says it."""
-
-
-def is_json(content_type: str | None) -> bool:
-    """Whether bodies of this type are JSON."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from packetboat.calls.call import moment
-from packetboat.calls.publishing import encode_data
+from packetboat.codec import encode_data
 from packetboat.errors import PacketboatError
 from packetboat.models import Data
 

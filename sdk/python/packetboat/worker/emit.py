@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from packetboat.calls import encode_data
+from packetboat.codec import encode_data
 from packetboat.models import Data
 
 MAX_OUTPUTS = 100

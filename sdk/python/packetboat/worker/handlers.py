@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
+from packetboat.codec import decoder
 from packetboat.models import Message
 from packetboat.worker.context import Context
 from packetboat.worker.emit import Emit
@@ -125,7 +124,7 @@ def decoder_of(body: Any) -> Callable[[Message], Any]:
     validate = getattr(body, "model_validate_json", None)
     if validate is not None:
         return lambda message: validate(message.body)
-    decode = msgspec.json.Decoder(body).decode
+    decode = decoder(body)
     return lambda message: decode(message.body)
 
 
