@@ -58,7 +58,26 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PacketboatError(Exception):
-    """Any failure of a call."""
+    """Any failure of a call. Its text ends with the server, and how often it was tried."""
+
+    server: str | None = None
+    """The URL that was asked, and who named it: the program, the environment, a profile, or the
+    default."""
+    tries: int = 0
+    """How many requests were sent."""
+    tried_s: float = 0.0
+    """How long it was tried."""
+
+    @property
+    def text(self) -> str:
+        """What went wrong, without the server and the tries."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        more = [] if self.server is None else [self.server]
+        if self.tries > 1:
+            more.append(f"tried {self.tries} times in {self.tried_s:.1f} s")
+        return f"{self.text} [{'; '.join(more)}]" if more else self.text
 
 
 class NotDone(PacketboatError):
@@ -144,8 +163,10 @@ class UnknownOutcome(PacketboatError):
         self.problem = problem
         self.idempotency_key = idempotency_key
 
-    def __str__(self) -> str:
-        text = super().__str__()
+    @property
+    def text(self) -> str:
+        """What is not known, and the idempotency key, without the server and the tries."""
+        text = super().text
         if self.idempotency_key is None:
             return text
         return f"{text} (idempotency key {self.idempotency_key!r})"
@@ -187,5 +208,18 @@ def error_of(problem: Problem, retry_after_s: float | None = None) -> Packetboat
     return kind(problem, retry_after_s)
 
 
+FIELDS_SHOWN = 5
+
+
 def _text(problem: Problem) -> str:
-    return f"{problem.status} {problem.slug}: {problem.detail or problem.title}"
+    """What the problem says, with each field that is wrong and each limit that was met."""
+    said = problem.detail or problem.title
+    wrong = [f"{each.field}: {each.detail}" for each in problem.errors if each.detail not in said]
+    text = f"{problem.status} {problem.slug}: {said}"
+    if wrong:
+        more = len(wrong) - FIELDS_SHOWN
+        text += f" ({'; '.join(wrong[:FIELDS_SHOWN])}{f'; and {more} more' if more > 0 else ''})"
+    for name, value in problem.members.items():
+        if "limit" in name and isinstance(value, int | float) and str(value) not in text:
+            text += f" ({name}: {value})"
+    return text

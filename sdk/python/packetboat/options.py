@@ -36,11 +36,14 @@ class Options:
 
     urls: tuple[str, ...] = (DEFAULT_URL,)
     """Of one installation. The first is asked; when it can't be reached or says 503, the next."""
+    urls_from: str = field(default="the program's options", compare=False, repr=False)
+    """Who named the URLs: errors say it beside the server. Empty: no network is used."""
     credentials: Credentials | None = None
     retry_for_s: float = 10.0
     """A call that did not take effect is sent again for so long; 0: never."""
     timeout_s: float = 30.0
-    """What one try may take, beside the time that it asks the server to wait."""
+    """What one try may take, beside the time that it asks the server to wait. `timeout_s` of a call
+    bounds that call, all tries and pauses included."""
     connect_timeout_s: float = 5.0
     proxy: str | None = field(default=None, repr=False)
     """`http://`, `https://` or `socks5://`, with user and password if need be."""
@@ -68,6 +71,11 @@ class Options:
         for name in ("retry_for_s", "keep_alive_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
+
+    @property
+    def server(self) -> str | None:
+        """The URLs and who named them, as errors and warnings show them."""
+        return f"{', '.join(self.urls)}, from {self.urls_from}" if self.urls_from else None
 
     def replace(self, **changes: Any) -> Options:
         """The same but for these."""

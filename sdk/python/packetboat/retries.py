@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 
 from packetboat.errors import (
@@ -15,6 +16,28 @@ from packetboat.errors import (
 
 FIRST_S = 0.05
 MAX_S = 2.0
+
+
+_log = logging.getLogger("packetboat")
+
+
+class RetryWarning:
+    """Logs one warning when a client begins to send again, and no more until a call succeeds."""
+
+    def __init__(self, server: str | None) -> None:
+        self._server = server
+        self._told = False
+
+    def sent_again(self, error: PacketboatError, for_s: float) -> None:
+        """A call failed and will be sent again, for so long in all."""
+        if not self._told:
+            self._told = True
+            at = "" if self._server is None else f" [{self._server}]"
+            _log.warning("%s%s; it is tried again for up to %g s", error.text, at, for_s)
+
+    def succeeded(self) -> None:
+        """The server took a call."""
+        self._told = False
 
 
 class Retries:

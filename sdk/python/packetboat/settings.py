@@ -17,6 +17,9 @@ from packetboat.options import DEFAULT_URL, Options, Tls
 if TYPE_CHECKING:
     from packetboat.profiles import Profile
 
+ARGUMENT = "the argument url"
+ENVIRONMENT = "PACKETBOAT_URL"
+NOBODY = "the default: neither the program, PACKETBOAT_URL nor a profile names a server"
 Urls = str | Sequence[str]
 """One, several, or several in one string with commas between."""
 
@@ -39,7 +42,9 @@ def merged(
     if options is None:
         options = found(url, credentials) if networked else Options()
     if url:
-        options = options.replace(urls=urls(url))
+        options = options.replace(urls=urls(url), urls_from=ARGUMENT)
+    if not networked:
+        options = options.replace(urls_from="")
     if credentials is not None:
         options = options.replace(credentials=credentials)
     if retry_for_s is not None:
@@ -57,16 +62,20 @@ def found(
     credentials = credentials or _credentials(environment)
     name = environment.get("PACKETBOAT_PROFILE") or None
     if given:
-        return Options(urls=urls(given), credentials=credentials)
+        source = ARGUMENT if url else ENVIRONMENT
+        return Options(urls=urls(given), urls_from=source, credentials=credentials)
     from packetboat.profiles import load, path
 
-    profile = load(path(environment)).get(name)
+    file = path(environment)
+    profiles = load(file)
+    profile = profiles.get(name)
     if profile is None:
         if name is not None:
             raise ValueError(f"PACKETBOAT_PROFILE names {name!r}, and there is no such profile")
-        return Options(credentials=credentials)
+        return Options(urls_from=NOBODY, credentials=credentials)
     return Options(
         urls=urls(profile.url or DEFAULT_URL),
+        urls_from=f"the profile {name or profiles.current!r} of {file}" if profile.url else NOBODY,
         credentials=credentials or credentials_of(profile),
         tls=Tls(ca_file=profile.ca_file),
     )

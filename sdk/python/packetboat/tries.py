@@ -29,9 +29,14 @@ class Tries:
         self._retries = Retries(total_s, safe, now_s)
         self._idempotency_key = idempotency_key
         self._may_have_done = False
+        self._began_s = now_s
+        self._tries = 0
+        self.total_s: float = total_s
+        """How long it is tried."""
 
     def request(self, now_s: float) -> Request:
         """The next try."""
+        self._tries += 1
         if self._ends_s is None:
             return self._request
         left_s = max(self._ends_s - now_s, 0.001)
@@ -43,14 +48,17 @@ class Tries:
             self._may_have_done = True
         return self._retries.pause_s(error, now_s)
 
-    def outcome(self, error: PacketboatError) -> PacketboatError:
+    def outcome(self, error: PacketboatError, now_s: float, server: str | None) -> PacketboatError:
         """What to tell the caller when the last try ended so: that it did nothing says nothing of
         an earlier one."""
         if isinstance(error, NotDone) and self._may_have_done:
-            text = f"an earlier try may have done it; the last: {error}"
+            text = f"an earlier try may have done it; the last: {error.text}"
             unknown = UnknownOutcome(text, getattr(error, "problem", None))
             unknown.__cause__ = error
             error = unknown
         if isinstance(error, UnknownOutcome):
             error.idempotency_key = self._idempotency_key
+        error.server = server
+        error.tries = self._tries
+        error.tried_s = now_s - self._began_s
         return error

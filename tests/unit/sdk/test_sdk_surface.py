@@ -103,6 +103,30 @@ def test_names_that_are_not_there_are_said_so() -> None:
         _ = packetboat.Cleint
 
 
+WITHOUT_A_REQUEST = {"close", "flush", "handle", "hold", "publish_room", "resume_key"}
+OF_MANY_CALLS = {"export", "run", "start"}
+STREAMS = {"backlog_stream", "follow_backlog", "read", "replay", "replay_arrow", "stream"}
+EXCEPT = WITHOUT_A_REQUEST | OF_MANY_CALLS | STREAMS
+
+
+@pytest.mark.parametrize("side", CLIENTS)
+def test_every_call_takes_a_timeout(side: str) -> None:
+    clients = {"aio": (AsyncClient, AsyncAreas), "sync": (Client, Areas)}
+    client, areas = clients[side]
+    things: list[Any] = [client]
+    for name in areas.__annotations__:
+        if not name.startswith("_"):
+            module = import_module(f"packetboat.{side}.resources.{name}")
+            things.append(getattr(module, areas.__annotations__[name]))
+    without = {
+        f"{thing.__name__}.{name}"
+        for thing in things
+        for name, value in inspect.getmembers(thing, inspect.isfunction)
+        if not name.startswith("_") and "timeout_s" not in inspect.signature(value).parameters
+    }
+    assert {each for each in without if each.rpartition(".")[2] not in EXCEPT} == set()
+
+
 RETRIES = {
     "packetboat": "RetryPolicy",
     "packetboat.models": "RetryPolicy",

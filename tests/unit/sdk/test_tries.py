@@ -62,7 +62,7 @@ def test_what_an_earlier_try_may_have_done_is_not_not_done(later: str) -> None:
     call = tries()
     call.pause_s(CUT, 100.0)
     call.pause_s(LATER[later], 101.0)
-    outcome = call.outcome(LATER[later])
+    outcome = call.outcome(LATER[later], 102.0, None)
     assert isinstance(outcome, UnknownOutcome)
     assert outcome.idempotency_key == "key"
     assert outcome.__cause__ is LATER[later]
@@ -73,14 +73,14 @@ def test_reading_does_nothing_so_its_last_error_is_true() -> None:
     call = tries(GET)
     call.pause_s(CUT, 100.0)
     error = NotFound(Problem(status=404))
-    assert call.outcome(error) is error
+    assert call.outcome(error, 102.0, None) is error
 
 
 def test_an_error_that_says_nothing_of_the_effect_stays() -> None:
     call = tries()
     call.pause_s(CUT, 100.0)
     error = ServerError(500, "oops")
-    assert call.outcome(error) is error
+    assert call.outcome(error, 102.0, None) is error
 
 
 def test_who_is_not_trusted_is_not_asked_again() -> None:

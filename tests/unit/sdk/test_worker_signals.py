@@ -20,8 +20,9 @@ from packetboat.transport import Response
 
 MESSAGE = {"message_id": "m", "ack_id": "a", "partition": 0, "offset": 0, "data": 1,
            "publish_time": "2026-01-01T00:00:00Z"}
-LEASE = {"uid": "u", "name": "orders", "topic": "t", "type": "pull", "ack_deadline_seconds": 30,
-         "delivery": "at_least_once", "ordered": False}
+LEASE = {"name": "orders", "topic": "t", "type": "pull", "ack_deadline_seconds": 30,
+         "delivery": "at_least_once", "retry": {}, "start": "latest",
+         "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"}
 
 
 class Server:
@@ -63,7 +64,8 @@ asyncio.run(main())
 def test_arun_drains_as_run_does(number: str) -> None:
     """The signal comes in the middle of a handler, which ends; then its ack goes out."""
     program = TERMINATED.replace("NUMBER", number)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout.split(), done.returncode) == (["handled", "acked", "ended"], 0), done.stderr
 
 

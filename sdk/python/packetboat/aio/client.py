@@ -23,7 +23,8 @@ class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
     key) are over those of `options`; without options the environment has them: PACKETBOAT_URL,
     PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET, PACKETBOAT_PROFILE; or
     the profile of `packetboat login`. A call that did not take effect is sent again for up to
-    `retry_for_s` seconds (10 unless given); 0 turns that off. With `transport` no network is used.
+    `retry_for_s` seconds (10 unless given); 0 turns that off. `timeout_s` of a call bounds that
+    call, with all its tries. With `transport` no network is used.
 
     Everything raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
     """
@@ -54,9 +55,9 @@ class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
         """How it behaves; another client of the same options behaves alike."""
         return self._sender.options
 
-    async def whoami(self) -> WhoAmI:
+    async def whoami(self, *, timeout_s: float | None = None) -> WhoAmI:
         """The tenant and subject of the token, and what it may do."""
-        return await self.server.who_am_i()
+        return await self.server.who_am_i(timeout_s=timeout_s)
 
     async def close(self, timeout_s: float | None = None) -> None:
         """First what was published is stored, within `timeout_s` (as its settings say, if not

@@ -116,7 +116,7 @@ class AsyncHolding:
         asked_s = time.monotonic()
         call = calls.renew_lock(self.name, lease.lock.lock_id, self._ttl_s)
         left_s = max(lease.left_s(asked_s), self._ttl_s / 3)
-        lock: Lock = await self._sender.send(call, deadline_s=left_s)
+        lock: Lock = await self._sender.send(call, timeout_s=left_s)
         self._lease = LockLease(lock, asked_s)
 
     async def _release(self) -> None:
@@ -124,7 +124,7 @@ class AsyncHolding:
         lease = self._held()
         with suppress(PacketboatError):
             call = calls.release_lock(self.name, lease.lock.lock_id)
-            await self._sender.send(call, deadline_s=self._ttl_s)
+            await self._sender.send(call, timeout_s=self._ttl_s)
 
     def _held(self) -> LockLease:
         if self._lease is None:

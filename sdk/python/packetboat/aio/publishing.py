@@ -38,14 +38,15 @@ class AsyncPublishing(AsyncDelivery):
         ttl_seconds: float | None = None,
         publisher_id: str | None = None,
         durability: Durability | None = None,
+        timeout_s: float | None = None,
     ) -> asyncio.Future[Receipt]:
         """Awaited, it is the receipt: the message is durable. It need not be awaited at once:
         messages gather in a buffer and go in batches, those of a key in the order of these calls.
 
         The future fails with NotDone (it is not stored, and will not be) or UnknownOutcome (it may
-        be), after it was tried for `PublisherSettings.deadline_s`; sent again by us it is stored
-        once. With an idempotency key that holds for who publishes it again, too, within the topic's
-        dedup window. With a delay or a moment it is published then.
+        be), after it was tried for `timeout_s`, or `PublisherSettings.deadline_s`; sent again by us
+        it is stored once. With an idempotency key that holds for who publishes it again, too,
+        within the topic's dedup window. With a delay or a moment it is published then.
 
         Raises BufferFull, ClientClosed, PrecedingFailed where its key is paused, and TypeError or
         ValueError for what is no message.
@@ -62,6 +63,7 @@ class AsyncPublishing(AsyncDelivery):
             ttl_seconds,
             publisher_id,
             durability,
+            timeout_s,
         )
         return self._publisher.publish(topic, message)
 
@@ -84,10 +86,11 @@ class AsyncPublishing(AsyncDelivery):
         *,
         durability: EarlyDurability = "leader",
         publisher_id: str | None = None,
+        timeout_s: float | None = None,
     ) -> str:
         """Returns a publish id before the message is durable: it may be lost."""
         return await self._sender.send(
-            calls.publish_early(topic, message, publisher_id, durability)
+            calls.publish_early(topic, message, publisher_id, durability), timeout_s
         )
 
     async def publish_batch(
@@ -97,6 +100,7 @@ class AsyncPublishing(AsyncDelivery):
         *,
         publisher_id: str | None = None,
         durability: Durability | None = None,
+        timeout_s: float | None = None,
     ) -> list[Receipt | PacketboatError]:
         """Up to 1,000 messages in one request of their own; for each, in order, its receipt or its
         error.
@@ -105,4 +109,4 @@ class AsyncPublishing(AsyncDelivery):
         stored once however often it is sent again.
         """
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from packetboat.calls import Call, StreamCall, failure
 from packetboat.errors import ClientClosed, PacketboatError
 from packetboat.options import Options
+from packetboat.retries import RetryWarning
 from packetboat.transport.seam import AsyncStreamResponse, AsyncTransport, Response
 from packetboat.tries import Tries
 
@@ -23,23 +24,28 @@ class AsyncSender:
     def __init__(self, options: Options, transport: AsyncTransport) -> None:
         self.options = options
         self._transport = transport
+        self._warning = RetryWarning(options.server)
         self._closed = False
         self._pauses: set[asyncio.Event] = set()
 
-    async def send(self, call: Call[T], *, deadline_s: float | None = None) -> T:
-        """The result of the call, or the typed error that it ended in."""
+    async def send(self, call: Call[T], timeout_s: float | None = None) -> T:
+        """The result of the call, or the typed error that it ended in. With `timeout_s` all of it
+        is over by then, tries and pauses; without, no try begins after `retry_for_s`."""
         tries = Tries(
             call.request,
             self.options,
             time.monotonic(),
             safe=call.safe,
             idempotency_key=call.idempotency_key,
-            deadline_s=deadline_s,
+            deadline_s=timeout_s,
         )
         while True:
             self._check_open()
             try:
-                return call.result(await self._transport.send(tries.request(time.monotonic())))
+                response = await self._transport.send(tries.request(time.monotonic()))
+                result = call.result(response)
+                self._warning.succeeded()
+                return result
             except PacketboatError as error:
                 await self._pause(tries, error)
 
@@ -47,7 +53,12 @@ class AsyncSender:
         """One try, for who knows better when to try again."""
         self._check_open()
         timeout_s = min(timeout_s, self.options.timeout_s)
-        return call.result(await self._transport.send(call.request._replace(timeout_s=timeout_s)))
+        request = call.request._replace(timeout_s=timeout_s)
+        try:
+            return call.result(await self._transport.send(request))
+        except PacketboatError as error:
+            error.server = self.options.server
+            raise
 
     @asynccontextmanager
     async def stream(self, call: StreamCall) -> AsyncIterator[AsyncStreamResponse]:
@@ -62,6 +73,7 @@ class AsyncSender:
                         body = await response.read()
                         raise failure(Response(response.status, response.headers, body))
                     opened = True
+                    self._warning.succeeded()
                     yield response
                     return
             except PacketboatError as error:
@@ -79,8 +91,10 @@ class AsyncSender:
 
     async def _pause(self, tries: Tries, error: PacketboatError) -> None:
         pause_s = tries.pause_s(error, time.monotonic())
+        if pause_s is not None:
+            self._warning.sent_again(error, tries.total_s)
         if pause_s is None or await self._closed_within(pause_s):
-            raise tries.outcome(error)
+            raise tries.outcome(error, time.monotonic(), self.options.server)
 
     async def _closed_within(self, pause_s: float) -> bool:
         """An event for each pause: one for all would tie the client to its first event loop."""

@@ -44,7 +44,7 @@ class Api:
         """Of what is no JSON."""
         request = Request("GET", path, {}, b"", TIMEOUT_S)
         call = Call(request, lambda body: body.decode("utf-8", "replace"), safe=True)
-        return self.sender.send(call, deadline_s=self._deadline_s)
+        return self.sender.send(call, timeout_s=self._deadline_s)
 
     def post(self, path: str, body: object = None, *, safe: bool = False, wait_s: float = 0) -> Any:
         return self._send("POST", path, body, safe=safe, wait_s=wait_s)
@@ -60,7 +60,7 @@ class Api:
 
     def repeat(self, request: Request) -> Any:
         """One that is made already, and may be sent again where the answer was lost."""
-        return self.sender.send(Call(request, _read, safe=True), deadline_s=self._deadline_s)
+        return self.sender.send(Call(request, _read, safe=True), timeout_s=self._deadline_s)
 
     def pages(
         self, path: str, member: str, *, limit: int | None = None, **query: Any
@@ -81,7 +81,7 @@ class Api:
         headers = {} if body is None else {"Content-Type": "application/json"}
         raw = b"" if body is None else json.dumps(body).encode()
         request = Request(method, path, headers, raw, TIMEOUT_S + wait_s)
-        return self.sender.send(Call(request, _read, safe), deadline_s=self._deadline_s)
+        return self.sender.send(Call(request, _read, safe), timeout_s=self._deadline_s)
 
 
 def _read(body: bytes) -> Any:

@@ -36,6 +36,7 @@ def options_of(target: Target) -> Options:
     try:
         return Options(
             urls=target.urls,
+            urls_from=target.url_from,
             credentials=settings.credentials_of(target.profile),
             tls=Tls(ca_file=target.profile.ca_file),
         )

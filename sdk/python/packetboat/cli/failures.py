@@ -40,7 +40,7 @@ def report(error: PacketboatError | CommandFailed, output: Output) -> ExitCode:
     if output.for_programs:
         output.warning(json.dumps({**described, "exit_code": int(code)}, ensure_ascii=False))
         return code
-    output.warning(f"packetboat: {error or type(error).__name__}")
+    output.warning(f"packetboat: {_headline(error) or type(error).__name__}")
     for wrong in described.get("errors", ()):
         output.warning(f"  {wrong['field']}: {wrong['detail']}")
     for name, value in described.items():
@@ -49,6 +49,15 @@ def report(error: PacketboatError | CommandFailed, output: Output) -> ExitCode:
     if "hint" in described:
         output.warning(f"  Try: {described['hint']}")
     return code
+
+
+def _headline(error: PacketboatError | CommandFailed) -> str:
+    """Without the fields: they have lines of their own."""
+    if not isinstance(error, ApiError):
+        return str(error)
+    problem = error.problem
+    text = f"{problem.status} {problem.slug}: {problem.detail or problem.title}"
+    return text + str(error).removeprefix(error.text)
 
 
 _SAID = frozenset({"type", "title", "status", "detail", "instance", "errors", "hint"})

@@ -59,12 +59,14 @@ class Core:
         waiting_line: int = 1,
     ) -> None:
         self._settings = settings
+        self.deadline_s: float = settings.deadline_s
+        """How long a message is tried that has no timeout of its own."""
         self._next_name = next_name
         self._random = random
         self.ledger: Ledger = Ledger(settings, waiting_line)
         self._topics: dict[str, Topic] = {}
         self._remembered = Remembered(settings.max_buffered_bytes)
-        self._endings = Endings(settings.deadline_s, self._remembered)
+        self._endings = Endings(self._remembered)
         self._paused: set[tuple[str, str]] = set()
 
     def accept(self, topic: str, message: Pending, now_s: float) -> None:
@@ -80,7 +82,9 @@ class Core:
             if self._settings.overflow != "drop_oldest" or not self._drop_oldest():
                 raise BufferFull(f"{ledger.messages} messages wait, {ledger.size_bytes} bytes")
         ledger.take(message)
-        message.deadline_s = now_s + self._settings.deadline_s
+        own_s = message.timeout_s
+        message.accepted_s = now_s
+        message.deadline_s = now_s + (self._settings.deadline_s if own_s is None else own_s)
         queue = self._topics.get(topic)
         if queue is None:
             queue = self._topics[topic] = Topic(topic, self._settings)
@@ -98,7 +102,7 @@ class Core:
                     self._try_again(topic, batch, now_s, batches)
             for load in topic.loads(now_s):
                 batch = Batch(topic.name, *load, name=self._next_name())
-                batch.sent_s = now_s
+                self._sent(batch, now_s)
                 topic.batches[batch] = None
                 batches.append(batch)
         return batches
@@ -141,12 +145,17 @@ class Core:
             for batch in list(topic.batches):
                 for index, message in enumerate(batch.messages):
                     if not message.settled and message.deadline_s <= now_s:
-                        self._fail(message, self._endings.given_up(batch, index), broken)
+                        self._fail(message, self._endings.given_up(batch, index, now_s), broken)
                 if batch.sent_s is None and batch.done:
                     self._finish(topic, batch)
-            for message in topic.pop_expired(now_s, left):
-                self._fail(message, self._endings.not_sent(message), broken)
+            expired, behind = topic.pop_expired(now_s, left)
+            late: set[str] = set()
+            for message in expired:
+                self._fail(message, self._endings.not_sent(message, now_s), late)
                 left -= 1
+            for message in behind:
+                self.ledger.settle(message, preceded(message))
+            self._pause_keys(topic, late)
             self._fail_behind(topic, broken)
             self._forget_if_idle(topic)
         return left <= 0
@@ -212,9 +221,9 @@ class Core:
     def _drop_oldest(self) -> bool:
         oldest: tuple[float, Topic] | None = None
         for topic in self._topics.values():
-            deadline_s = topic.oldest_deadline_s()
-            if deadline_s is not None and (oldest is None or deadline_s < oldest[0]):
-                oldest = (deadline_s, topic)
+            taken_s = topic.oldest_s()
+            if taken_s is not None and (oldest is None or taken_s < oldest[0]):
+                oldest = (taken_s, topic)
         if oldest is None:
             return False
         message = oldest[1].pop_oldest()
@@ -223,6 +232,11 @@ class Core:
         self._forget_if_idle(oldest[1])
         return True
 
+    def _sent(self, batch: Batch, now_s: float) -> None:
+        batch.sent_s = now_s
+        for message in batch.messages:
+            message.tries += 1
+
     def _try_again(self, topic: Topic, batch: Batch, now_s: float, batches: list[Batch]) -> None:
         batch.again_s = None
         if batch.may_be_stored:
@@ -230,7 +244,7 @@ class Core:
                 batch.again_s = now_s + PATIENCE_S
                 return
             batch.holds_slot = True
-            batch.sent_s = now_s
+            self._sent(batch, now_s)
             batches.append(batch)
             return
         topic.put_back(message for message in batch.messages if not message.settled)
@@ -306,10 +320,13 @@ class Core:
 
     def _fail_behind(self, topic: Topic, broken: set[str]) -> None:
         """Those that wait, of keys that have failed."""
-        if self._settings.on_key_failure == "pause":
-            self._paused.update((topic.name, key) for key in broken)
+        self._pause_keys(topic, broken)
         for behind in topic.pop_keys(broken):
             self.ledger.settle(behind, preceded(behind))
+
+    def _pause_keys(self, topic: Topic, broken: set[str]) -> None:
+        if self._settings.on_key_failure == "pause":
+            self._paused.update((topic.name, key) for key in broken)
 
     def _finish(self, topic: Topic, batch: Batch) -> None:
         """Nothing of it is out or waits."""

@@ -18,8 +18,7 @@ from packetboat.publisher.verdict import PRECEDING_ITEM_FAILED, Verdict, copy_of
 class Endings:
     """Remembers the batches of which somebody was told that they may be stored."""
 
-    def __init__(self, deadline_s: float, remembered: Remembered) -> None:
-        self._deadline_s = deadline_s
+    def __init__(self, remembered: Remembered) -> None:
         self._remembered = remembered
 
     def refused(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
@@ -36,17 +35,17 @@ class Endings:
             return self.unknown(batch, index, error)
         return preceded(batch.messages[index])
 
-    def given_up(self, batch: Batch, index: int) -> PacketboatError:
+    def given_up(self, batch: Batch, index: int, now_s: float) -> PacketboatError:
         """Its time is over."""
         if batch.may_be_stored or batch.sent_s is not None:
             return self.unknown(batch, index)
-        return self.not_sent(batch.messages[index])
+        return self.not_sent(batch.messages[index], now_s)
 
-    def not_sent(self, message: Pending) -> PacketboatError:
+    def not_sent(self, message: Pending, now_s: float) -> PacketboatError:
         """The same, of one that waits, or was refused whenever it was tried."""
         if message.refusal is not None:
             return copy_of(message.refusal)
-        return NotDone(f"not sent within {self._deadline_s:g} s")
+        return NotDone(f"not sent within {now_s - message.accepted_s:.3g} s")
 
     def unknown(
         self, batch: Batch, index: int, cause: PacketboatError | None = None
@@ -56,7 +55,7 @@ class Endings:
         if not batch.kind.own_keys:
             self._remembered.keep(batch)
         last = cause or batch.messages[index].refusal
-        told = "no answer came" if last is None else f"the last answer was {last}"
+        told = "no answer came" if last is None else f"the last answer was {last.text}"
         key = batch.key_of(index)
         return UnknownOutcome(f"it may be stored: {told}", idempotency_key=key)
 

@@ -41,6 +41,12 @@ class Pending(msgspec.Struct, eq=False):
     """The key of a message without one of its own that may be stored, and is published again."""
     refusal: PacketboatError | None = None
     """Of its last try; it took no effect, and the message waits for the next."""
+    timeout_s: float | None = None
+    """How long it is tried, where that is its own."""
+    accepted_s: float = 0.0
+    """When it was taken."""
+    tries: int = 0
+    """How many requests had it."""
 
 
 class _Item(msgspec.Struct, omit_defaults=True):
@@ -72,8 +78,11 @@ def pending(
     ttl_seconds: float | None,
     publisher_id: str | None,
     durability: str | None,
+    timeout_s: float | None = None,
 ) -> Pending:
     """Raises TypeError or ValueError for what cannot be a message. It has no deadline yet."""
+    if timeout_s is not None and timeout_s <= 0:
+        raise ValueError("timeout_s must be more than 0")
     repeats = None
     if idempotency_key is not None and OF_A_BATCH.fullmatch(idempotency_key):
         repeats, idempotency_key = idempotency_key, None
@@ -93,4 +102,5 @@ def pending(
     kind = PLAIN
     if publisher_id is not None or durability is not None or idempotency_key is not None:
         kind = Kind(publisher_id, durability, idempotency_key is not None)
-    return Pending(_encode(item), key, idempotency_key, kind, 0.0, repeats=repeats)
+    encoded = _encode(item)
+    return Pending(encoded, key, idempotency_key, kind, 0.0, repeats=repeats, timeout_s=timeout_s)

@@ -15,6 +15,7 @@ from packetboat.publisher.core import EXPIRY_S, Core
 from packetboat.publisher.ledger import Settled
 from packetboat.publisher.pending import Pending
 from packetboat.publisher.results import Result
+from packetboat.retries import RetryWarning
 from packetboat.transport.seam import TIMEOUT_S
 
 _log = logging.getLogger("packetboat")
@@ -45,6 +46,7 @@ class Pump:
         self._sending: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[list[Pending], asyncio.Future[None]]] = []
         self._stopped = False
+        self._warning = RetryWarning(sender.options.server)
 
     def kick(self) -> None:
         """Under the lock: something was accepted. What is accepted until the loop turns goes
@@ -121,8 +123,11 @@ class Pump:
         with self._lock:
             if isinstance(end, PacketboatError):
                 self.core.failed(batch, end, monotonic())
+                if batch.again_s is not None:
+                    self._warning.sent_again(end, self.core.deadline_s)
             else:
                 self.core.answered(batch, end, monotonic())
+                self._warning.succeeded()
         self._settle()
         with self._lock:
             self.kick()
@@ -131,8 +136,17 @@ class Pump:
         with self._lock:
             settled = self.core.ledger.take_settled()
         if settled:
+            self._complete(settled)
             self._tell(settled)
             self._tell_waiters()
+
+    def _complete(self, settled: Sequence[Settled]) -> None:
+        """Errors say which server it was, and how often and how long each message was tried."""
+        for message, outcome in settled:
+            if isinstance(outcome, PacketboatError):
+                outcome.server = self.sender.options.server
+                outcome.tries = message.tries
+                outcome.tried_s = monotonic() - message.accepted_s
 
     def _tell_waiters(self) -> None:
         for waited_for, done in self._waiters:

@@ -139,11 +139,12 @@ class ThreadedPublisher:
     def _accept_later(self, topic: str, message: Pending) -> Pump:
         """Under the lock, which is given up meanwhile."""
         self.check_may_wait()
-        ends_s = monotonic() + self._settings.deadline_s
+        for_s = self._settings.deadline_s if message.timeout_s is None else message.timeout_s
+        ends_s = monotonic() + for_s
         while True:
             left_s = ends_s - monotonic()
             if not self._room.wait(max(left_s, 0.0)) and left_s <= 0:
-                raise BufferFull(f"no room within {self._settings.deadline_s:g} s")
+                raise BufferFull(f"no room within {for_s:g} s")
             pump = self._open_pump()
             try:
                 pump.core.accept(topic, message, monotonic())

@@ -40,6 +40,8 @@ class Topic:
         self._shards: dict[int | Kind, Shard] = {}
         self._ready: dict[Shard, None] = {}
         self._ready_messages = 0
+        self._own_timeouts = False
+        """Whether any message had one: then a later message may have to end before an earlier."""
 
     @property
     def idle(self) -> bool:
@@ -48,6 +50,7 @@ class Topic:
 
     def add(self, message: Pending) -> None:
         """To the end of its line."""
+        self._own_timeouts = self._own_timeouts or message.timeout_s is not None
         shard = self._shard_of(message)
         shard.queue.append(message)
         if not shard.busy:
@@ -89,25 +92,55 @@ class Topic:
         out_s = [batch.sent_s for batch in self.batches if batch.sent_s is not None]
         return max(out_s, default=now_s) + PATIENCE_S
 
-    def pop_expired(self, now_s: float, limit: int) -> list[Pending]:
-        """Up to so many whose time is over, of what waits."""
+    def pop_expired(self, now_s: float, limit: int) -> tuple[list[Pending], list[Pending]]:
+        """About so many whose time is over, of what waits; and those that waited behind one of
+        these with the same key."""
         expired: list[Pending] = []
+        behind: list[Pending] = []
         for shard in list(self._shards.values()):
+            if len(expired) >= limit:
+                break
+            if self._own_timeouts:
+                self._pop_expired_anywhere(shard, now_s, expired, behind)
+                continue
             while shard.queue and shard.queue[0].deadline_s <= now_s and len(expired) < limit:
                 expired.append(self._pop(shard))
-        return expired
+        if not self._own_timeouts:
+            behind = self.pop_keys({each.key for each in expired if each.key is not None})
+        return expired, behind
+
+    def _pop_expired_anywhere(
+        self, shard: Shard, now_s: float, expired: list[Pending], behind: list[Pending]
+    ) -> None:
+        """Also from the middle of the line: what waits before it goes on."""
+        if all(message.deadline_s > now_s for message in shard.queue):
+            return
+        broken: set[str | None] = set()
+        kept: list[Pending] = []
+        for message in shard.queue:
+            if message.deadline_s <= now_s:
+                expired.append(message)
+                broken.add(message.key)
+            elif message.key is not None and message.key in broken:
+                behind.append(message)
+            else:
+                kept.append(message)
+        gone = len(shard.queue) - len(kept)
+        shard.queue.clear()
+        shard.queue.extend(kept)
+        self._shrunk(shard, gone)
 
     def pop_oldest(self) -> Pending | None:
         """Of what waits."""
         waiting = [shard for shard in self._shards.values() if shard.queue]
         if not waiting:
             return None
-        return self._pop(min(waiting, key=lambda shard: shard.queue[0].deadline_s))
+        return self._pop(min(waiting, key=lambda shard: shard.queue[0].accepted_s))
 
-    def oldest_deadline_s(self) -> float | None:
-        """Of what waits."""
+    def oldest_s(self) -> float | None:
+        """When the oldest of what waits was taken."""
         return min(
-            (shard.queue[0].deadline_s for shard in self._shards.values() if shard.queue),
+            (shard.queue[0].accepted_s for shard in self._shards.values() if shard.queue),
             default=None,
         )
 
@@ -168,8 +201,7 @@ class Topic:
 
     def _oldest_s(self) -> float:
         """When the oldest of what is ready was taken."""
-        oldest = min(shard.queue[0].deadline_s for shard in self._ready)
-        return oldest - self._settings.deadline_s
+        return min(shard.queue[0].accepted_s for shard in self._ready)
 
     def _gather(self, limit: int) -> Load:
         messages: list[Pending] = []

@@ -48,8 +48,7 @@ def verdict_of(error: PacketboatError) -> Verdict:
 
 def copy_of(error: PacketboatError) -> PacketboatError:
     """For one of several messages: who raises an error adds to its trace."""
-    if isinstance(error, ApiError):
-        return type(error)(error.problem, error.retry_after_s)
     copy = type(error).__new__(type(error), *error.args)
+    copy.args = error.args
     copy.__dict__.update(error.__dict__)
     return copy

@@ -122,7 +122,7 @@ class Holding:
         asked_s = time.monotonic()
         call = calls.renew_lock(self.name, lease.lock.lock_id, self._ttl_s)
         left_s = max(lease.left_s(asked_s), self._ttl_s / 3)
-        lock: Lock = self._sender.send(call, deadline_s=left_s)
+        lock: Lock = self._sender.send(call, timeout_s=left_s)
         self._lease = LockLease(lock, asked_s)
 
     def _release(self) -> None:
@@ -130,7 +130,7 @@ class Holding:
         lease = self._held()
         with suppress(PacketboatError):
             call = calls.release_lock(self.name, lease.lock.lock_id)
-            self._sender.send(call, deadline_s=self._ttl_s)
+            self._sender.send(call, timeout_s=self._ttl_s)
 
     def _held(self) -> LockLease:
         if self._lease is None:

@@ -49,15 +49,16 @@ class Publishing(Delivery):
         ttl_seconds: float | None = None,
         publisher_id: str | None = None,
         durability: Durability | None = None,
+        timeout_s: float | None = None,
     ) -> PendingReceipt:
         """Returns at once; `.result()` waits for the receipt: the message is durable. Messages
         gather in a buffer and go in batches, those of a key in the order of these calls. A full
         buffer makes this wait.
 
         The result fails with NotDone (it is not stored, and will not be) or UnknownOutcome (it may
-        be), after it was tried for `PublisherSettings.deadline_s`; sent again by us it is stored
-        once. With an idempotency key that holds for who publishes it again, too, within the topic's
-        dedup window. With a delay or a moment it is published then.
+        be), after it was tried for `timeout_s`, or `PublisherSettings.deadline_s`; sent again by us
+        it is stored once. With an idempotency key that holds for who publishes it again, too,
+        within the topic's dedup window. With a delay or a moment it is published then.
 
         Raises BufferFull, ClientClosed, PrecedingFailed where its key is paused, and TypeError or
         ValueError for what is no message.
@@ -74,6 +75,7 @@ class Publishing(Delivery):
             ttl_seconds,
             publisher_id,
             durability,
+            timeout_s,
         )
         return (self._publisher or self._begin()).publish(topic, message)
 
@@ -95,9 +97,12 @@ class Publishing(Delivery):
         *,
         durability: EarlyDurability = "leader",
         publisher_id: str | None = None,
+        timeout_s: float | None = None,
     ) -> str:
         """Returns a publish id before the message is durable: it may be lost."""
-        return self._sender.send(calls.publish_early(topic, message, publisher_id, durability))
+        return self._sender.send(
+            calls.publish_early(topic, message, publisher_id, durability), timeout_s
+        )
 
     def publish_batch(
         self,
@@ -106,6 +111,7 @@ class Publishing(Delivery):
         *,
         publisher_id: str | None = None,
         durability: Durability | None = None,
+        timeout_s: float | None = None,
     ) -> list[Receipt | PacketboatError]:
         """Up to 1,000 messages in one request of their own; for each, in order, its receipt or its
         error.
@@ -114,7 +120,7 @@ class Publishing(Delivery):
         stored once however often it is sent again.
         """
         call = calls.publish_batch(topic, messages, publisher_id, durability, self._producer)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
     def _forked(self) -> None:
         """Another thread of the parent may have held it."""

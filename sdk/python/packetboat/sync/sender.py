@@ -11,6 +11,7 @@ from typing import TypeVar
 from packetboat.calls import Call, StreamCall, failure
 from packetboat.errors import ClientClosed, PacketboatError
 from packetboat.options import Options
+from packetboat.retries import RetryWarning
 from packetboat.transport import forking
 from packetboat.transport.seam import Response, StreamResponse, Transport
 from packetboat.tries import Tries
@@ -24,6 +25,7 @@ class Sender:
     def __init__(self, options: Options, transport: Transport) -> None:
         self.options = options
         self._transport = transport
+        self._warning = RetryWarning(options.server)
         self._closed = threading.Event()
         forking.watch(self)
 
@@ -33,20 +35,24 @@ class Sender:
         if closed:
             self._closed.set()
 
-    def send(self, call: Call[T], *, deadline_s: float | None = None) -> T:
-        """The result of the call, or the typed error that it ended in."""
+    def send(self, call: Call[T], timeout_s: float | None = None) -> T:
+        """The result of the call, or the typed error that it ended in. With `timeout_s` all of it
+        is over by then, tries and pauses; without, no try begins after `retry_for_s`."""
         tries = Tries(
             call.request,
             self.options,
             time.monotonic(),
             safe=call.safe,
             idempotency_key=call.idempotency_key,
-            deadline_s=deadline_s,
+            deadline_s=timeout_s,
         )
         while True:
             self._check_open()
             try:
-                return call.result(self._transport.send(tries.request(time.monotonic())))
+                response = self._transport.send(tries.request(time.monotonic()))
+                result = call.result(response)
+                self._warning.succeeded()
+                return result
             except PacketboatError as error:
                 self._pause(tries, error)
 
@@ -63,6 +69,7 @@ class Sender:
                         body = response.read()
                         raise failure(Response(response.status, response.headers, body))
                     opened = True
+                    self._warning.succeeded()
                     yield response
                     return
             except PacketboatError as error:
@@ -78,8 +85,10 @@ class Sender:
 
     def _pause(self, tries: Tries, error: PacketboatError) -> None:
         pause_s = tries.pause_s(error, time.monotonic())
+        if pause_s is not None:
+            self._warning.sent_again(error, tries.total_s)
         if pause_s is None or self._closed.wait(pause_s):
-            raise tries.outcome(error)
+            raise tries.outcome(error, time.monotonic(), self.options.server)
 
     def _check_open(self) -> None:
         if self._closed.is_set():

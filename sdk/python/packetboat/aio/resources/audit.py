@@ -25,10 +25,13 @@ class AsyncAudit:
         tenant: str | None = None,
         *,
         page_size: int = 100,
+        timeout_s: float | None = None,
         **filters: Unpack[AuditFilter],
     ) -> AsyncIterator[AuditEntry]:
         """Of a tenant, for operators, or the own one; newest first unless said otherwise."""
-        return every(self._sender, lambda token: _call(tenant, filters, page_size, token))
+        return every(
+            self._sender, lambda token: _call(tenant, filters, page_size, token), timeout_s
+        )
 
     async def page(
         self,
@@ -36,10 +39,11 @@ class AsyncAudit:
         *,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
         **filters: Unpack[AuditFilter],
     ) -> Page[AuditEntry]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(_call(tenant, filters, page_size, page_token))
+        return await self._sender.send(_call(tenant, filters, page_size, page_token), timeout_s)
 
     async def export(
         self, tenant: str | None = None, **filters: Unpack[AuditFilter]

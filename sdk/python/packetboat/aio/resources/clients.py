@@ -17,23 +17,27 @@ class AsyncClients:
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
-    async def create(self, name: str, **settings: Unpack[ClientSettings]) -> OAuthClient:
+    async def create(
+        self, name: str, *, timeout_s: float | None = None, **settings: Unpack[ClientSettings]
+    ) -> OAuthClient:
         """`client_secret` of the answer is shown once. Raises Conflict where the name is taken."""
-        return await self._sender.send(calls.create_client(name, settings))
+        return await self._sender.send(calls.create_client(name, settings), timeout_s)
 
-    async def get(self, name: str) -> OAuthClient:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> OAuthClient:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_client(name))
+        return await self._sender.send(calls.get_client(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[OAuthClient]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[OAuthClient]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_clients(page_size, token))
+        return every(self._sender, lambda token: calls.list_clients(page_size, token), timeout_s)
 
     async def page(
-        self, *, page_size: int = 100, page_token: str | None = None
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[OAuthClient]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_clients(page_size, page_token))
+        return await self._sender.send(calls.list_clients(page_size, page_token), timeout_s)
 
     async def put(
         self,
@@ -41,15 +45,23 @@ class AsyncClients:
         *,
         if_match: str | None = None,
         force: bool = False,
+        timeout_s: float | None = None,
         **settings: Unpack[ClientSettings],
     ) -> OAuthClient:
         """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
         nobody would be left who may give roles, unless forced."""
-        return await self._sender.send(calls.put_client(name, settings, if_match, force))
+        return await self._sender.send(calls.put_client(name, settings, if_match, force), timeout_s)
 
-    async def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+    async def delete(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
         """Raises Conflict where nobody would be left who may give roles, unless forced."""
-        await self._sender.send(calls.delete_client(name, if_match, force))
+        await self._sender.send(calls.delete_client(name, if_match, force), timeout_s)
 
     async def add_secret(
         self,
@@ -57,11 +69,12 @@ class AsyncClients:
         *,
         old_expires_in_seconds: int | None = None,
         if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> OAuthClient:
         """Another secret, `client_secret` of the answer, shown once. The earlier ones hold for
         `old_expires_in_seconds`, a day unless given; 0: not at all."""
         return await self._sender.send(
-            calls.add_client_secret(name, old_expires_in_seconds, if_match)
+            calls.add_client_secret(name, old_expires_in_seconds, if_match), timeout_s
         )
 
     async def remove_secret(
@@ -71,10 +84,13 @@ class AsyncClients:
         *,
         if_match: str | None = None,
         force: bool = False,
+        timeout_s: float | None = None,
     ) -> None:
         """By how it begins."""
-        await self._sender.send(calls.remove_client_secret(name, prefix, if_match, force))
+        await self._sender.send(
+            calls.remove_client_secret(name, prefix, if_match, force), timeout_s
+        )
 
-    async def revoke_tokens(self, name: str) -> OAuthClient:
+    async def revoke_tokens(self, name: str, *, timeout_s: float | None = None) -> OAuthClient:
         """All tokens that were issued to it until now are refused."""
-        return await self._sender.send(calls.revoke_client_tokens(name))
+        return await self._sender.send(calls.revoke_client_tokens(name), timeout_s)

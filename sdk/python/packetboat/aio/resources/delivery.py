@@ -32,6 +32,7 @@ class AsyncDelivery:
         consumer: str | None = None,
         partitions: Sequence[int] | None = None,
         affinity: bool = False,
+        timeout_s: float | None = None,
     ) -> list[Message]:
         """Leases up to `max_messages` (at most 1,000); none when there were none in time.
 
@@ -49,7 +50,7 @@ class AsyncDelivery:
             partitions=partitions,
             affinity=affinity,
         )
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def stream(
         self,
@@ -103,6 +104,7 @@ class AsyncDelivery:
         *,
         by_message_id: bool = False,
         publish: Iterable[Output] = (),
+        timeout_s: float | None = None,
     ) -> Settled:
         """One or many messages, or their ack ids (message ids if said so). Durable when it returns;
         what could not be acked is in `failures`.
@@ -111,7 +113,9 @@ class AsyncDelivery:
         all ids are of one partition, and one that may not be acked raises Conflict. Sent again
         after an unknown outcome it says `duplicate` and publishes nothing twice.
         """
-        return await self._sender.send(calls.ack(subscription, ids, by_message_id, publish))
+        return await self._sender.send(
+            calls.ack(subscription, ids, by_message_id, publish), timeout_s
+        )
 
     async def nack(
         self,
@@ -121,10 +125,11 @@ class AsyncDelivery:
         by_message_id: bool = False,
         delay_seconds: float | None = None,
         reason: str | None = None,
+        timeout_s: float | None = None,
     ) -> Settled:
         """Failed: to be delivered again, after a delay or the back-off of the retry policy."""
         call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def reject(
         self,
@@ -133,13 +138,23 @@ class AsyncDelivery:
         *,
         by_message_id: bool = False,
         reason: str | None = None,
+        timeout_s: float | None = None,
     ) -> Settled:
         """Not to be delivered again: to the dead letters."""
-        return await self._sender.send(calls.reject(subscription, ids, by_message_id, reason))
+        return await self._sender.send(
+            calls.reject(subscription, ids, by_message_id, reason), timeout_s
+        )
 
-    async def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
+    async def release(
+        self,
+        subscription: str,
+        ids: Ids,
+        *,
+        by_message_id: bool = False,
+        timeout_s: float | None = None,
+    ) -> Settled:
         """Not processed: to be delivered again at once; the attempt does not count."""
-        return await self._sender.send(calls.release(subscription, ids, by_message_id))
+        return await self._sender.send(calls.release(subscription, ids, by_message_id), timeout_s)
 
     async def extend(
         self,
@@ -148,7 +163,8 @@ class AsyncDelivery:
         deadline_seconds: float,
         *,
         by_message_id: bool = False,
+        timeout_s: float | None = None,
     ) -> Settled:
         """The leases end that much from now, 0 to 43,200."""
         call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)

@@ -24,9 +24,9 @@ class AsyncExportHandle:
         self.number = number
         self._sender = sender
 
-    async def progress(self) -> ExportRun:
+    async def progress(self, *, timeout_s: float | None = None) -> ExportRun:
         """As it stands now: its state, how far it is, `fraction`."""
-        return await self._sender.send(calls.get_export_run(self.name, self.number))
+        return await self._sender.send(calls.get_export_run(self.name, self.number), timeout_s)
 
     async def wait(
         self,
@@ -41,7 +41,7 @@ class AsyncExportHandle:
         ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         while True:
             call = calls.get_export_run(self.name, self.number)
-            run = await self._sender.send(call, deadline_s=OUTAGE_S)
+            run = await self._sender.send(call, timeout_s=OUTAGE_S)
             if progress is not None:
                 progress(run)
             if run.finished:
@@ -51,10 +51,10 @@ class AsyncExportHandle:
                 raise TimeoutError(f"run {self.number} of {self.name} goes on after {timeout_s} s")
             await pause(min(progress_every_s, left_s))
 
-    async def log(self) -> str:
+    async def log(self, *, timeout_s: float | None = None) -> str:
         """What it had to say, line by line."""
-        return await self._sender.send(calls.get_export_run_log(self.name, self.number))
+        return await self._sender.send(calls.get_export_run_log(self.name, self.number), timeout_s)
 
-    async def cancel(self) -> ExportRun:
+    async def cancel(self, *, timeout_s: float | None = None) -> ExportRun:
         """It commits nothing more. A finished run stays as it is."""
-        return await self._sender.send(calls.cancel_export_run(self.name, self.number))
+        return await self._sender.send(calls.cancel_export_run(self.name, self.number), timeout_s)

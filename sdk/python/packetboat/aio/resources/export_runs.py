@@ -30,17 +30,23 @@ class AsyncExportRuns:
         *,
         lease_seconds: float = 60,
         wait_seconds: float = 0,
+        timeout_s: float | None = None,
     ) -> ClaimedExportRun | None:
         """Leases a run whose table is in one of these lakes; None: none came within the wait."""
         call = calls.claim_export_run(runner, lakes, lease_seconds, wait_seconds)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def plan(
-        self, uid: str, lease: str, positions: Sequence[LanePosition]
+        self,
+        uid: str,
+        lease: str,
+        positions: Sequence[LanePosition],
+        *,
+        timeout_s: float | None = None,
     ) -> Sequence[LaneRange]:
         """What the run is to write, from what the table has. Asked again with the same positions
         it is the same."""
-        return await self._sender.send(calls.plan_export_run(uid, lease, positions))
+        return await self._sender.send(calls.plan_export_run(uid, lease, positions), timeout_s)
 
     async def renew(
         self,
@@ -50,10 +56,11 @@ class AsyncExportRuns:
         lease_seconds: float = 60,
         progress: ExportProgress | None = None,
         log: str | None = None,
+        timeout_s: float | None = None,
     ) -> ExportLease:
         """Its lease begins anew, and its token too; `log` is what came since the last renewal."""
         call = calls.renew_export_run(uid, lease, lease_seconds, progress, log)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def finish(
         self,
@@ -66,8 +73,9 @@ class AsyncExportRuns:
         failure: ExportFailure | None = None,
         retry: bool = False,
         log: str | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """How it ended; `positions` is what the table has now, None where that is not known.
         `retry`: another attempt may succeed."""
         call = calls.finish_export_run(uid, lease, state, result, positions, failure, retry, log)
-        await self._sender.send(call)
+        await self._sender.send(call, timeout_s)

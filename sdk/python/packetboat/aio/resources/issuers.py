@@ -18,25 +18,36 @@ class AsyncIssuers:
         self._sender = sender
 
     async def create(
-        self, name: str, issuer: str, audience: str, **settings: Unpack[IssuerSettings]
+        self,
+        name: str,
+        issuer: str,
+        audience: str,
+        *,
+        timeout_s: float | None = None,
+        **settings: Unpack[IssuerSettings],
     ) -> Issuer:
         """Its keys are found by OpenID Connect Discovery; of an issuer, each audience belongs to
         one tenant. Raises Conflict where the name is taken."""
         return await self._sender.send(
-            calls.create_issuer(name, {"issuer": issuer, "audience": audience, **settings})
+            calls.create_issuer(name, {"issuer": issuer, "audience": audience, **settings}),
+            timeout_s,
         )
 
-    async def get(self, name: str) -> Issuer:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Issuer:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_issuer(name))
+        return await self._sender.send(calls.get_issuer(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Issuer]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[Issuer]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_issuers(page_size, token))
+        return every(self._sender, lambda token: calls.list_issuers(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Issuer]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Issuer]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_issuers(page_size, page_token))
+        return await self._sender.send(calls.list_issuers(page_size, page_token), timeout_s)
 
     async def put(
         self,
@@ -45,13 +56,22 @@ class AsyncIssuers:
         audience: str,
         *,
         if_match: str | None = None,
+        timeout_s: float | None = None,
         **settings: Unpack[IssuerSettings],
     ) -> Issuer:
         """Makes it, or replaces it; what is not given gets its default."""
         return await self._sender.send(
-            calls.put_issuer(name, {"issuer": issuer, "audience": audience, **settings}, if_match)
+            calls.put_issuer(name, {"issuer": issuer, "audience": audience, **settings}, if_match),
+            timeout_s,
         )
 
-    async def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+    async def delete(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
         """Raises Conflict where nobody would be left who may give roles, unless forced."""
-        await self._sender.send(calls.delete_issuer(name, if_match, force))
+        await self._sender.send(calls.delete_issuer(name, if_match, force), timeout_s)

@@ -29,9 +29,9 @@ class AsyncJobHandle(Generic[Out, Result]):
         self._output_type = output_type
         self._result_type = result_type
 
-    async def progress(self) -> Job:
+    async def progress(self, *, timeout_s: float | None = None) -> Job:
         """As it stands now: its state, the counts of its tasks, `fraction`."""
-        return await self._jobs.get(self.name)
+        return await self._jobs.get(self.name, timeout_s=timeout_s)
 
     async def wait(
         self,
@@ -62,25 +62,27 @@ class AsyncJobHandle(Generic[Out, Result]):
         result: Result = result_of(await self.wait(timeout_s=timeout_s), self._result_type)
         return result
 
-    async def outputs(self, *, page_size: int = 200) -> AsyncIterator[TaskOutput[Out]]:
+    async def outputs(
+        self, *, page_size: int = 200, timeout_s: float | None = None
+    ) -> AsyncIterator[TaskOutput[Out]]:
         """Of the map tasks that are over, in the order of their inputs, page by page."""
         from packetboat.tasks.values import typed_output
 
-        async for output in self._jobs.outputs(self.name, page_size=page_size):
+        async for output in self._jobs.outputs(self.name, page_size=page_size, timeout_s=timeout_s):
             yield typed_output(output, self._output_type)
 
-    def failures(self) -> AsyncIterator[JobTask]:
+    def failures(self, *, timeout_s: float | None = None) -> AsyncIterator[JobTask]:
         """Tasks that failed for good, with their last error."""
-        return self._jobs.tasks(self.name, state="failed")
+        return self._jobs.tasks(self.name, state="failed", timeout_s=timeout_s)
 
-    async def cancel(self) -> Job:
+    async def cancel(self, *, timeout_s: float | None = None) -> Job:
         """Nothing more of it begins; handlers that run are told. A finished job stays as it is."""
-        return await self._jobs.cancel(self.name)
+        return await self._jobs.cancel(self.name, timeout_s=timeout_s)
 
-    async def retry(self) -> Job:
+    async def retry(self, *, timeout_s: float | None = None) -> Job:
         """Of a job that failed or was cancelled: what did not succeed is done again."""
-        return await self._jobs.retry(self.name)
+        return await self._jobs.retry(self.name, timeout_s=timeout_s)
 
-    async def delete(self, *, force: bool = False) -> None:
+    async def delete(self, *, force: bool = False, timeout_s: float | None = None) -> None:
         """`force`: also one that is not finished."""
-        await self._jobs.delete(self.name, force=force)
+        await self._jobs.delete(self.name, force=force, timeout_s=timeout_s)

@@ -18,24 +18,33 @@ class AsyncKeys:
         self._sender = sender
 
     async def create(
-        self, name: str, scopes: Sequence[str], **settings: Unpack[KeySettings]
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        **settings: Unpack[KeySettings],
     ) -> Key:
         """`scopes` are permissions, each alone or with a resource: `read`,
         `publish:topics/orders-*`. `key` of the answer is shown once. Raises
         Conflict where the name is taken."""
-        return await self._sender.send(calls.create_key(name, {"scopes": scopes, **settings}))
+        return await self._sender.send(
+            calls.create_key(name, {"scopes": scopes, **settings}), timeout_s
+        )
 
-    async def get(self, name: str) -> Key:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Key:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_key(name))
+        return await self._sender.send(calls.get_key(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Key]:
+    def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> AsyncIterator[Key]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_keys(page_size, token))
+        return every(self._sender, lambda token: calls.list_keys(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Key]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Key]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_keys(page_size, page_token))
+        return await self._sender.send(calls.list_keys(page_size, page_token), timeout_s)
 
     async def put(
         self,
@@ -44,17 +53,25 @@ class AsyncKeys:
         *,
         if_match: str | None = None,
         force: bool = False,
+        timeout_s: float | None = None,
         **settings: Unpack[KeySettings],
     ) -> Key:
         """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
         nobody would be left who may give roles, unless forced."""
         return await self._sender.send(
-            calls.put_key(name, {"scopes": scopes, **settings}, if_match, force)
+            calls.put_key(name, {"scopes": scopes, **settings}, if_match, force), timeout_s
         )
 
-    async def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+    async def delete(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
         """Raises Conflict where nobody would be left who may give roles, unless forced."""
-        await self._sender.send(calls.delete_key(name, if_match, force))
+        await self._sender.send(calls.delete_key(name, if_match, force), timeout_s)
 
     async def rotate(
         self,
@@ -62,7 +79,10 @@ class AsyncKeys:
         *,
         old_expires_in_seconds: int | None = None,
         if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> Key:
         """Another secret, `key` of the answer, shown once. The earlier ones hold for
         `old_expires_in_seconds`, a day unless given; 0: not at all."""
-        return await self._sender.send(calls.rotate_key(name, old_expires_in_seconds, if_match))
+        return await self._sender.send(
+            calls.rotate_key(name, old_expires_in_seconds, if_match), timeout_s
+        )

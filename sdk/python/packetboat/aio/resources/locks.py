@@ -45,36 +45,50 @@ class AsyncLocks:
         holder: str | None = None,
         request_id: str | None = None,
         labels: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Lock:
         """Waits up to `wait_seconds` (at most 60), first come first served; then raises Conflict,
         `lock-held`. `request_id`, anew for each holding, makes it safe to send again."""
         call = calls.acquire_lock(name, ttl_seconds, wait_seconds, holder, request_id, labels)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def renew(self, name: str, lock_id: str, *, ttl_seconds: float | None = None) -> Lock:
+    async def renew(
+        self,
+        name: str,
+        lock_id: str,
+        *,
+        ttl_seconds: float | None = None,
+        timeout_s: float | None = None,
+    ) -> Lock:
         """Raises Conflict, `lock-lost`, once the lease is over: stop."""
-        return await self._sender.send(calls.renew_lock(name, lock_id, ttl_seconds))
+        return await self._sender.send(calls.renew_lock(name, lock_id, ttl_seconds), timeout_s)
 
-    async def release(self, name: str, lock_id: str) -> None:
+    async def release(self, name: str, lock_id: str, *, timeout_s: float | None = None) -> None:
         """The next in line gets it at once."""
-        await self._sender.send(calls.release_lock(name, lock_id))
+        await self._sender.send(calls.release_lock(name, lock_id), timeout_s)
 
-    async def verify(self, name: str, fencing_token: int) -> LockVerified:
+    async def verify(
+        self, name: str, fencing_token: int, *, timeout_s: float | None = None
+    ) -> LockVerified:
         """Whether the token was that of the holder when it was asked; comparing is better."""
-        return await self._sender.send(calls.verify_lock(name, fencing_token))
+        return await self._sender.send(calls.verify_lock(name, fencing_token), timeout_s)
 
-    async def get(self, name: str) -> LockState:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> LockState:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_lock(name))
+        return await self._sender.send(calls.get_lock(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[LockState]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[LockState]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_locks(page_size, token))
+        return every(self._sender, lambda token: calls.list_locks(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[LockState]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[LockState]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_locks(page_size, page_token))
+        return await self._sender.send(calls.list_locks(page_size, page_token), timeout_s)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, timeout_s: float | None = None) -> None:
         """Takes it away from whoever holds it."""
-        await self._sender.send(calls.delete_lock(name))
+        await self._sender.send(calls.delete_lock(name), timeout_s)

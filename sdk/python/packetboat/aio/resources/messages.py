@@ -24,25 +24,36 @@ class AsyncMessages:
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
-    async def get(self, topic: str, message_id: str) -> StoredMessage:
+    async def get(
+        self, topic: str, message_id: str, *, timeout_s: float | None = None
+    ) -> StoredMessage:
         """As it is stored, also when it is not published yet. Raises NotFound."""
-        return await self._sender.send(calls.get_message(topic, message_id))
+        return await self._sender.send(calls.get_message(topic, message_id), timeout_s)
 
-    def delayed(self, topic: str, *, page_size: int = 100) -> AsyncIterator[DelayedMessage]:
+    def delayed(
+        self, topic: str, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[DelayedMessage]:
         """All that wait for their time, page by page: by partition, and there in the order in which
         they were accepted."""
-        return every(self._sender, lambda token: calls.list_delayed(topic, page_size, token))
+        return every(
+            self._sender, lambda token: calls.list_delayed(topic, page_size, token), timeout_s
+        )
 
     async def delayed_page(
-        self, topic: str, *, page_size: int = 100, page_token: str | None = None
+        self,
+        topic: str,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[DelayedMessage]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_delayed(topic, page_size, page_token))
+        return await self._sender.send(calls.list_delayed(topic, page_size, page_token), timeout_s)
 
-    async def cancel(self, topic: str, message_id: str) -> None:
+    async def cancel(self, topic: str, message_id: str, *, timeout_s: float | None = None) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already;
         cancelling it twice is no error."""
-        await self._sender.send(calls.cancel_message(topic, message_id))
+        await self._sender.send(calls.cancel_message(topic, message_id), timeout_s)
 
     async def reschedule(
         self,
@@ -51,15 +62,18 @@ class AsyncMessages:
         *,
         delay_seconds: float | None = None,
         deliver_at: datetime | None = None,
+        timeout_s: float | None = None,
     ) -> datetime:
         """When a message with a delay is published now: give one of the two, `deliver_at` with a
         zone. Raises Conflict if it is published already."""
         call = calls.reschedule_message(topic, message_id, delay_seconds, deliver_at)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def ack_states(self, topic: str, message_id: str) -> dict[str, AckState]:
+    async def ack_states(
+        self, topic: str, message_id: str, *, timeout_s: float | None = None
+    ) -> dict[str, AckState]:
         """What each subscription, by name, has done with it."""
-        return await self._sender.send(calls.get_message_ack(topic, message_id))
+        return await self._sender.send(calls.get_message_ack(topic, message_id), timeout_s)
 
     async def read(
         self,
@@ -73,6 +87,7 @@ class AsyncMessages:
         max_bytes: int | None = None,
         wait_seconds: float | None = None,
         filter: str | None = None,
+        timeout_s: float | None = None,
     ) -> ReplayPage:
         """Up to 1,000 messages from an offset or a moment on, or from the first, below `end_offset`
         where it is given; no ack state is looked at. Waits up to `wait_seconds` (at most 60) for
@@ -88,7 +103,7 @@ class AsyncMessages:
             wait_seconds=wait_seconds,
             filter=filter,
         )
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def replay(
         self,
@@ -151,7 +166,15 @@ class AsyncMessages:
                 yield chunk
 
     async def offsets(
-        self, topic: str, partition: int, time: datetime, *, lane: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        time: datetime,
+        *,
+        lane: int | None = None,
+        timeout_s: float | None = None,
     ) -> PartitionOffsets:
         """Where a moment, which has a zone, is in a partition."""
-        return await self._sender.send(calls.offsets_of_partition(topic, partition, time, lane))
+        return await self._sender.send(
+            calls.offsets_of_partition(topic, partition, time, lane), timeout_s
+        )

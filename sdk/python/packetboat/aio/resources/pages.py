@@ -27,12 +27,15 @@ class PageOf(Protocol[T_co]):
 
 
 async def every(
-    sender: AsyncSender, call_of: Callable[[str | None], Call[PageOf[T]]]
+    sender: AsyncSender,
+    call_of: Callable[[str | None], Call[PageOf[T]]],
+    timeout_s: float | None = None,
 ) -> AsyncIterator[T]:
-    """The items of all pages; the next page is asked for when the last one was used up."""
+    """The items of all pages; the next page is asked for when the last one was used up, each within
+    `timeout_s`."""
     token = None
     while True:
-        page = await sender.send(call_of(token))
+        page = await sender.send(call_of(token), timeout_s)
         for item in page.items:
             yield item
         token = page.next_page_token

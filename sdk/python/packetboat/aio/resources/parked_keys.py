@@ -13,15 +13,26 @@ class AsyncParkedKeys:
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
-    async def list(self, subscription: str) -> tuple[ParkedKey, ...]:
+    async def list(
+        self, subscription: str, *, timeout_s: float | None = None
+    ) -> tuple[ParkedKey, ...]:
         """Those whose first message is used up, with how many wait behind it."""
-        return await self._sender.send(calls.list_parked_keys(subscription))
+        return await self._sender.send(calls.list_parked_keys(subscription), timeout_s)
 
-    async def resume(self, subscription: str, key: str) -> int:
+    async def resume(self, subscription: str, key: str, *, timeout_s: float | None = None) -> int:
         """Delivers its messages again; returns how many keys that was about."""
-        return await self._sender.send(calls.resume_parked_key(subscription, key))
+        return await self._sender.send(calls.resume_parked_key(subscription, key), timeout_s)
 
-    async def skip(self, subscription: str, key: str, *, dead_letter: bool = False) -> int:
+    async def skip(
+        self,
+        subscription: str,
+        key: str,
+        *,
+        dead_letter: bool = False,
+        timeout_s: float | None = None,
+    ) -> int:
         """Gives up its first message, as a dead letter if said so; returns how many keys that was
         about."""
-        return await self._sender.send(calls.skip_parked_key(subscription, key, dead_letter))
+        return await self._sender.send(
+            calls.skip_parked_key(subscription, key, dead_letter), timeout_s
+        )

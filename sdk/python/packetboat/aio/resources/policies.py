@@ -25,24 +25,29 @@ class AsyncPolicies:
         *,
         resources: Sequence[str] = ("*",),
         labels: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Policy:
         """Gives `members`, each `client:NAME` or `issuer:NAME#SUBJECT`, the role for `resources`:
         `*`, or `topics/NAME`, `subscriptions/NAME`, …; `*` stands for any characters. Raises
         Conflict where the name is taken."""
         body = _body(role, members, resources, labels)
-        return await self._sender.send(calls.create_policy(name, body))
+        return await self._sender.send(calls.create_policy(name, body), timeout_s)
 
-    async def get(self, name: str) -> Policy:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Policy:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_policy(name))
+        return await self._sender.send(calls.get_policy(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Policy]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[Policy]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_policies(page_size, token))
+        return every(self._sender, lambda token: calls.list_policies(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Policy]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Policy]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_policies(page_size, page_token))
+        return await self._sender.send(calls.list_policies(page_size, page_token), timeout_s)
 
     async def put(
         self,
@@ -54,15 +59,23 @@ class AsyncPolicies:
         labels: Mapping[str, str] | None = None,
         if_match: str | None = None,
         force: bool = False,
+        timeout_s: float | None = None,
     ) -> Policy:
         """Makes it, or replaces it. Raises Conflict where nobody would be left who may give roles,
         unless forced."""
         body = _body(role, members, resources, labels)
-        return await self._sender.send(calls.put_policy(name, body, if_match, force))
+        return await self._sender.send(calls.put_policy(name, body, if_match, force), timeout_s)
 
-    async def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+    async def delete(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
         """Raises Conflict where nobody would be left who may give roles, unless forced."""
-        await self._sender.send(calls.delete_policy(name, if_match, force))
+        await self._sender.send(calls.delete_policy(name, if_match, force), timeout_s)
 
 
 def _body(

@@ -18,22 +18,26 @@ class AsyncPools:
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
-    async def put(self, name: str, *, max_running: int | None) -> Pool:
+    async def put(
+        self, name: str, *, max_running: int | None, timeout_s: float | None = None
+    ) -> Pool:
         """Makes or changes it; None is no limit."""
-        return await self._sender.send(calls.put_pool(name, max_running))
+        return await self._sender.send(calls.put_pool(name, max_running), timeout_s)
 
-    async def get(self, name: str) -> Pool:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Pool:
         """With how many of its tasks run and wait."""
-        return await self._sender.send(calls.get_pool(name))
+        return await self._sender.send(calls.get_pool(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Pool]:
+    def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> AsyncIterator[Pool]:
         """All that were made or have tasks, page by page."""
-        return every(self._sender, lambda token: calls.list_pools(page_size, token))
+        return every(self._sender, lambda token: calls.list_pools(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Pool]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Pool]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_pools(page_size, page_token))
+        return await self._sender.send(calls.list_pools(page_size, page_token), timeout_s)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, timeout_s: float | None = None) -> None:
         """Its limit goes; its tasks stay."""
-        await self._sender.send(calls.delete_pool(name))
+        await self._sender.send(calls.delete_pool(name), timeout_s)

@@ -14,11 +14,13 @@ class AsyncQuotas:
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
-    async def get(self, tenant: str | None = None) -> models.Quotas:
+    async def get(
+        self, tenant: str | None = None, *, timeout_s: float | None = None
+    ) -> models.Quotas:
         """The own ones; those of a tenant, for operators."""
         if tenant is None:
-            return await self._sender.send(calls.get_own_quotas())
-        return await self._sender.send(calls.get_quotas(tenant))
+            return await self._sender.send(calls.get_own_quotas(), timeout_s)
+        return await self._sender.send(calls.get_quotas(tenant), timeout_s)
 
     async def put(
         self,
@@ -27,6 +29,9 @@ class AsyncQuotas:
         *,
         weight: float | None = None,
         if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> models.Quotas:
         """All that a tenant has of its own, for operators; what is not named is the platform's."""
-        return await self._sender.send(calls.put_quotas(tenant, limits, weight, if_match))
+        return await self._sender.send(
+            calls.put_quotas(tenant, limits, weight, if_match), timeout_s
+        )

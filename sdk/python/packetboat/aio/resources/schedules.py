@@ -31,24 +31,30 @@ class AsyncSchedules:
         topic: str,
         cron: str,
         message: ScheduleMessage,
+        *,
+        timeout_s: float | None = None,
         **settings: Unpack[ScheduleSettings],
     ) -> Schedule:
         """`cron` is minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, ….
         Raises Conflict where the name is taken."""
         body = {"topic": topic, "cron": cron, "message": message, **settings}
-        return await self._sender.send(calls.create_schedule(name, body))
+        return await self._sender.send(calls.create_schedule(name, body), timeout_s)
 
-    async def get(self, name: str) -> Schedule:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Schedule:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_schedule(name))
+        return await self._sender.send(calls.get_schedule(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Schedule]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[Schedule]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_schedules(page_size, token))
+        return every(self._sender, lambda token: calls.list_schedules(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Schedule]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Schedule]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_schedules(page_size, page_token))
+        return await self._sender.send(calls.list_schedules(page_size, page_token), timeout_s)
 
     async def put(
         self,
@@ -58,35 +64,49 @@ class AsyncSchedules:
         message: ScheduleMessage,
         *,
         if_match: str | None = None,
+        timeout_s: float | None = None,
         **settings: Unpack[ScheduleSettings],
     ) -> Schedule:
         """Makes it, or replaces it; what is not given gets its default."""
         body = {"topic": topic, "cron": cron, "message": message, **settings}
-        return await self._sender.send(calls.put_schedule(name, body, if_match))
+        return await self._sender.send(calls.put_schedule(name, body, if_match), timeout_s)
 
     async def update(
-        self, name: str, *, if_match: str | None = None, **changes: Unpack[ScheduleChanges]
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
+        **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Changes what is given; the rest stays."""
-        return await self._sender.send(calls.change_schedule(name, changes, if_match))
+        return await self._sender.send(calls.change_schedule(name, changes, if_match), timeout_s)
 
-    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+    async def delete(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> None:
         """Raises NotFound."""
-        await self._sender.send(calls.delete_schedule(name, if_match))
+        await self._sender.send(calls.delete_schedule(name, if_match), timeout_s)
 
-    async def next_runs(self, name: str, *, count: int = 10) -> tuple[datetime, ...]:
+    async def next_runs(
+        self, name: str, *, count: int = 10, timeout_s: float | None = None
+    ) -> tuple[datetime, ...]:
         """When it runs next, up to 100."""
-        return await self._sender.send(calls.next_runs(name, count))
+        return await self._sender.send(calls.next_runs(name, count), timeout_s)
 
-    async def pause(self, name: str, *, if_match: str | None = None) -> Schedule:
+    async def pause(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> Schedule:
         """It publishes nothing until it is resumed."""
-        return await self._sender.send(calls.pause_schedule(name, if_match))
+        return await self._sender.send(calls.pause_schedule(name, if_match), timeout_s)
 
-    async def resume(self, name: str, *, if_match: str | None = None) -> Schedule:
+    async def resume(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> Schedule:
         """Runs that it passed over meanwhile are not made up for."""
-        return await self._sender.send(calls.resume_schedule(name, if_match))
+        return await self._sender.send(calls.resume_schedule(name, if_match), timeout_s)
 
-    async def run(self, name: str) -> ScheduleRun:
+    async def run(self, name: str, *, timeout_s: float | None = None) -> ScheduleRun:
         """Publishes its message now, besides its runs, also while it is paused. Raises
         UnknownOutcome where it may have been: each call publishes once more."""
-        return await self._sender.send(calls.run_schedule(name))
+        return await self._sender.send(calls.run_schedule(name), timeout_s)

@@ -32,51 +32,73 @@ class AsyncSchemas:
         definition: Any,
         *,
         compatibility: Compatibility | None = None,
+        timeout_s: float | None = None,
     ) -> Schema:
         """`definition` is JSON, or its text. A new version must be compatible: `backward` unless
         said otherwise. Raises Conflict where the name is taken, InvalidRequest for a definition
         that is none."""
         call = calls.create_schema(name, type, definition, compatibility)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def get(self, name: str) -> Schema:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Schema:
         """With its latest version. Raises NotFound."""
-        return await self._sender.send(calls.get_schema(name))
+        return await self._sender.send(calls.get_schema(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Schema]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[Schema]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_schemas(page_size, token))
+        return every(self._sender, lambda token: calls.list_schemas(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Schema]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Schema]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_schemas(page_size, page_token))
+        return await self._sender.send(calls.list_schemas(page_size, page_token), timeout_s)
 
     async def update(
-        self, name: str, *, compatibility: Compatibility, if_match: str | None = None
+        self,
+        name: str,
+        *,
+        compatibility: Compatibility,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> Schema:
         """Changes what new versions must keep."""
-        return await self._sender.send(calls.change_schema(name, compatibility, if_match))
+        return await self._sender.send(
+            calls.change_schema(name, compatibility, if_match), timeout_s
+        )
 
-    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+    async def delete(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> None:
         """With all its versions. Raises Conflict while a topic uses it."""
-        await self._sender.send(calls.delete_schema(name, if_match))
+        await self._sender.send(calls.delete_schema(name, if_match), timeout_s)
 
-    async def versions(self, name: str) -> tuple[SchemaVersion, ...]:
+    async def versions(
+        self, name: str, *, timeout_s: float | None = None
+    ) -> tuple[SchemaVersion, ...]:
         """Their numbers, without definitions."""
-        return await self._sender.send(calls.list_schema_versions(name))
+        return await self._sender.send(calls.list_schema_versions(name), timeout_s)
 
-    async def add_version(self, name: str, definition: Any) -> int:
+    async def add_version(
+        self, name: str, definition: Any, *, timeout_s: float | None = None
+    ) -> int:
         """Its number; that of the latest where it is the same. Raises InvalidRequest with `errors`
         that name what would break."""
-        return await self._sender.send(calls.add_schema_version(name, definition))
+        return await self._sender.send(calls.add_schema_version(name, definition), timeout_s)
 
-    async def version(self, name: str, number: int) -> SchemaVersion:
+    async def version(
+        self, name: str, number: int, *, timeout_s: float | None = None
+    ) -> SchemaVersion:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_schema_version(name, number))
+        return await self._sender.send(calls.get_schema_version(name, number), timeout_s)
 
-    async def check(self, name: str, definition: Any) -> SchemaChecked:
+    async def check(
+        self, name: str, definition: Any, *, timeout_s: float | None = None
+    ) -> SchemaChecked:
         """Whether a definition could be the next version."""
-        return await self._sender.send(calls.check_schema(name, definition))
+        return await self._sender.send(calls.check_schema(name, definition), timeout_s)
 
     async def validate(
         self,
@@ -85,6 +107,9 @@ class AsyncSchemas:
         *,
         content_type: str | None = None,
         number: int | None = None,
+        timeout_s: float | None = None,
     ) -> SchemaValidated:
         """Whether a body, JSON or bytes, fits the latest version, or that of a number."""
-        return await self._sender.send(calls.validate_body(name, data, content_type, number))
+        return await self._sender.send(
+            calls.validate_body(name, data, content_type, number), timeout_s
+        )

@@ -41,25 +41,34 @@ class AsyncSubscriptions:
         self._sender = sender
 
     async def create(
-        self, topic: str, name: str, **settings: Unpack[SubscriptionSettings]
+        self,
+        topic: str,
+        name: str,
+        *,
+        timeout_s: float | None = None,
+        **settings: Unpack[SubscriptionSettings],
     ) -> Subscription:
         """With `push` it is one of type push; the answer alone tells the signing secrets. Raises
         Conflict where the name is taken, in any topic."""
-        return await self._sender.send(calls.create_subscription(topic, name, settings))
+        return await self._sender.send(calls.create_subscription(topic, name, settings), timeout_s)
 
-    async def get(self, name: str) -> Subscription:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Subscription:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_subscription(name))
+        return await self._sender.send(calls.get_subscription(name), timeout_s)
 
     def list(
-        self, topic: str | None = None, *, page_size: int = 100
+        self, topic: str | None = None, *, page_size: int = 100, timeout_s: float | None = None
     ) -> AsyncIterator[Subscription]:
         """All of a topic, or all there are, page by page."""
         if topic is None:
-            return every(self._sender, lambda token: calls.list_subscriptions(page_size, token))
+            return every(
+                self._sender, lambda token: calls.list_subscriptions(page_size, token), timeout_s
+            )
         of = topic
         return every(
-            self._sender, lambda token: calls.list_topic_subscriptions(of, page_size, token)
+            self._sender,
+            lambda token: calls.list_topic_subscriptions(of, page_size, token),
+            timeout_s,
         )
 
     async def page(
@@ -68,12 +77,15 @@ class AsyncSubscriptions:
         *,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[Subscription]:
         """One page; `page_token` is that of the page before."""
         if topic is None:
-            return await self._sender.send(calls.list_subscriptions(page_size, page_token))
+            return await self._sender.send(
+                calls.list_subscriptions(page_size, page_token), timeout_s
+            )
         call = calls.list_topic_subscriptions(topic, page_size, page_token)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def put(
         self,
@@ -81,50 +93,73 @@ class AsyncSubscriptions:
         *,
         topic: str | None = None,
         if_match: str | None = None,
+        timeout_s: float | None = None,
         **settings: Unpack[SubscriptionSettings],
     ) -> Subscription:
         """Makes it, which needs `topic`, or changes it to this; what is not given gets its
         default, but for topic, delivery, order and start, which cannot be changed."""
-        return await self._sender.send(calls.put_subscription(name, topic, settings, if_match))
+        return await self._sender.send(
+            calls.put_subscription(name, topic, settings, if_match), timeout_s
+        )
 
     async def update(
-        self, name: str, *, if_match: str | None = None, **changes: Unpack[SubscriptionChanges]
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
+        **changes: Unpack[SubscriptionChanges],
     ) -> Subscription:
         """Changes what is given, within 2 s; the rest stays, and what is leased stays leased."""
-        return await self._sender.send(calls.patch_subscription(name, changes, if_match))
+        return await self._sender.send(calls.patch_subscription(name, changes, if_match), timeout_s)
 
-    async def delete(self, name: str, *, force: bool = False, if_match: str | None = None) -> None:
+    async def delete(
+        self,
+        name: str,
+        *,
+        force: bool = False,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """With its ack state. Raises Conflict while something would be lost (`holds` says what),
         unless forced."""
-        await self._sender.send(calls.delete_subscription(name, force, if_match))
+        await self._sender.send(calls.delete_subscription(name, force, if_match), timeout_s)
 
-    async def holds(self, name: str) -> tuple[Hold, ...]:
+    async def holds(self, name: str, *, timeout_s: float | None = None) -> tuple[Hold, ...]:
         """What would be lost with it: unacked messages, delayed ones, open dead letters."""
-        return await self._sender.send(calls.list_subscription_holds(name))
+        return await self._sender.send(calls.list_subscription_holds(name), timeout_s)
 
-    async def pause(self, name: str, reason: str | None = None) -> SubscriptionState:
+    async def pause(
+        self, name: str, reason: str | None = None, *, timeout_s: float | None = None
+    ) -> SubscriptionState:
         """Nothing is handed out; acks are taken."""
-        return await self._sender.send(calls.pause(name, reason))
+        return await self._sender.send(calls.pause(name, reason), timeout_s)
 
-    async def resume(self, name: str, reason: str | None = None) -> SubscriptionState:
+    async def resume(
+        self, name: str, reason: str | None = None, *, timeout_s: float | None = None
+    ) -> SubscriptionState:
         """Messages are handed out again."""
-        return await self._sender.send(calls.resume(name, reason))
+        return await self._sender.send(calls.resume(name, reason), timeout_s)
 
-    async def drain(self, name: str, reason: str | None = None) -> SubscriptionState:
+    async def drain(
+        self, name: str, reason: str | None = None, *, timeout_s: float | None = None
+    ) -> SubscriptionState:
         """Only what was handed out before is handed out again."""
-        return await self._sender.send(calls.drain(name, reason))
+        return await self._sender.send(calls.drain(name, reason), timeout_s)
 
-    async def seek(self, name: str, to: Position, *, dry_run: bool = False) -> Sought:
+    async def seek(
+        self, name: str, to: Position, *, dry_run: bool = False, timeout_s: float | None = None
+    ) -> Sought:
         """Moves it; with `dry_run` says what would be, and changes nothing."""
-        return await self._sender.send(calls.seek(name, to, dry_run))
+        return await self._sender.send(calls.seek(name, to, dry_run), timeout_s)
 
-    async def backlog(self, name: str) -> Backlog:
+    async def backlog(self, name: str, *, timeout_s: float | None = None) -> Backlog:
         """What it has to do."""
-        return await self._sender.send(backlog.get_backlog(name))
+        return await self._sender.send(backlog.get_backlog(name), timeout_s)
 
-    async def reconciliation(self, name: str) -> Reconciliation:
+    async def reconciliation(self, name: str, *, timeout_s: float | None = None) -> Reconciliation:
         """Whether every message is accounted for, from what is committed."""
-        return await self._sender.send(backlog.get_reconciliation(name))
+        return await self._sender.send(backlog.get_reconciliation(name), timeout_s)
 
     async def backlog_stream(
         self,
@@ -181,25 +216,31 @@ class AsyncSubscriptions:
                 raise
 
     async def preview_filter(
-        self, name: str, expression: str, *, messages: int = 1000
+        self, name: str, expression: str, *, messages: int = 1000, timeout_s: float | None = None
     ) -> FilterPreview:
         """What a CEL expression gives of the most recent messages, up to 10,000, and how that is
         other than the present filter."""
         call = calls.preview_subscription_filter(name, expression, messages)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def skip_rules(self, name: str, *, removed: bool = False) -> SkipRules:
+    async def skip_rules(
+        self, name: str, *, removed: bool = False, timeout_s: float | None = None
+    ) -> SkipRules:
         """Those that hold; with `removed` all that ever did."""
-        return await self._sender.send(calls.list_skip_rules(name, removed))
+        return await self._sender.send(calls.list_skip_rules(name, removed), timeout_s)
 
-    async def add_skip_rule(self, name: str, expression: str, reason: str) -> SkipRule:
+    async def add_skip_rule(
+        self, name: str, expression: str, reason: str, *, timeout_s: float | None = None
+    ) -> SkipRule:
         """Messages for which the CEL expression is true are settled instead of delivered, also
         those that wait. `reason` is for whoever reads the audit."""
-        return await self._sender.send(calls.add_skip_rule(name, expression, reason))
+        return await self._sender.send(calls.add_skip_rule(name, expression, reason), timeout_s)
 
-    async def remove_skip_rule(self, name: str, rule: str) -> None:
+    async def remove_skip_rule(
+        self, name: str, rule: str, *, timeout_s: float | None = None
+    ) -> None:
         """By its id; what it skipped stays skipped. Removing it twice is no error."""
-        await self._sender.send(calls.remove_skip_rule(name, rule))
+        await self._sender.send(calls.remove_skip_rule(name, rule), timeout_s)
 
     async def say_flow(
         self,
@@ -209,16 +250,17 @@ class AsyncSubscriptions:
         max_outstanding: int | None = None,
         ttl_seconds: float | None = None,
         reason: str | None = None,
+        timeout_s: float | None = None,
     ) -> Flow:
         """How much its consumers can take now, all together, for `ttl_seconds` (60 unless given);
         0 messages a second is none."""
         call = calls.say_flow(name, messages_per_second, max_outstanding, ttl_seconds, reason)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def flow(self, name: str) -> Flow:
+    async def flow(self, name: str, *, timeout_s: float | None = None) -> Flow:
         """What was said, if it still holds."""
-        return await self._sender.send(calls.get_flow(name))
+        return await self._sender.send(calls.get_flow(name), timeout_s)
 
-    async def end_flow(self, name: str) -> None:
+    async def end_flow(self, name: str, *, timeout_s: float | None = None) -> None:
         """Takes back what was said."""
-        await self._sender.send(calls.end_flow(name))
+        await self._sender.send(calls.end_flow(name), timeout_s)

@@ -17,32 +17,48 @@ class AsyncTenants:
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
-    async def create(self, name: str, **settings: Unpack[TenantSettings]) -> Tenant:
+    async def create(
+        self, name: str, *, timeout_s: float | None = None, **settings: Unpack[TenantSettings]
+    ) -> Tenant:
         """With `owner` the answer has the first client and its secret, shown once. Raises Conflict
         where the name is taken."""
-        return await self._sender.send(calls.create_tenant(name, settings))
+        return await self._sender.send(calls.create_tenant(name, settings), timeout_s)
 
-    async def get(self, name: str) -> Tenant:
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Tenant:
         """Raises NotFound."""
-        return await self._sender.send(calls.get_tenant(name))
+        return await self._sender.send(calls.get_tenant(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> AsyncIterator[Tenant]:
+    def list(
+        self, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[Tenant]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_tenants(page_size, token))
+        return every(self._sender, lambda token: calls.list_tenants(page_size, token), timeout_s)
 
-    async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Tenant]:
+    async def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Tenant]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_tenants(page_size, page_token))
+        return await self._sender.send(calls.list_tenants(page_size, page_token), timeout_s)
 
     async def put(
-        self, name: str, *, if_match: str | None = None, **settings: Unpack[TenantSettings]
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
+        **settings: Unpack[TenantSettings],
     ) -> Tenant:
         """Makes it, or replaces it; what is not given gets its default."""
-        return await self._sender.send(calls.put_tenant(name, settings, if_match))
+        return await self._sender.send(calls.put_tenant(name, settings, if_match), timeout_s)
 
     async def delete(
-        self, name: str, *, force: bool = False, if_match: str | None = None
+        self,
+        name: str,
+        *,
+        force: bool = False,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> Tenant:
         """It is `deleting` until all that it has is gone. Raises Conflict while it has topics,
         unless forced."""
-        return await self._sender.send(calls.delete_tenant(name, force, if_match))
+        return await self._sender.send(calls.delete_tenant(name, force, if_match), timeout_s)

@@ -20,28 +20,37 @@ class AsyncTokens:
         *,
         scope: str | None = None,
         tenant: str | None = None,
+        timeout_s: float | None = None,
     ) -> AccessToken:
         """By client credentials, bounded to the permissions of `scope`, divided by spaces. `tenant`
         is for operators: to act in it as its owner. A client gets its own by itself where it was
         given the credentials. Raises NotAuthorized."""
-        return await self._sender.send(calls.get_token(client_id, client_secret, scope, tenant))
+        return await self._sender.send(
+            calls.get_token(client_id, client_secret, scope, tenant), timeout_s
+        )
 
-    async def introspect(self, client_id: str, client_secret: str, token: str) -> Introspection:
+    async def introspect(
+        self, client_id: str, client_secret: str, token: str, *, timeout_s: float | None = None
+    ) -> Introspection:
         """Whether a token holds; of one of another tenant no more than that it is not active."""
-        return await self._sender.send(calls.introspect_token(client_id, client_secret, token))
+        return await self._sender.send(
+            calls.introspect_token(client_id, client_secret, token), timeout_s
+        )
 
-    async def revoke(self, client_id: str, client_secret: str, token: str) -> None:
+    async def revoke(
+        self, client_id: str, client_secret: str, token: str, *, timeout_s: float | None = None
+    ) -> None:
         """It holds no more, nowhere 5 s later."""
-        await self._sender.send(calls.revoke_token(client_id, client_secret, token))
+        await self._sender.send(calls.revoke_token(client_id, client_secret, token), timeout_s)
 
-    async def metadata(self) -> IssuerMetadata:
+    async def metadata(self, *, timeout_s: float | None = None) -> IssuerMetadata:
         """Where the token endpoints are (RFC 8414)."""
-        return await self._sender.send(calls.oauth_metadata())
+        return await self._sender.send(calls.oauth_metadata(), timeout_s)
 
-    async def openid_configuration(self) -> IssuerMetadata:
+    async def openid_configuration(self, *, timeout_s: float | None = None) -> IssuerMetadata:
         """Where receivers of webhooks find the keys of the tokens that these carry."""
-        return await self._sender.send(calls.openid_configuration())
+        return await self._sender.send(calls.openid_configuration(), timeout_s)
 
-    async def signing_keys(self) -> KeySet:
+    async def signing_keys(self, *, timeout_s: float | None = None) -> KeySet:
         """The public keys that tokens are signed with (RFC 7517)."""
-        return await self._sender.send(calls.jwks())
+        return await self._sender.send(calls.jwks(), timeout_s)

@@ -26,12 +26,14 @@ class AsyncUsage:
         until: datetime | None = None,
         metric: str | None = None,
         page_size: int = 100,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[UsageHour]:
         """Of hours not before `since` and before `until`, which have a zone. Of a tenant, for
         operators, or the own one."""
         return every(
             self._sender,
             lambda token: _call(tenant, since, until, metric, page_size, token),
+            timeout_s,
         )
 
     async def page(
@@ -43,10 +45,11 @@ class AsyncUsage:
         metric: str | None = None,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[UsageHour]:
         """One page; `page_token` is that of the page before."""
         call = _call(tenant, since, until, metric, page_size, page_token)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
 
 def _call(

@@ -36,6 +36,7 @@ class AsyncWebhooks:
         outcome: Outcome | None = None,
         message_id: str | None = None,
         page_size: int = 100,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[PushAttempt]:
         """Requests to the endpoint, newest first; the newest 1,000 of 7 days are kept."""
         return every(
@@ -43,6 +44,7 @@ class AsyncWebhooks:
             lambda token: calls.list_push_attempts(
                 subscription, outcome, message_id, page_size, token
             ),
+            timeout_s,
         )
 
     async def attempts_page(
@@ -53,14 +55,15 @@ class AsyncWebhooks:
         message_id: str | None = None,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[PushAttempt]:
         """One page; `page_token` is that of the page before."""
         call = calls.list_push_attempts(subscription, outcome, message_id, page_size, page_token)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def test(self, subscription: str) -> PushTest:
+    async def test(self, subscription: str, *, timeout_s: float | None = None) -> PushTest:
         """Sends a sample to the endpoint now, and says what it answered."""
-        return await self._sender.send(calls.test_push_endpoint(subscription))
+        return await self._sender.send(calls.test_push_endpoint(subscription), timeout_s)
 
     async def replay(
         self,
@@ -70,23 +73,30 @@ class AsyncWebhooks:
         since: datetime | None = None,
         until: datetime | None = None,
         max_messages: int | None = None,
+        timeout_s: float | None = None,
     ) -> PushReplayed:
         """Delivers settled messages once more: these, or those published from `since` to `until`,
         which have a zone. Raises UnknownOutcome where it is open which are."""
         call = calls.replay_to_endpoint(subscription, message_ids, since, until, max_messages)
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
-    async def enable(self, subscription: str) -> PushEndpointState:
+    async def enable(
+        self, subscription: str, *, timeout_s: float | None = None
+    ) -> PushEndpointState:
         """Delivers to a disabled endpoint again; the backlog comes first."""
-        return await self._sender.send(calls.enable_push_endpoint(subscription))
+        return await self._sender.send(calls.enable_push_endpoint(subscription), timeout_s)
 
-    async def verify(self, subscription: str) -> PushEndpointState:
+    async def verify(
+        self, subscription: str, *, timeout_s: float | None = None
+    ) -> PushEndpointState:
         """Sends the endpoint a challenge now."""
-        return await self._sender.send(calls.verify_push_endpoint(subscription))
+        return await self._sender.send(calls.verify_push_endpoint(subscription), timeout_s)
 
-    async def signing_secrets(self, subscription: str) -> SigningSecrets:
+    async def signing_secrets(
+        self, subscription: str, *, timeout_s: float | None = None
+    ) -> SigningSecrets:
         """What requests are signed with now; the secrets themselves are not told again."""
-        return await self._sender.send(calls.list_signing_secrets(subscription))
+        return await self._sender.send(calls.list_signing_secrets(subscription), timeout_s)
 
     async def create_signing_secret(
         self,
@@ -95,16 +105,24 @@ class AsyncWebhooks:
         kind: SigningKind | None = None,
         expires_previous_after_seconds: float | None = None,
         if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> NewSigningSecret:
         """Signs at once, beside the earlier ones of its kind for `expires_previous_after_seconds`
         (a day unless given). `secret` of the answer is shown once."""
         call = calls.create_signing_secret(
             subscription, kind, expires_previous_after_seconds, if_match
         )
-        return await self._sender.send(call)
+        return await self._sender.send(call, timeout_s)
 
     async def delete_signing_secret(
-        self, subscription: str, secret: str, *, if_match: str | None = None
+        self,
+        subscription: str,
+        secret: str,
+        *,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """By its id; it signs nothing from now on. Raises Conflict for the last one."""
-        await self._sender.send(calls.delete_signing_secret(subscription, secret, if_match))
+        await self._sender.send(
+            calls.delete_signing_secret(subscription, secret, if_match), timeout_s
+        )

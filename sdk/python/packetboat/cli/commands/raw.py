@@ -43,7 +43,7 @@ def api(
     headers |= pairs(header)
     request = Request(method.upper(), path, headers, body, TIMEOUT_S)
     call = Call(request, lambda raw: raw, safe=method.upper() in SAFE)
-    answer = here.api.sender.send(call, deadline_s=here.timeout_s)
+    answer = here.api.sender.send(call, timeout_s=here.timeout_s)
     try:
         value = json.loads(answer)
     except ValueError:

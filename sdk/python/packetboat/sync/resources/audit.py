@@ -26,10 +26,13 @@ class Audit:
         tenant: str | None = None,
         *,
         page_size: int = 100,
+        timeout_s: float | None = None,
         **filters: Unpack[AuditFilter],
     ) -> Iterator[AuditEntry]:
         """Of a tenant, for operators, or the own one; newest first unless said otherwise."""
-        return every(self._sender, lambda token: _call(tenant, filters, page_size, token))
+        return every(
+            self._sender, lambda token: _call(tenant, filters, page_size, token), timeout_s
+        )
 
     def page(
         self,
@@ -37,10 +40,11 @@ class Audit:
         *,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
         **filters: Unpack[AuditFilter],
     ) -> Page[AuditEntry]:
         """One page; `page_token` is that of the page before."""
-        return self._sender.send(_call(tenant, filters, page_size, page_token))
+        return self._sender.send(_call(tenant, filters, page_size, page_token), timeout_s)
 
     def export(
         self, tenant: str | None = None, **filters: Unpack[AuditFilter]

@@ -33,6 +33,7 @@ class Delivery:
         consumer: str | None = None,
         partitions: Sequence[int] | None = None,
         affinity: bool = False,
+        timeout_s: float | None = None,
     ) -> list[Message]:
         """Leases up to `max_messages` (at most 1,000); none when there were none in time.
 
@@ -50,7 +51,7 @@ class Delivery:
             partitions=partitions,
             affinity=affinity,
         )
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
     def stream(
         self,
@@ -104,6 +105,7 @@ class Delivery:
         *,
         by_message_id: bool = False,
         publish: Iterable[Output] = (),
+        timeout_s: float | None = None,
     ) -> Settled:
         """One or many messages, or their ack ids (message ids if said so). Durable when it returns;
         what could not be acked is in `failures`.
@@ -112,7 +114,7 @@ class Delivery:
         all ids are of one partition, and one that may not be acked raises Conflict. Sent again
         after an unknown outcome it says `duplicate` and publishes nothing twice.
         """
-        return self._sender.send(calls.ack(subscription, ids, by_message_id, publish))
+        return self._sender.send(calls.ack(subscription, ids, by_message_id, publish), timeout_s)
 
     def nack(
         self,
@@ -122,10 +124,11 @@ class Delivery:
         by_message_id: bool = False,
         delay_seconds: float | None = None,
         reason: str | None = None,
+        timeout_s: float | None = None,
     ) -> Settled:
         """Failed: to be delivered again, after a delay or the back-off of the retry policy."""
         call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
     def reject(
         self,
@@ -134,13 +137,21 @@ class Delivery:
         *,
         by_message_id: bool = False,
         reason: str | None = None,
+        timeout_s: float | None = None,
     ) -> Settled:
         """Not to be delivered again: to the dead letters."""
-        return self._sender.send(calls.reject(subscription, ids, by_message_id, reason))
+        return self._sender.send(calls.reject(subscription, ids, by_message_id, reason), timeout_s)
 
-    def release(self, subscription: str, ids: Ids, *, by_message_id: bool = False) -> Settled:
+    def release(
+        self,
+        subscription: str,
+        ids: Ids,
+        *,
+        by_message_id: bool = False,
+        timeout_s: float | None = None,
+    ) -> Settled:
         """Not processed: to be delivered again at once; the attempt does not count."""
-        return self._sender.send(calls.release(subscription, ids, by_message_id))
+        return self._sender.send(calls.release(subscription, ids, by_message_id), timeout_s)
 
     def extend(
         self,
@@ -149,7 +160,8 @@ class Delivery:
         deadline_seconds: float,
         *,
         by_message_id: bool = False,
+        timeout_s: float | None = None,
     ) -> Settled:
         """The leases end that much from now, 0 to 43,200."""
         call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)

@@ -25,9 +25,9 @@ class ExportHandle:
         self.number = number
         self._sender = sender
 
-    def progress(self) -> ExportRun:
+    def progress(self, *, timeout_s: float | None = None) -> ExportRun:
         """As it stands now: its state, how far it is, `fraction`."""
-        return self._sender.send(calls.get_export_run(self.name, self.number))
+        return self._sender.send(calls.get_export_run(self.name, self.number), timeout_s)
 
     def wait(
         self,
@@ -42,7 +42,7 @@ class ExportHandle:
         ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         while True:
             call = calls.get_export_run(self.name, self.number)
-            run = self._sender.send(call, deadline_s=OUTAGE_S)
+            run = self._sender.send(call, timeout_s=OUTAGE_S)
             if progress is not None:
                 progress(run)
             if run.finished:
@@ -52,10 +52,10 @@ class ExportHandle:
                 raise TimeoutError(f"run {self.number} of {self.name} goes on after {timeout_s} s")
             pause(min(progress_every_s, left_s))
 
-    def log(self) -> str:
+    def log(self, *, timeout_s: float | None = None) -> str:
         """What it had to say, line by line."""
-        return self._sender.send(calls.get_export_run_log(self.name, self.number))
+        return self._sender.send(calls.get_export_run_log(self.name, self.number), timeout_s)
 
-    def cancel(self) -> ExportRun:
+    def cancel(self, *, timeout_s: float | None = None) -> ExportRun:
         """It commits nothing more. A finished run stays as it is."""
-        return self._sender.send(calls.cancel_export_run(self.name, self.number))
+        return self._sender.send(calls.cancel_export_run(self.name, self.number), timeout_s)

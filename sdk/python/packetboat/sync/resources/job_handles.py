@@ -30,9 +30,9 @@ class JobHandle(Generic[Out, Result]):
         self._output_type = output_type
         self._result_type = result_type
 
-    def progress(self) -> Job:
+    def progress(self, *, timeout_s: float | None = None) -> Job:
         """As it stands now: its state, the counts of its tasks, `fraction`."""
-        return self._jobs.get(self.name)
+        return self._jobs.get(self.name, timeout_s=timeout_s)
 
     def wait(
         self,
@@ -63,25 +63,27 @@ class JobHandle(Generic[Out, Result]):
         result: Result = result_of(self.wait(timeout_s=timeout_s), self._result_type)
         return result
 
-    def outputs(self, *, page_size: int = 200) -> Iterator[TaskOutput[Out]]:
+    def outputs(
+        self, *, page_size: int = 200, timeout_s: float | None = None
+    ) -> Iterator[TaskOutput[Out]]:
         """Of the map tasks that are over, in the order of their inputs, page by page."""
         from packetboat.tasks.values import typed_output
 
-        for output in self._jobs.outputs(self.name, page_size=page_size):
+        for output in self._jobs.outputs(self.name, page_size=page_size, timeout_s=timeout_s):
             yield typed_output(output, self._output_type)
 
-    def failures(self) -> Iterator[JobTask]:
+    def failures(self, *, timeout_s: float | None = None) -> Iterator[JobTask]:
         """Tasks that failed for good, with their last error."""
-        return self._jobs.tasks(self.name, state="failed")
+        return self._jobs.tasks(self.name, state="failed", timeout_s=timeout_s)
 
-    def cancel(self) -> Job:
+    def cancel(self, *, timeout_s: float | None = None) -> Job:
         """Nothing more of it begins; handlers that run are told. A finished job stays as it is."""
-        return self._jobs.cancel(self.name)
+        return self._jobs.cancel(self.name, timeout_s=timeout_s)
 
-    def retry(self) -> Job:
+    def retry(self, *, timeout_s: float | None = None) -> Job:
         """Of a job that failed or was cancelled: what did not succeed is done again."""
-        return self._jobs.retry(self.name)
+        return self._jobs.retry(self.name, timeout_s=timeout_s)
 
-    def delete(self, *, force: bool = False) -> None:
+    def delete(self, *, force: bool = False, timeout_s: float | None = None) -> None:
         """`force`: also one that is not finished."""
-        self._jobs.delete(self.name, force=force)
+        self._jobs.delete(self.name, force=force, timeout_s=timeout_s)

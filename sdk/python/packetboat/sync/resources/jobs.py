@@ -118,23 +118,28 @@ class Jobs:
         """Of a job that was started elsewhere."""
         return JobHandle(self, name, output_type, result_type)
 
-    def create(self, name: str, spec: JobSpec) -> Job:
+    def create(self, name: str, spec: JobSpec, *, timeout_s: float | None = None) -> Job:
         """Raises Conflict where there is one of that name."""
-        return self._sender.send(calls.create_job(name, spec))
+        return self._sender.send(calls.create_job(name, spec), timeout_s)
 
-    def put(self, name: str, spec: JobSpec) -> Job:
+    def put(self, name: str, spec: JobSpec, *, timeout_s: float | None = None) -> Job:
         """Makes it, or finds the one that was made of the same. Raises Conflict where a job of
         that name is made of something else."""
-        return self._sender.send(calls.put_job(name, spec))
+        return self._sender.send(calls.put_job(name, spec), timeout_s)
 
-    def get(self, name: str, *, wait_seconds: float = 0) -> Job:
+    def get(self, name: str, *, wait_seconds: float = 0, timeout_s: float | None = None) -> Job:
         """As it stands; with `wait_seconds` once it is finished, or after that long."""
-        deadline_s = wait_seconds + OUTAGE_S if wait_seconds else None
-        return self._sender.send(calls.get_job(name, wait_seconds), deadline_s=deadline_s)
+        if timeout_s is None and wait_seconds:
+            timeout_s = wait_seconds + OUTAGE_S
+        return self._sender.send(calls.get_job(name, wait_seconds), timeout_s)
 
-    def list(self, *, state: JobState | None = None, page_size: int = 100) -> Iterator[Job]:
+    def list(
+        self, *, state: JobState | None = None, page_size: int = 100, timeout_s: float | None = None
+    ) -> Iterator[Job]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_jobs(state, page_size, token))
+        return every(
+            self._sender, lambda token: calls.list_jobs(state, page_size, token), timeout_s
+        )
 
     def page(
         self,
@@ -142,39 +147,58 @@ class Jobs:
         state: JobState | None = None,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[Job]:
         """One page; `page_token` is that of the page before."""
-        return self._sender.send(calls.list_jobs(state, page_size, page_token))
+        return self._sender.send(calls.list_jobs(state, page_size, page_token), timeout_s)
 
-    def add_tasks(self, name: str, first_index: int, inputs: Sequence[msgspec.Raw]) -> None:
+    def add_tasks(
+        self,
+        name: str,
+        first_index: int,
+        inputs: Sequence[msgspec.Raw],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
         """Inputs as JSON, 1,000 at most, of the tasks from `first_index` on."""
-        self._sender.send(calls.add_tasks(name, first_index, inputs))
+        self._sender.send(calls.add_tasks(name, first_index, inputs), timeout_s)
 
-    def seal(self, name: str, tasks: int) -> Job:
+    def seal(self, name: str, tasks: int, *, timeout_s: float | None = None) -> Job:
         """That were all tasks."""
-        return self._sender.send(calls.seal_job(name, tasks))
+        return self._sender.send(calls.seal_job(name, tasks), timeout_s)
 
-    def cancel(self, name: str) -> Job:
+    def cancel(self, name: str, *, timeout_s: float | None = None) -> Job:
         """Nothing more of it begins; handlers that run are told. A finished job stays as it is."""
-        return self._sender.send(calls.cancel_job(name))
+        return self._sender.send(calls.cancel_job(name), timeout_s)
 
-    def retry(self, name: str) -> Job:
+    def retry(self, name: str, *, timeout_s: float | None = None) -> Job:
         """Of a job that failed or was cancelled: what did not succeed is done again."""
-        return self._sender.send(calls.retry_job(name))
+        return self._sender.send(calls.retry_job(name), timeout_s)
 
-    def delete(self, name: str, *, force: bool = False) -> None:
+    def delete(self, name: str, *, force: bool = False, timeout_s: float | None = None) -> None:
         """`force`: also one that is not finished."""
-        self._sender.send(calls.delete_job(name, force))
+        self._sender.send(calls.delete_job(name, force), timeout_s)
 
     def tasks(
-        self, name: str, *, state: TaskState | None = None, page_size: int = 100
+        self,
+        name: str,
+        *,
+        state: TaskState | None = None,
+        page_size: int = 100,
+        timeout_s: float | None = None,
     ) -> Iterator[JobTask]:
         """Of one job, in the order of their inputs; the reduce task, if there is one, too."""
-        return every(self._sender, lambda token: calls.list_tasks(name, state, page_size, token))
+        return every(
+            self._sender, lambda token: calls.list_tasks(name, state, page_size, token), timeout_s
+        )
 
-    def outputs(self, name: str, *, page_size: int = 200) -> Iterator[JobOutput]:
+    def outputs(
+        self, name: str, *, page_size: int = 200, timeout_s: float | None = None
+    ) -> Iterator[JobOutput]:
         """Of map tasks that are over, as JSON, in the order of their inputs."""
-        return every(self._sender, lambda token: calls.list_outputs(name, 0, page_size, token))
+        return every(
+            self._sender, lambda token: calls.list_outputs(name, 0, page_size, token), timeout_s
+        )
 
     def outputs_page(
         self,
@@ -183,10 +207,11 @@ class Jobs:
         first_index: int = 0,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[JobOutput]:
         """One page of them, from `first_index` on."""
         call = calls.list_outputs(name, first_index, page_size, page_token)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
     # What workers do.
 
@@ -199,23 +224,28 @@ class Jobs:
         wait_seconds: float = 0,
         lease_seconds: float = 30,
         worker: str = "",
+        timeout_s: float | None = None,
     ) -> Sequence[ClaimedTask]:
         """Leases tasks of those kinds: as many as there are, or the first to come."""
         call = calls.claim(pool, kinds, max_tasks, wait_seconds, lease_seconds, worker)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
-    def complete(self, tasks: Sequence[Completion]) -> TasksSettled:
+    def complete(
+        self, tasks: Sequence[Completion], *, timeout_s: float | None = None
+    ) -> TasksSettled:
         """They succeeded, or wait for a nested job."""
-        return self._sender.send(calls.complete(tasks))
+        return self._sender.send(calls.complete(tasks), timeout_s)
 
-    def fail(self, tasks: Sequence[Failing]) -> TasksSettled:
+    def fail(self, tasks: Sequence[Failing], *, timeout_s: float | None = None) -> TasksSettled:
         """They failed, perhaps to be tried again."""
-        return self._sender.send(calls.fail(tasks))
+        return self._sender.send(calls.fail(tasks), timeout_s)
 
-    def extend(self, lease_ids: Sequence[str], lease_seconds: float) -> TasksSettled:
+    def extend(
+        self, lease_ids: Sequence[str], lease_seconds: float, *, timeout_s: float | None = None
+    ) -> TasksSettled:
         """Their leases begin anew; `cancelled` are those whose handlers are to end."""
-        return self._sender.send(calls.extend(lease_ids, lease_seconds))
+        return self._sender.send(calls.extend(lease_ids, lease_seconds), timeout_s)
 
-    def release(self, lease_ids: Sequence[str]) -> TasksSettled:
+    def release(self, lease_ids: Sequence[str], *, timeout_s: float | None = None) -> TasksSettled:
         """Others may have them; the attempt does not count."""
-        return self._sender.send(calls.release(lease_ids))
+        return self._sender.send(calls.release(lease_ids), timeout_s)

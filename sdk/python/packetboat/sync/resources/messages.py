@@ -25,25 +25,34 @@ class Messages:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    def get(self, topic: str, message_id: str) -> StoredMessage:
+    def get(self, topic: str, message_id: str, *, timeout_s: float | None = None) -> StoredMessage:
         """As it is stored, also when it is not published yet. Raises NotFound."""
-        return self._sender.send(calls.get_message(topic, message_id))
+        return self._sender.send(calls.get_message(topic, message_id), timeout_s)
 
-    def delayed(self, topic: str, *, page_size: int = 100) -> Iterator[DelayedMessage]:
+    def delayed(
+        self, topic: str, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> Iterator[DelayedMessage]:
         """All that wait for their time, page by page: by partition, and there in the order in which
         they were accepted."""
-        return every(self._sender, lambda token: calls.list_delayed(topic, page_size, token))
+        return every(
+            self._sender, lambda token: calls.list_delayed(topic, page_size, token), timeout_s
+        )
 
     def delayed_page(
-        self, topic: str, *, page_size: int = 100, page_token: str | None = None
+        self,
+        topic: str,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[DelayedMessage]:
         """One page; `page_token` is that of the page before."""
-        return self._sender.send(calls.list_delayed(topic, page_size, page_token))
+        return self._sender.send(calls.list_delayed(topic, page_size, page_token), timeout_s)
 
-    def cancel(self, topic: str, message_id: str) -> None:
+    def cancel(self, topic: str, message_id: str, *, timeout_s: float | None = None) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already;
         cancelling it twice is no error."""
-        self._sender.send(calls.cancel_message(topic, message_id))
+        self._sender.send(calls.cancel_message(topic, message_id), timeout_s)
 
     def reschedule(
         self,
@@ -52,15 +61,18 @@ class Messages:
         *,
         delay_seconds: float | None = None,
         deliver_at: datetime | None = None,
+        timeout_s: float | None = None,
     ) -> datetime:
         """When a message with a delay is published now: give one of the two, `deliver_at` with a
         zone. Raises Conflict if it is published already."""
         call = calls.reschedule_message(topic, message_id, delay_seconds, deliver_at)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
-    def ack_states(self, topic: str, message_id: str) -> dict[str, AckState]:
+    def ack_states(
+        self, topic: str, message_id: str, *, timeout_s: float | None = None
+    ) -> dict[str, AckState]:
         """What each subscription, by name, has done with it."""
-        return self._sender.send(calls.get_message_ack(topic, message_id))
+        return self._sender.send(calls.get_message_ack(topic, message_id), timeout_s)
 
     def read(
         self,
@@ -74,6 +86,7 @@ class Messages:
         max_bytes: int | None = None,
         wait_seconds: float | None = None,
         filter: str | None = None,
+        timeout_s: float | None = None,
     ) -> ReplayPage:
         """Up to 1,000 messages from an offset or a moment on, or from the first, below `end_offset`
         where it is given; no ack state is looked at. Waits up to `wait_seconds` (at most 60) for
@@ -89,7 +102,7 @@ class Messages:
             wait_seconds=wait_seconds,
             filter=filter,
         )
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
     def replay(
         self,
@@ -150,7 +163,15 @@ class Messages:
             yield from response.chunks()
 
     def offsets(
-        self, topic: str, partition: int, time: datetime, *, lane: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        time: datetime,
+        *,
+        lane: int | None = None,
+        timeout_s: float | None = None,
     ) -> PartitionOffsets:
         """Where a moment, which has a zone, is in a partition."""
-        return self._sender.send(calls.offsets_of_partition(topic, partition, time, lane))
+        return self._sender.send(
+            calls.offsets_of_partition(topic, partition, time, lane), timeout_s
+        )

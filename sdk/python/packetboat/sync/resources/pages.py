@@ -27,11 +27,16 @@ class PageOf(Protocol[T_co]):
         ...
 
 
-def every(sender: Sender, call_of: Callable[[str | None], Call[PageOf[T]]]) -> Iterator[T]:
-    """The items of all pages; the next page is asked for when the last one was used up."""
+def every(
+    sender: Sender,
+    call_of: Callable[[str | None], Call[PageOf[T]]],
+    timeout_s: float | None = None,
+) -> Iterator[T]:
+    """The items of all pages; the next page is asked for when the last one was used up, each within
+    `timeout_s`."""
     token = None
     while True:
-        page = sender.send(call_of(token))
+        page = sender.send(call_of(token), timeout_s)
         yield from page.items
         token = page.next_page_token
         if token is None:

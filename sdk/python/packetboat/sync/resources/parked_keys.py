@@ -14,15 +14,22 @@ class ParkedKeys:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    def list(self, subscription: str) -> tuple[ParkedKey, ...]:
+    def list(self, subscription: str, *, timeout_s: float | None = None) -> tuple[ParkedKey, ...]:
         """Those whose first message is used up, with how many wait behind it."""
-        return self._sender.send(calls.list_parked_keys(subscription))
+        return self._sender.send(calls.list_parked_keys(subscription), timeout_s)
 
-    def resume(self, subscription: str, key: str) -> int:
+    def resume(self, subscription: str, key: str, *, timeout_s: float | None = None) -> int:
         """Delivers its messages again; returns how many keys that was about."""
-        return self._sender.send(calls.resume_parked_key(subscription, key))
+        return self._sender.send(calls.resume_parked_key(subscription, key), timeout_s)
 
-    def skip(self, subscription: str, key: str, *, dead_letter: bool = False) -> int:
+    def skip(
+        self,
+        subscription: str,
+        key: str,
+        *,
+        dead_letter: bool = False,
+        timeout_s: float | None = None,
+    ) -> int:
         """Gives up its first message, as a dead letter if said so; returns how many keys that was
         about."""
-        return self._sender.send(calls.skip_parked_key(subscription, key, dead_letter))
+        return self._sender.send(calls.skip_parked_key(subscription, key, dead_letter), timeout_s)

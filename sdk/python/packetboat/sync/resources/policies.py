@@ -26,24 +26,27 @@ class Policies:
         *,
         resources: Sequence[str] = ("*",),
         labels: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Policy:
         """Gives `members`, each `client:NAME` or `issuer:NAME#SUBJECT`, the role for `resources`:
         `*`, or `topics/NAME`, `subscriptions/NAME`, …; `*` stands for any characters. Raises
         Conflict where the name is taken."""
         body = _body(role, members, resources, labels)
-        return self._sender.send(calls.create_policy(name, body))
+        return self._sender.send(calls.create_policy(name, body), timeout_s)
 
-    def get(self, name: str) -> Policy:
+    def get(self, name: str, *, timeout_s: float | None = None) -> Policy:
         """Raises NotFound."""
-        return self._sender.send(calls.get_policy(name))
+        return self._sender.send(calls.get_policy(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> Iterator[Policy]:
+    def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Policy]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_policies(page_size, token))
+        return every(self._sender, lambda token: calls.list_policies(page_size, token), timeout_s)
 
-    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Policy]:
+    def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Policy]:
         """One page; `page_token` is that of the page before."""
-        return self._sender.send(calls.list_policies(page_size, page_token))
+        return self._sender.send(calls.list_policies(page_size, page_token), timeout_s)
 
     def put(
         self,
@@ -55,15 +58,23 @@ class Policies:
         labels: Mapping[str, str] | None = None,
         if_match: str | None = None,
         force: bool = False,
+        timeout_s: float | None = None,
     ) -> Policy:
         """Makes it, or replaces it. Raises Conflict where nobody would be left who may give roles,
         unless forced."""
         body = _body(role, members, resources, labels)
-        return self._sender.send(calls.put_policy(name, body, if_match, force))
+        return self._sender.send(calls.put_policy(name, body, if_match, force), timeout_s)
 
-    def delete(self, name: str, *, if_match: str | None = None, force: bool = False) -> None:
+    def delete(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        force: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
         """Raises Conflict where nobody would be left who may give roles, unless forced."""
-        self._sender.send(calls.delete_policy(name, if_match, force))
+        self._sender.send(calls.delete_policy(name, if_match, force), timeout_s)
 
 
 def _body(

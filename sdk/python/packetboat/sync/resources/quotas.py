@@ -15,11 +15,11 @@ class Quotas:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    def get(self, tenant: str | None = None) -> models.Quotas:
+    def get(self, tenant: str | None = None, *, timeout_s: float | None = None) -> models.Quotas:
         """The own ones; those of a tenant, for operators."""
         if tenant is None:
-            return self._sender.send(calls.get_own_quotas())
-        return self._sender.send(calls.get_quotas(tenant))
+            return self._sender.send(calls.get_own_quotas(), timeout_s)
+        return self._sender.send(calls.get_quotas(tenant), timeout_s)
 
     def put(
         self,
@@ -28,6 +28,7 @@ class Quotas:
         *,
         weight: float | None = None,
         if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> models.Quotas:
         """All that a tenant has of its own, for operators; what is not named is the platform's."""
-        return self._sender.send(calls.put_quotas(tenant, limits, weight, if_match))
+        return self._sender.send(calls.put_quotas(tenant, limits, weight, if_match), timeout_s)

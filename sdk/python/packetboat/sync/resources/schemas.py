@@ -33,51 +33,61 @@ class Schemas:
         definition: Any,
         *,
         compatibility: Compatibility | None = None,
+        timeout_s: float | None = None,
     ) -> Schema:
         """`definition` is JSON, or its text. A new version must be compatible: `backward` unless
         said otherwise. Raises Conflict where the name is taken, InvalidRequest for a definition
         that is none."""
         call = calls.create_schema(name, type, definition, compatibility)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
-    def get(self, name: str) -> Schema:
+    def get(self, name: str, *, timeout_s: float | None = None) -> Schema:
         """With its latest version. Raises NotFound."""
-        return self._sender.send(calls.get_schema(name))
+        return self._sender.send(calls.get_schema(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> Iterator[Schema]:
+    def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Schema]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_schemas(page_size, token))
+        return every(self._sender, lambda token: calls.list_schemas(page_size, token), timeout_s)
 
-    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Schema]:
+    def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Schema]:
         """One page; `page_token` is that of the page before."""
-        return self._sender.send(calls.list_schemas(page_size, page_token))
+        return self._sender.send(calls.list_schemas(page_size, page_token), timeout_s)
 
     def update(
-        self, name: str, *, compatibility: Compatibility, if_match: str | None = None
+        self,
+        name: str,
+        *,
+        compatibility: Compatibility,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
     ) -> Schema:
         """Changes what new versions must keep."""
-        return self._sender.send(calls.change_schema(name, compatibility, if_match))
+        return self._sender.send(calls.change_schema(name, compatibility, if_match), timeout_s)
 
-    def delete(self, name: str, *, if_match: str | None = None) -> None:
+    def delete(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> None:
         """With all its versions. Raises Conflict while a topic uses it."""
-        self._sender.send(calls.delete_schema(name, if_match))
+        self._sender.send(calls.delete_schema(name, if_match), timeout_s)
 
-    def versions(self, name: str) -> tuple[SchemaVersion, ...]:
+    def versions(self, name: str, *, timeout_s: float | None = None) -> tuple[SchemaVersion, ...]:
         """Their numbers, without definitions."""
-        return self._sender.send(calls.list_schema_versions(name))
+        return self._sender.send(calls.list_schema_versions(name), timeout_s)
 
-    def add_version(self, name: str, definition: Any) -> int:
+    def add_version(self, name: str, definition: Any, *, timeout_s: float | None = None) -> int:
         """Its number; that of the latest where it is the same. Raises InvalidRequest with `errors`
         that name what would break."""
-        return self._sender.send(calls.add_schema_version(name, definition))
+        return self._sender.send(calls.add_schema_version(name, definition), timeout_s)
 
-    def version(self, name: str, number: int) -> SchemaVersion:
+    def version(self, name: str, number: int, *, timeout_s: float | None = None) -> SchemaVersion:
         """Raises NotFound."""
-        return self._sender.send(calls.get_schema_version(name, number))
+        return self._sender.send(calls.get_schema_version(name, number), timeout_s)
 
-    def check(self, name: str, definition: Any) -> SchemaChecked:
+    def check(self, name: str, definition: Any, *, timeout_s: float | None = None) -> SchemaChecked:
         """Whether a definition could be the next version."""
-        return self._sender.send(calls.check_schema(name, definition))
+        return self._sender.send(calls.check_schema(name, definition), timeout_s)
 
     def validate(
         self,
@@ -86,6 +96,7 @@ class Schemas:
         *,
         content_type: str | None = None,
         number: int | None = None,
+        timeout_s: float | None = None,
     ) -> SchemaValidated:
         """Whether a body, JSON or bytes, fits the latest version, or that of a number."""
-        return self._sender.send(calls.validate_body(name, data, content_type, number))
+        return self._sender.send(calls.validate_body(name, data, content_type, number), timeout_s)

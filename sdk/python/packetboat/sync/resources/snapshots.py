@@ -24,25 +24,28 @@ class Snapshots:
         *,
         expires_in_seconds: int | None = None,
         labels: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Snapshot:
         """Kept for a week unless said otherwise, and with it the messages. Raises Conflict where
         the name is taken. Go back to it by `subscriptions.seek(name, {"snapshot": …})`."""
         return self._sender.send(
-            calls.create_snapshot(subscription, name, expires_in_seconds, labels)
+            calls.create_snapshot(subscription, name, expires_in_seconds, labels), timeout_s
         )
 
-    def get(self, name: str) -> Snapshot:
+    def get(self, name: str, *, timeout_s: float | None = None) -> Snapshot:
         """Raises NotFound."""
-        return self._sender.send(calls.get_snapshot(name))
+        return self._sender.send(calls.get_snapshot(name), timeout_s)
 
-    def list(self, *, page_size: int = 100) -> Iterator[Snapshot]:
+    def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Snapshot]:
         """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_snapshots(page_size, token))
+        return every(self._sender, lambda token: calls.list_snapshots(page_size, token), timeout_s)
 
-    def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Snapshot]:
+    def page(
+        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
+    ) -> Page[Snapshot]:
         """One page; `page_token` is that of the page before."""
-        return self._sender.send(calls.list_snapshots(page_size, page_token))
+        return self._sender.send(calls.list_snapshots(page_size, page_token), timeout_s)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, timeout_s: float | None = None) -> None:
         """What it alone kept may go."""
-        self._sender.send(calls.delete_snapshot(name))
+        self._sender.send(calls.delete_snapshot(name), timeout_s)

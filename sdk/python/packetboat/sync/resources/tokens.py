@@ -21,28 +21,35 @@ class Tokens:
         *,
         scope: str | None = None,
         tenant: str | None = None,
+        timeout_s: float | None = None,
     ) -> AccessToken:
         """By client credentials, bounded to the permissions of `scope`, divided by spaces. `tenant`
         is for operators: to act in it as its owner. A client gets its own by itself where it was
         given the credentials. Raises NotAuthorized."""
-        return self._sender.send(calls.get_token(client_id, client_secret, scope, tenant))
+        return self._sender.send(
+            calls.get_token(client_id, client_secret, scope, tenant), timeout_s
+        )
 
-    def introspect(self, client_id: str, client_secret: str, token: str) -> Introspection:
+    def introspect(
+        self, client_id: str, client_secret: str, token: str, *, timeout_s: float | None = None
+    ) -> Introspection:
         """Whether a token holds; of one of another tenant no more than that it is not active."""
-        return self._sender.send(calls.introspect_token(client_id, client_secret, token))
+        return self._sender.send(calls.introspect_token(client_id, client_secret, token), timeout_s)
 
-    def revoke(self, client_id: str, client_secret: str, token: str) -> None:
+    def revoke(
+        self, client_id: str, client_secret: str, token: str, *, timeout_s: float | None = None
+    ) -> None:
         """It holds no more, nowhere 5 s later."""
-        self._sender.send(calls.revoke_token(client_id, client_secret, token))
+        self._sender.send(calls.revoke_token(client_id, client_secret, token), timeout_s)
 
-    def metadata(self) -> IssuerMetadata:
+    def metadata(self, *, timeout_s: float | None = None) -> IssuerMetadata:
         """Where the token endpoints are (RFC 8414)."""
-        return self._sender.send(calls.oauth_metadata())
+        return self._sender.send(calls.oauth_metadata(), timeout_s)
 
-    def openid_configuration(self) -> IssuerMetadata:
+    def openid_configuration(self, *, timeout_s: float | None = None) -> IssuerMetadata:
         """Where receivers of webhooks find the keys of the tokens that these carry."""
-        return self._sender.send(calls.openid_configuration())
+        return self._sender.send(calls.openid_configuration(), timeout_s)
 
-    def signing_keys(self) -> KeySet:
+    def signing_keys(self, *, timeout_s: float | None = None) -> KeySet:
         """The public keys that tokens are signed with (RFC 7517)."""
-        return self._sender.send(calls.jwks())
+        return self._sender.send(calls.jwks(), timeout_s)

@@ -27,12 +27,14 @@ class Usage:
         until: datetime | None = None,
         metric: str | None = None,
         page_size: int = 100,
+        timeout_s: float | None = None,
     ) -> Iterator[UsageHour]:
         """Of hours not before `since` and before `until`, which have a zone. Of a tenant, for
         operators, or the own one."""
         return every(
             self._sender,
             lambda token: _call(tenant, since, until, metric, page_size, token),
+            timeout_s,
         )
 
     def page(
@@ -44,10 +46,11 @@ class Usage:
         metric: str | None = None,
         page_size: int = 100,
         page_token: str | None = None,
+        timeout_s: float | None = None,
     ) -> Page[UsageHour]:
         """One page; `page_token` is that of the page before."""
         call = _call(tenant, since, until, metric, page_size, page_token)
-        return self._sender.send(call)
+        return self._sender.send(call, timeout_s)
 
 
 def _call(
