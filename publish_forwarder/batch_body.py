@@ -32,9 +32,11 @@ from publish_forwarder.headers import (
     MAX_ID_BYTES,
     MAX_KEY_BYTES,
     MAX_PRIORITY,
+    MAX_TRACESTATE_BYTES,
     Metadata,
     check_attributes,
     longer_than,
+    trace_text,
 )
 from publish_forwarder.outcomes import preceding_item_failed
 from publish_forwarder.refusals import refuse
@@ -67,6 +69,8 @@ class Item(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
     ttl_seconds: float | None = None
     priority: Annotated[int, msgspec.Meta(ge=0, le=MAX_PRIORITY)] = 0
     idempotency_key: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class JsonItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -141,7 +145,7 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
     else:
         raise _unsupported(kind)
     _check_count(len(items))
-    publisher_id, traceparent = metadata.message.publisher_id, metadata.message.traceparent
+    common = metadata.message
     entries: list[Message | _Failed] = []
     delays_of: dict[int, Delay] = {}
     total_bytes = 0
@@ -158,8 +162,10 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
         except Problem as problem:
             entries.append(_Failed(problem, item.key))
             continue
-        message.publisher_id = publisher_id
-        message.traceparent = traceparent or message.traceparent
+        message.publisher_id = common.publisher_id
+        own = isinstance(item, Item) and item.traceparent is not None
+        if not own and common.traceparent is not None:
+            message.traceparent, message.tracestate = common.traceparent, common.tracestate
         total_bytes += len(message.data)
         entries.append(message)
     if total_bytes > MAX_BATCH_DATA_BYTES:
@@ -340,6 +346,8 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
         priority=item.priority,
         ttl_ms=ttl_ms("ttl_seconds", item.ttl_seconds) if item.ttl_seconds is not None else 0,
         idempotency_key=item.idempotency_key,
+        traceparent=_trace(item.traceparent, MAX_ID_BYTES),
+        tracestate=_trace(item.tracestate, MAX_TRACESTATE_BYTES),
     )
     kind = BodyKind.PLAIN if content_type is None else cloud_events.kind_of(content_type)
     if kind is BodyKind.EVENT:
@@ -348,6 +356,10 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
     elif kind is BodyKind.EVENTS:
         refuse("content_type", "a batch of events is the body of a request, not of one message.")
     return message
+
+
+def _trace(text: str | None, limit_bytes: int) -> str | None:
+    return None if text is None else trace_text(text, limit_bytes)
 
 
 def _delay(item: Item) -> Delay | None:

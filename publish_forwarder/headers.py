@@ -33,6 +33,8 @@ MAX_ATTRIBUTE_VALUE_BYTES = 1024
 MAX_KEY_BYTES = 1024
 MAX_ID_BYTES = 256
 """Of a publisher id, an idempotency key, a content type, a traceparent."""
+MAX_TRACESTATE_BYTES = 512
+"""W3C Trace Context asks everybody to keep this much of it; a longer one is left out whole."""
 MAX_PRIORITY = 9
 MAX_SEQUENCE = 2**63 - 1
 
@@ -219,9 +221,23 @@ def _read_idempotency_key(metadata: Metadata, value: bytes) -> None:
     metadata.message.idempotency_key = _text("Idempotency-Key", value, MAX_ID_BYTES)
 
 
+def trace_text(text: str, limit_bytes: int) -> str | None:
+    """A trace's context as it may be kept; None: what is no such text is left out, and the message
+    is published all the same, as W3C Trace Context asks."""
+    fits = 0 < len(text) <= limit_bytes and text.isascii() and text.isprintable()
+    return text if fits else None
+
+
 def _read_traceparent(metadata: Metadata, value: bytes) -> None:
-    if len(value) <= MAX_ID_BYTES and value.isascii():
-        metadata.message.traceparent = value.decode("ascii")
+    metadata.message.traceparent = trace_text(value.decode("latin-1"), MAX_ID_BYTES)
+
+
+def _read_tracestate(metadata: Metadata, value: bytes) -> None:
+    """It may come in several headers, which are one list."""
+    before = metadata.message.tracestate
+    text = value.decode("latin-1")
+    whole = text if before is None else f"{before},{text}"
+    metadata.message.tracestate = trace_text(whole, MAX_TRACESTATE_BYTES)
 
 
 def _read_priority(metadata: Metadata, value: bytes) -> None:
@@ -327,6 +343,7 @@ _READERS: dict[bytes, Callable[[Metadata, bytes], None]] = {
     b"packetboat-schema-version": _read_schema_version,
     b"idempotency-key": _read_idempotency_key,
     b"traceparent": _read_traceparent,
+    b"tracestate": _read_tracestate,
 }
 _OTHERS = frozenset(
     {
@@ -348,5 +365,6 @@ _BATCH_NAMES = frozenset(
         b"packetboat-publisher-id",
         b"packetboat-durability",
         b"traceparent",
+        b"tracestate",
     }
 )

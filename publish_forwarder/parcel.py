@@ -39,7 +39,8 @@ MESSAGE_OVERHEAD_BYTES = 160
 def message_bytes(message: Message) -> int:
     """An upper bound of the encoded size, without encoding."""
     size = MESSAGE_OVERHEAD_BYTES + len(message.data)
-    for text in (message.key, message.content_type, message.publisher_id, message.idempotency_key):
+    texts = (message.key, message.content_type, message.publisher_id, message.idempotency_key)
+    for text in (*texts, message.traceparent, message.tracestate):
         if text is not None:
             size += _utf8_bytes(text)
     if message.attributes is not None:

@@ -47,6 +47,8 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     traceparent: str | None = None
     origin: dict[str, str | int] | None = None
     """Where a dead letter, or the copy of a staged message, came from."""
+    tracestate: str | None = None
+    """Beside `traceparent`; 0.2.0 neither writes nor reads it."""
 
 
 class BadBatch(ValueError):

@@ -47,8 +47,8 @@ _TOKEN_CHARS = frozenset(
 )
 _TAKEN = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
-    | {"expect", "host", "keep-alive", "te", "traceparent", "trailer", "transfer-encoding"}
-    | {"upgrade", "user-agent"}
+    | {"expect", "host", "keep-alive", "te", "traceparent", "tracestate", "trailer"}
+    | {"transfer-encoding", "upgrade", "user-agent"}
 )
 _TAKEN_PREFIXES = ("webhook-", "packetboat-", "ce-", "proxy-")
 

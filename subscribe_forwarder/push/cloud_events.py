@@ -11,9 +11,9 @@ id, `pbpublishtime` with when it was published, `pbkey` with the ordering key wh
 event's `partitionkey`, and `pbtraceparent` with the trace context where it is not the event's.
 
 Of other messages the above is made up. A publisher chooses type, source or subject by attributes
-`ce-type`, `ce-source`, `ce-subject`. Extensions: `partitionkey` and `traceparent` as CloudEvents'
-own extensions define them, `pbsubscription`, `pbattempt`, `pbpartition`, `pboffset`, and each
-attribute of the message whose name may be an extension's. Those whose name may not are in
+`ce-type`, `ce-source`, `ce-subject`. Extensions: `partitionkey`, `traceparent` and `tracestate` as
+CloudEvents' own extensions define them, `pbsubscription`, `pbattempt`, `pbpartition`, `pboffset`,
+and each attribute of the message whose name may be an extension's. Those whose name may not are in
 `pbattributes`, as a JSON object.
 """
 
@@ -38,8 +38,8 @@ _CHOSEN = {"ce-type": "type", "ce-source": "source", "ce-subject": "subject"}
 _EXTENSION = re.compile(r"[a-z0-9]{1,20}")
 _TAKEN = frozenset(
     {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema"}
-    | {"data", "partitionkey", "traceparent", "pbsubscription", "pbattempt", "pbpartition"}
-    | {"pboffset", "pbattributes"}
+    | {"data", "partitionkey", "traceparent", "tracestate", "pbsubscription", "pbattempt"}
+    | {"pbpartition", "pboffset", "pbattributes"}
 )
 _OURS = frozenset(
     {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
@@ -113,6 +113,8 @@ def _made_up(message: Message, message_id: str, time: str, topic: str) -> dict[s
         event["partitionkey"] = event["subject"] = message.key
     if message.traceparent is not None:
         event["traceparent"] = message.traceparent
+        if message.tracestate is not None:
+            event["tracestate"] = message.tracestate
     if message.attributes:
         _add(event, message.attributes)
     return event

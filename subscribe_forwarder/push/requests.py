@@ -249,6 +249,9 @@ def _facts_of_one(subscription: Subscription, one: Outgoing) -> list[_Header]:
     traceparent = _plain(one.message.traceparent)
     if traceparent:
         headers.append(("traceparent", traceparent))
+        tracestate = _plain(one.message.tracestate)
+        if tracestate:
+            headers.append(("tracestate", tracestate))
     return headers
 
 

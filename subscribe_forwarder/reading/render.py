@@ -102,8 +102,17 @@ class PartitionRenderer:
                 b',"partition":',
                 self._partition,
                 b',"offset":%d' % offset,
+                _trace(message) if message.traceparent is not None else b"",
             )
         )
+
+
+def _trace(message: Message) -> bytes:
+    """Members of a message that was published within a trace."""
+    members = b',"traceparent":' + _encode(message.traceparent)
+    if message.tracestate is not None:
+        members += b',"tracestate":' + _encode(message.tracestate)
+    return members
 
 
 def delivery(fragment: bytes, ack_id: bytes, attempt: int) -> bytes:

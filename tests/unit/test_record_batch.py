@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,14 +21,23 @@ from store_nodes.record_batch import (
 )
 
 MESSAGES = [
-    Message(b"hello", "text/plain", "k", {"a": "1"}, "pub", 2, 1000, 60_000, "id-1", "00-x", None),
+    Message(
+        *(b"hello", "text/plain", "k", {"a": "1"}, "pub", 2, 1000, 60_000, "id-1", "00-x", None),
+        tracestate="a=1",
+    ),
     Message(b"\x00\xff", origin={"topic": "t", "offset": 5}),
 ]
 ACCEPTED_US = 1_700_000_000_000_000
-GOLDEN = bytes.fromhex(
+GOLDEN_0_2 = bytes.fromhex(
     "504201000200000000401e18240a0600500000009b3dce15"
     "929bc40568656c6c6faa746578742f706c61696ea16b81a161a131a370756202cd03e8cdea60a469642d31"
     "a430302d78c09bc40200ffc0c0c0c0000000c0c082a5746f706963a174a66f666673657405"
+)
+"""As 0.2.0 wrote it, before `tracestate`."""
+GOLDEN = bytes.fromhex(
+    "504201000200000000401e18240a06005500000083278242"
+    "929cc40568656c6c6faa746578742f706c61696ea16b81a161a131a370756202cd03e8cdea60a469642d31"
+    "a430302d78c0a3613d319cc40200ffc0c0c0c0000000c0c082a5746f706963a174a66f666673657405c0"
 )
 GOLDEN_ZSTD = bytes.fromhex(
     "504201010100000001000000000000001e000000bdd04402"
@@ -51,6 +61,20 @@ def test_golden_bytes() -> None:
     assert encode(MESSAGES, ACCEPTED_US) == GOLDEN
     assert decode(GOLDEN) == MESSAGES
     assert peek(GOLDEN) == (2, ACCEPTED_US)
+
+
+def test_what_0_2_0_wrote_is_read() -> None:
+    first, second = decode(GOLDEN_0_2)
+    assert first == msgspec.structs.replace(MESSAGES[0], tracestate=None)
+    assert second == MESSAGES[1]
+
+
+def test_0_2_0_reads_what_is_written_now() -> None:
+    """It knows the first eleven members, and ignores what comes behind."""
+    known = [(name, Any) for name in Message.__struct_fields__[:11]]
+    old = msgspec.defstruct("Old", known, array_like=True)
+    first, _ = msgspec.msgpack.decode(GOLDEN[HEADER_BYTES:], type=list[old])
+    assert (first.data, first.traceparent, first.origin) == (b"hello", "00-x", None)
 
 
 def test_golden_zstd_decodes() -> None:
@@ -93,7 +117,7 @@ def test_bytes_after_the_end_are_refused() -> None:
 
 def test_a_newer_message_with_more_fields_is_read() -> None:
     """Fields are added at the end; an older reader ignores them."""
-    body = msgspec.msgpack.encode([[b"x", *[None] * 4, 0, 0, 0, None, None, None, "new field"]])
+    body = msgspec.msgpack.encode([[b"x", *[None] * 4, 0, 0, 0, *[None] * 4, "new field"]])
     header = struct.pack("<2sBBIQI", b"PB", 1, 0, 1, 0, len(body))
     raw = header + struct.pack("<I", crc32c(body, crc32c(header))) + body
     assert len(header) + 4 == HEADER_BYTES

@@ -214,7 +214,11 @@ FIELDS_SHOWN = 5
 def _text(problem: Problem) -> str:
     """What the problem says, with each field that is wrong and each limit that was met."""
     said = problem.detail or problem.title
-    wrong = [f"{each.field}: {each.detail}" for each in problem.errors if each.detail not in said]
+    wrong = [
+        f"{each.field}: {each.detail}"
+        for each in problem.errors
+        if not each.detail or each.detail not in said
+    ]
     text = f"{problem.status} {problem.slug}: {said}"
     if wrong:
         more = len(wrong) - FIELDS_SHOWN

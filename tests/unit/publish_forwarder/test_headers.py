@@ -44,6 +44,7 @@ def test_all_metadata() -> None:
             ce_type="order.made",
             idempotency_key="abc-1",
             traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            tracestate="a=1,b=2",
         )
     )
     assert metadata.durability is Durability.ALL
@@ -57,7 +58,18 @@ def test_all_metadata() -> None:
         priority=9,
         idempotency_key="abc-1",
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        tracestate="a=1,b=2",
     )
+
+
+def test_a_trace_state_in_several_headers_is_one_list() -> None:
+    several = [(b"tracestate", b"a=1"), (b"tracestate", b"b=2")]
+    assert parse(several).message.tracestate == "a=1,b=2"
+
+
+@pytest.mark.parametrize("value", ["", "x" * 513, "a=\x01", "ü"])
+def test_a_trace_state_that_is_none_is_left_out(value: str) -> None:
+    assert message(tracestate=value).tracestate is None
 
 
 def test_a_percent_that_starts_no_escape_stands_for_itself() -> None:

@@ -203,6 +203,18 @@ async def test_publisher_id_and_traceparent_of_a_batch_hold_for_all() -> None:
         assert {(m.publisher_id, m.traceparent) for m in logs} == {("till", "00-1-2-01")}
 
 
+async def test_an_item_may_have_a_trace_of_its_own() -> None:
+    store = FakeStore()
+    async with running(store) as forwarder:
+        own = {"data": 1, "traceparent": "00-3-4-01", "tracestate": "a=1"}
+        headers = {"traceparent": "00-1-2-01", "tracestate": "b=2"}
+        answer = await post_batch(forwarder, [own, {"data": 2}], headers)
+        assert answer.status == 200
+        logs = [message for queue in store.queues.values() for message in queue.log]
+        found = {m.data: (m.traceparent, m.tracestate) for m in logs}
+        assert found == {b"1": ("00-3-4-01", "a=1"), b"2": ("00-1-2-01", "b=2")}
+
+
 async def test_a_client_that_leaves_before_its_body_is_whole_publishes_nothing() -> None:
     store = FakeStore()
     async with running(store) as forwarder:

@@ -73,7 +73,7 @@ class Recorder(Sender):
         self.options = Options()
         self.calls: list[Call[Any] | StreamCall] = []
 
-    def send(self, call: Call[Any], *, deadline_s: float | None = None) -> Any:
+    def send(self, call: Call[Any], timeout_s: float | None = None) -> Any:
         self.calls.append(call)
         raise Recorded
 

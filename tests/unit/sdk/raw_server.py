@@ -129,7 +129,7 @@ class RawServer:
 class Caller(Protocol):
     """A client's sender, blocking whichever it is."""
 
-    def send(self, call: Call[T], deadline_s: float | None = None) -> T: ...
+    def send(self, call: Call[T], timeout_s: float | None = None) -> T: ...
     def stream(self, call: StreamCall) -> list[bytes]: ...
     def close(self) -> None: ...
     def end(self) -> None: ...
@@ -139,8 +139,8 @@ class SyncCaller:
     def __init__(self, options: Options, transport: Any = None) -> None:
         self.sender = Sender(options, open_transport(options, transport))
 
-    def send(self, call: Call[T], deadline_s: float | None = None) -> T:
-        return self.sender.send(call, deadline_s=deadline_s)
+    def send(self, call: Call[T], timeout_s: float | None = None) -> T:
+        return self.sender.send(call, timeout_s)
 
     def stream(self, call: StreamCall) -> list[bytes]:
         with self.sender.stream(call) as response:
@@ -158,8 +158,8 @@ class AsyncCaller:
         self.runner = asyncio.Runner()
         self.sender = AsyncSender(options, open_async_transport(options, transport))
 
-    def send(self, call: Call[T], deadline_s: float | None = None) -> T:
-        return self.runner.run(self.sender.send(call, deadline_s=deadline_s))
+    def send(self, call: Call[T], timeout_s: float | None = None) -> T:
+        return self.runner.run(self.sender.send(call, timeout_s))
 
     def stream(self, call: StreamCall) -> list[bytes]:
         async def chunks() -> list[bytes]:

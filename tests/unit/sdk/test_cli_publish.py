@@ -130,9 +130,7 @@ def test_one_message_for_later_that_is_published_once(command: Command) -> None:
 
 
 def test_a_line_that_says_its_own_delay_priority_or_ttl_keeps_it(command: Command) -> None:
-    own = (
-        '{"data":1,"priority":2,"deliver_at":"2030-01-01T00:00:00Z","ttl_seconds":5}\n{"data":2}\n'
-    )
+    own = '{"data":1,"priority":2,"deliver_at":"2030-01-01T00:00:00Z","ttl_seconds":5}'
     options = ["--ndjson", "--priority", "9", "--delay", "30", "--ttl", "1m"]
     _, broker = publish(command, *options, stdin=own + '\n{"data":2}\n')
     first, second = ({k: v for k, v in m.items() if k != "data"} for m in broker.messages)

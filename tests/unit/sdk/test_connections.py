@@ -149,7 +149,7 @@ def test_what_was_begun_once_stays_unknown_when_the_server_is_gone(opened: Opene
 
 def test_an_answer_past_the_deadline_is_unknown(opened: Opened) -> None:
     with RawServer(silent) as server, pytest.raises(UnknownOutcome):
-        opened(server.url).send(post(), deadline_s=0.2)
+        opened(server.url).send(post(), timeout_s=0.2)
 
 
 def test_one_past_the_timeout_too(opened: Opened) -> None:
@@ -183,7 +183,7 @@ def test_refusals_carry_the_servers_pause(opened: Opened) -> None:
             await peer.write(answer(429, b"{}", "Retry-After: 7"))
 
     with RawServer(refuse) as server, pytest.raises(Overloaded) as caught:
-        opened(server.url).send(post(), deadline_s=5)
+        opened(server.url).send(post(), timeout_s=5)
     assert caught.value.retry_after_s == 7
 
 

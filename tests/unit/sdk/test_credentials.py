@@ -387,7 +387,7 @@ async def test_a_token_that_does_not_come_in_time_is_not_done() -> None:
     server = SlowServer()
     sender = sender_of(server)
     with pytest.raises(ConnectionFailed, match="in time"):
-        await sender.send(post(), deadline_s=0.05)
+        await sender.send(post(), timeout_s=0.05)
     assert server.server.requests == []
     await sender.close()
 

@@ -42,7 +42,7 @@ class Server:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self._lock = threading.Lock()
 
-    def send(self, call: Call[Any], *, deadline_s: float | None = None) -> Any:
+    def send(self, call: Call[Any], timeout_s: float | None = None) -> Any:
         verb = call.request.path.rpartition(":")[2]
         with self._lock:
             self.asked.append((verb, msgspec.json.decode(call.request.body)))
@@ -57,8 +57,8 @@ class Server:
 
 
 class AsyncServer(Server):
-    async def send(self, call: Call[Any], *, deadline_s: float | None = None) -> Any:  # type: ignore[override]
-        return super().send(call, deadline_s=deadline_s)
+    async def send(self, call: Call[Any], timeout_s: float | None = None) -> Any:  # type: ignore[override]
+        return super().send(call, timeout_s)
 
 
 async def until(condition: Callable[[], bool]) -> None:

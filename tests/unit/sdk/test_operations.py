@@ -126,7 +126,7 @@ def _body_misfits(operation: Operation, request: Request) -> list[str]:
 def test_parameters_of_operations_can_all_be_given() -> None:
     """`consumer` says what the header Packetboat-Consumer would; keys of trace are not ours.
     A job is changed by what it does, and its tasks are listed whole."""
-    apart = {"packetboat-consumer", "traceparent", "packetboat-schema-version"}
+    apart = {"packetboat-consumer", "traceparent", "tracestate", "packetboat-schema-version"}
     apart |= {"packetboat-deliver-at", "packetboat-producer", "packetboat-sequence"}
     of_jobs = {"if-match", "page_token", "first_index"}
     never = {}

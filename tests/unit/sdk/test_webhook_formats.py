@@ -34,6 +34,7 @@ RICH = Message(
     key="ключ/100%",
     attributes={"shop": "7", "x-Long.Name": "ä\x7f", "ce-type": "order.made", "": "empty"},
     traceparent=TRACE,
+    tracestate="a=1,b=2",
 )
 
 
@@ -53,7 +54,8 @@ def test_all_that_was_published_arrives(format_: PushFormat) -> None:
     got = delivery.message
     assert got.message_id == delivery.webhook_id == message_id(7)
     assert (got.key, got.attributes) == (RICH.key, RICH.attributes)
-    assert (got.attempt, got.traceparent, got.content_type) == (2, TRACE, "application/json")
+    assert (got.attempt, got.content_type) == (2, "application/json")
+    assert (got.traceparent, got.tracestate) == (TRACE, "a=1,b=2")
     assert got.json() == json.loads(RICH.data)
     if format_ is not PushFormat.RAW:
         assert (got.publish_time, got.partition, got.offset) == (PUBLISHED, 3, 7)

@@ -232,8 +232,9 @@ class TestFormats:
 
     def test_the_trace_goes_on(self) -> None:
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        request = build(pushing(), Message(b"", traceparent=trace))
+        request = build(pushing(), Message(b"", traceparent=trace, tracestate="a=1,b=2"))
         assert named(request)["traceparent"] == trace
+        assert named(request)["tracestate"] == "a=1,b=2"
 
     @pytest.mark.parametrize("format_", [PushFormat.RAW, PushFormat.CLOUDEVENTS_BINARY])
     def test_what_a_publisher_chose_ends_no_header(self, format_: PushFormat) -> None:

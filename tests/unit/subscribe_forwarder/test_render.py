@@ -52,6 +52,14 @@ def test_every_field() -> None:
     }
 
 
+def test_the_trace_of_a_message_is_shown_where_it_has_one() -> None:
+    traced = Message(b"x", traceparent="00-a", tracestate='b="1"')
+    shown = rendered(traced)
+    assert (shown["traceparent"], shown["tracestate"]) == ("00-a", 'b="1"')
+    assert "tracestate" not in rendered(Message(b"x", traceparent="00-a"))
+    assert "traceparent" not in rendered(Message(b"x"))
+
+
 @pytest.mark.parametrize(
     ("content_type", "data", "expected"),
     [

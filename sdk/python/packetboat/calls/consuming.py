@@ -12,6 +12,7 @@ from packetboat.calls.content import content_members
 from packetboat.calls.streams import stream_call
 from packetboat.calls.subscriptions import path_of
 from packetboat.models import ItemFailure, Message, Output, Settled
+from packetboat.tracing import context_of
 
 Ids = str | Message | Iterable[str | Message]
 """One or many messages, or their ack ids; message ids with `by_message_id`."""
@@ -134,6 +135,7 @@ def _output(output: Output) -> dict[str, Any]:
         attributes=output.attributes,
         priority=output.priority or None,
         ttl_seconds=output.ttl_seconds,
+        **context_of(output.traceparent, output.tracestate).members(),
     )
     return item
 

@@ -14,6 +14,7 @@ from packetboat.calls.call import TIMEOUT_S, Call, moment, part, put, reader
 from packetboat.codec import encode_data
 from packetboat.errors import PacketboatError, Problem, error_of
 from packetboat.models import Data, Outgoing, Receipt
+from packetboat.tracing import context_of
 from packetboat.transport import Request, forking
 
 
@@ -97,6 +98,7 @@ def _publish_request(
     headers: dict[str, str] = {}
     put(headers, **{"Content-Type": content_type, "Idempotency-Key": message.idempotency_key})
     put(headers, **_common_headers(publisher_id, durability))
+    put(headers, **context_of(message.traceparent, message.tracestate).members())
     if message.key is not None:
         headers["Packetboat-Key"] = quote(message.key, safe="")
     if message.attributes:
@@ -134,6 +136,7 @@ def _item(message: Outgoing | Data) -> dict[str, Any]:
         delay_seconds=message.delay_seconds,
         deliver_at=moment(message.deliver_at),
         ttl_seconds=message.ttl_seconds,
+        **context_of(message.traceparent, message.tracestate).members(),
     )
     return item
 

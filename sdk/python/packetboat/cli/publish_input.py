@@ -45,6 +45,8 @@ class _Fields(msgspec.Struct):
     delay_seconds: float | None = None
     deliver_at: datetime | None = None
     ttl_seconds: float | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 _FIELDS = frozenset({"data", "data_base64", *_Fields.__struct_fields__})

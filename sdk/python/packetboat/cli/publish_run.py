@@ -174,6 +174,8 @@ def _pending(message: Outgoing) -> Pending:
         message.ttl_seconds,
         publisher_id=None,
         durability=None,
+        traceparent=message.traceparent,
+        tracestate=message.tracestate,
     )
 
 

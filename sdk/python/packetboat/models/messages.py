@@ -46,6 +46,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     deliver_at: datetime | None = None
     ttl_seconds: float | None = None
     """What is not delivered by then is dropped; it counts from when the message is due."""
+    traceparent: str | None = None
+    """W3C trace context; None: that of the active span of OpenTelemetry, if there is one."""
+    tracestate: str | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -74,6 +77,9 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     publisher_id: str | None = None
     priority: int = 0
+    traceparent: str | None = None
+    """W3C trace context, of what was published within a trace."""
+    tracestate: str | None = None
 
     @property
     def body(self) -> bytes:

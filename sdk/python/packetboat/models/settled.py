@@ -19,6 +19,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, str] | None = None
     priority: int = 0
     ttl_seconds: float | None = None
+    traceparent: str | None = None
+    """W3C trace context; None: that of the active span of OpenTelemetry, if there is one."""
+    tracestate: str | None = None
 
 
 class ItemFailure(msgspec.Struct, frozen=True):

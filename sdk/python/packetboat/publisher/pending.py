@@ -13,6 +13,7 @@ from packetboat.calls.call import moment
 from packetboat.codec import encode_data
 from packetboat.errors import PacketboatError
 from packetboat.models import Data
+from packetboat.tracing import context_of
 
 
 class Kind(NamedTuple):
@@ -59,6 +60,8 @@ class _Item(msgspec.Struct, omit_defaults=True):
     delay_seconds: float | None = None
     deliver_at: str | None = None
     ttl_seconds: float | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 OF_A_BATCH = re.compile(r"([0-9a-f]{32}:\d{1,19}):(\d{1,4})")
@@ -79,6 +82,8 @@ def pending(
     publisher_id: str | None,
     durability: str | None,
     timeout_s: float | None = None,
+    traceparent: str | None = None,
+    tracestate: str | None = None,
 ) -> Pending:
     """Raises TypeError or ValueError for what cannot be a message. It has no deadline yet."""
     if timeout_s is not None and timeout_s <= 0:
@@ -98,6 +103,7 @@ def pending(
         delay_seconds,
         None if deliver_at is None else moment(deliver_at),
         ttl_seconds,
+        *context_of(traceparent, tracestate),
     )
     kind = PLAIN
     if publisher_id is not None or durability is not None or idempotency_key is not None:

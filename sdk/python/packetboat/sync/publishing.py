@@ -50,6 +50,8 @@ class Publishing(Delivery):
         publisher_id: str | None = None,
         durability: Durability | None = None,
         timeout_s: float | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> PendingReceipt:
         """Returns at once; `.result()` waits for the receipt: the message is durable. Messages
         gather in a buffer and go in batches, those of a key in the order of these calls. A full
@@ -59,6 +61,7 @@ class Publishing(Delivery):
         be), after it was tried for `timeout_s`, or `PublisherSettings.deadline_s`; sent again by us
         it is stored once. With an idempotency key that holds for who publishes it again, too,
         within the topic's dedup window. With a delay or a moment it is published then.
+        `traceparent` and `tracestate` are W3C trace context: the active span's, unless given.
 
         Raises BufferFull, ClientClosed, PrecedingFailed where its key is paused, and TypeError or
         ValueError for what is no message.
@@ -76,6 +79,8 @@ class Publishing(Delivery):
             publisher_id,
             durability,
             timeout_s,
+            traceparent,
+            tracestate,
         )
         return (self._publisher or self._begin()).publish(topic, message)
 

@@ -26,7 +26,7 @@ from packetboat.webhooks.errors import Unreadable
 TYPE = "packetboat.message"
 _KNOWN = frozenset(
     {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema"}
-    | {"data", "data_base64", "partitionkey", "traceparent"}
+    | {"data", "data_base64", "partitionkey", "traceparent", "tracestate"}
     | {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
 )
 _OURS = frozenset(
@@ -78,6 +78,7 @@ def message_of(
             partition=_number(event.get("pbpartition")),
             offset=_number(event.get("pboffset")),
             traceparent=event.get("pbtraceparent", event.get("traceparent")),
+            tracestate=event.get("tracestate"),
             event=event,
         )
     except (msgspec.DecodeError, KeyError, ValueError) as error:

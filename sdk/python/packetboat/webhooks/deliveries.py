@@ -36,6 +36,8 @@ class Message:
     priority: int | None = None
     publisher_id: str | None = None
     traceparent: str | None = None
+    """W3C trace context, of what was published within a trace."""
+    tracestate: str | None = None
     event: Mapping[str, str] | None = None
     """The context attributes, where it came as a CloudEvent."""
 

@@ -46,6 +46,8 @@ class _Pushed(msgspec.Struct):
     attributes: dict[str, str] = {}
     publisher_id: str | None = None
     priority: int = 0
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class _Batch(msgspec.Struct):
@@ -84,7 +86,8 @@ def _json(webhook_id: str, headers: Headers, body: bytes) -> Delivery:
             offset=one.offset,
             priority=one.priority,
             publisher_id=one.publisher_id,
-            traceparent=headers.get("traceparent") if single else None,
+            traceparent=one.traceparent or (headers.get("traceparent") if single else None),
+            tracestate=one.tracestate,
         )
         for one in batch.messages
     )
@@ -104,6 +107,7 @@ def _raw(webhook_id: str, headers: Headers, body: bytes) -> Delivery:
         else _decode(_names, attributes.encode(), "Packetboat-Attributes"),
         attempt=_number(headers.get("packetboat-attempt")),
         traceparent=headers.get("traceparent"),
+        tracestate=headers.get("tracestate"),
     )
     return _of(webhook_id, headers, (message,))
 

@@ -114,6 +114,8 @@ def _output(emit: Emit) -> Output:
         attributes=emit.attributes,
         priority=emit.priority,
         ttl_seconds=emit.ttl_seconds,
+        traceparent=emit.traceparent,
+        tracestate=emit.tracestate,
     )
 
 

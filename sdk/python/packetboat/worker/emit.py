@@ -24,6 +24,8 @@ class Emit(msgspec.Struct, frozen=True):
     content_type: str | None = None
     priority: int = 0
     ttl_seconds: float | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 def check_outputs(outputs: Sequence[Any]) -> tuple[Emit, ...]:

@@ -12,15 +12,17 @@ import msgspec
 from opentelemetry import propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, Tracer
 
+from packetboat.tracing import TraceContext, context_of
 from packetboat.worker.context import Context
 from packetboat.worker.emit import Emit
 from packetboat.worker.outcomes import Release, RetryLater
 
 
 class OpenTelemetryMiddleware:
-    """A span around each call of the handler, a child of the trace that the message's attributes
-    (`traceparent`) name; of a batch, linked to those of its messages. It is the current span in the
-    handler, also in a thread, and what a stream task emits carries it on.
+    """A span around each call of the handler, a child of the span that published the message; of a
+    batch, linked to those of its messages. It is the current span in the handler, also in a thread,
+    and what the handler publishes or emits carries it on. A message that was published without a
+    trace context may have one among its attributes.
     """
 
     def __init__(self, tracer: Tracer | None = None) -> None:
@@ -30,7 +32,7 @@ class OpenTelemetryMiddleware:
         self, given: Context | list[Context], call_next: Callable[[], Awaitable[Any]]
     ) -> Any:
         contexts = given if isinstance(given, list) else [given]
-        parents = [propagate.extract(context.message.attributes) for context in contexts]
+        parents = [propagate.extract(_carrier(context)) for context in contexts]
         links = [Link(trace.get_current_span(each).get_span_context()) for each in parents]
         with self._tracer.start_as_current_span(
             f"process {contexts[0].subscription}",
@@ -68,12 +70,16 @@ def _attributes(contexts: list[Context]) -> dict[str, Any]:
     }
 
 
+def _carrier(context: Context) -> dict[str, str]:
+    message = context.message
+    return {**message.attributes, **TraceContext(message.traceparent, message.tracestate).members()}
+
+
 def _carrying(value: Any) -> Any:
-    """What is emitted, with the current span in its attributes."""
+    """What is emitted, with the current span as its trace context."""
     if isinstance(value, list | tuple):
         return [_carrying(each) for each in value]
     if not isinstance(value, Emit):
         return value
-    attributes = dict(value.attributes or {})
-    propagate.inject(attributes)
-    return msgspec.structs.replace(value, attributes=attributes)
+    parent, state = context_of(value.traceparent, value.tracestate)
+    return msgspec.structs.replace(value, traceparent=parent, tracestate=state)
