@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -91,6 +92,35 @@ async def test_delivery(client: AsyncClient, name: str) -> None:
     stale = await client.ack(name, [d, *again])
     assert stale.count == 0
     assert [failure.slug for failure in stale.failures] == ["stale-ack-id"] * 3
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_the_trace_of_a_publish_reaches_pulls_streams_and_replays(
+    client: AsyncClient, name: str
+) -> None:
+    """It reached webhooks alone."""
+    sent = [Outgoing(data=1, traceparent=TRACE, tracestate="a=1"), Outgoing(data=2)]
+    await client.publish_batch(name, sent)
+    await client.publish_early(name, Outgoing(data=3, traceparent=TRACE), durability="leader")
+    pulled = {}
+    async with asyncio.timeout(PATIENCE_S):
+        while len(pulled) < 3:
+            for message in await client.pull(name, max_messages=10, wait_seconds=5):
+                pulled[message.json()] = message
+    traces = {n: (each.traceparent, each.tracestate) for n, each in pulled.items()}
+    assert traces == {1: (TRACE, "a=1"), 2: (None, None), 3: (TRACE, None)}
+    await client.release(name, list(pulled.values()))
+    streamed = {}
+    async with aclosing(client.stream(name)) as stream:
+        async for message in stream:
+            streamed[message.json()] = (message.traceparent, message.tracestate)
+            if len(streamed) == 3:
+                break
+    assert streamed == traces
+    stored = await client.messages.get(name, pulled[1].message_id)
+    assert (stored.traceparent, stored.tracestate) == (TRACE, "a=1")
 
 
 async def test_an_ack_publishes_once(client: AsyncClient, name: str) -> None:

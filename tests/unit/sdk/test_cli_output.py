@@ -97,7 +97,8 @@ def test_a_problem_names_fields_limits_and_what_to_do(command: Command) -> None:
     )
     ran = command("topics", "create", "t", answers={"POST /topics": refused})
     assert ran.out == ""
-    assert ran.err == "packetboat: 422 invalid-request: No.\n  partitions: 1 to 256\n"
+    server = "[http://server, from the environment]"
+    assert ran.err == f"packetboat: 422 invalid-request: No. {server}\n  partitions: 1 to 256\n"
 
 
 def test_a_problem_names_the_limit_that_was_met(command: Command) -> None:
@@ -113,7 +114,7 @@ def test_a_problem_says_what_to_do(command: Command) -> None:
         "topics", "get", "t", answers={"GET /topics/t": problem(404, "topic-not-found", "Not t.")}
     )
     assert ran.err.splitlines() == [
-        "packetboat: 404 topic-not-found: Not t.",
+        "packetboat: 404 topic-not-found: Not t. [http://server, from the environment]",
         "  Try: `packetboat topics list` shows what there is",
     ]
 

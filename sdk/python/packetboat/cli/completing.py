@@ -24,9 +24,12 @@ def export_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def _names(context: typer.Context, noun: str, incomplete: str) -> Iterator[str]:
     """A shell that completes must never see an error, whatever it is."""
+    import logging
+
     from packetboat.cli.api import Api, path
     from packetboat.cli.invocation import Invocation
 
+    logging.getLogger("packetboat").setLevel(logging.CRITICAL)
     try:
         invocation = Invocation.of(context)
         api = Api(invocation.api.sender, TIMEOUT_S)
