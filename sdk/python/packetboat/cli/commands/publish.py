@@ -29,6 +29,85 @@ Files = Annotated[
         metavar="[FILE…]", help="Files to publish, a message a line. Without any, or -: stdin."
     ),
 ]
+Ndjson = Annotated[
+    bool,
+    typer.Option(
+        "--ndjson",
+        help="Each line is a JSON object: a message with its data, key, attributes and so on.",
+    ),
+]
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Each file is one message, not a message a line.")
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", "-k", help="The ordering key: messages of a key keep their order."),
+]
+KeyField = Annotated[
+    str | None,
+    typer.Option(
+        "--key-field",
+        metavar="MEMBER",
+        help="Lines are JSON, and this member of each is its ordering key.",
+    ),
+]
+Attribute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute",
+        "-a",
+        metavar="NAME=VALUE",
+        help="An attribute of the messages. May be repeated.",
+    ),
+]
+ContentType = Annotated[
+    str | None, typer.Option(help="The content type, such as application/json.")
+]
+Delay = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="Deliver after this time: seconds, or 10m, 2h, 7d."),
+]
+DeliverAt = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Deliver at this time, such as 2026-01-31T12:00:00Z."),
+]
+Ttl = Annotated[
+    str | None,
+    typer.Option(
+        "--ttl",
+        metavar="DURATION",
+        help="Drop a message that is not delivered by then: seconds, or 10m, 2h, 7d.",
+    ),
+]
+Priority = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="From 0 to 9; a higher one is delivered first, in topics with priorities.",
+        min=0,
+        max=MAX_PRIORITY,
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(
+        help="For one message: published again with the same key, it is not stored twice."
+    ),
+]
+ResumeId = Annotated[
+    str | None,
+    typer.Option(help="A name for this input: run again with it, no line is stored twice."),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(metavar="N", help="Publish at most this many messages a second.", min=0.01),
+]
+Batch = Annotated[
+    int,
+    typer.Option(
+        metavar="N", help="Send at most this many messages in a request.", min=1, max=1000
+    ),
+]
 
 
 @add(app, "publish", example="packetboat publish orders orders.ndjson --ndjson --resume-id monday")
@@ -39,85 +118,20 @@ def publish(
     data: Annotated[
         str | None, typer.Option("--data", "-d", help="Publish one message: this text.")
     ] = None,
-    ndjson: Annotated[
-        bool,
-        typer.Option(
-            "--ndjson",
-            help="Each line is a JSON object: a message with its data, key, attributes and so on.",
-        ),
-    ] = False,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Each file is one message, not a message a line.")
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", "-k", help="The ordering key: messages of a key keep their order."),
-    ] = None,
-    key_field: Annotated[
-        str | None,
-        typer.Option(
-            "--key-field",
-            metavar="MEMBER",
-            help="Lines are JSON, and this member of each is its ordering key.",
-        ),
-    ] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--attribute",
-            "-a",
-            metavar="NAME=VALUE",
-            help="An attribute of the messages. May be repeated.",
-        ),
-    ] = None,
-    content_type: Annotated[
-        str | None, typer.Option(help="The content type, such as application/json.")
-    ] = None,
-    delay: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Deliver after this time: seconds, or 10m, 2h, 7d."),
-    ] = None,
-    deliver_at: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Deliver at this time, such as 2026-01-31T12:00:00Z."),
-    ] = None,
-    ttl: Annotated[
-        str | None,
-        typer.Option(
-            "--ttl",
-            metavar="DURATION",
-            help="Drop a message that is not delivered by then: seconds, or 10m, 2h, 7d.",
-        ),
-    ] = None,
-    priority: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="From 0 to 9; a higher one is delivered first, in topics with priorities.",
-            min=0,
-            max=MAX_PRIORITY,
-        ),
-    ] = 0,
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            help="For one message: published again with the same key, it is not stored twice."
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Publish at most this many messages a second.", min=0.01),
-    ] = None,
-    batch: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Send at most this many messages in a request.", min=1, max=1000
-        ),
-    ] = 1000,
-    resume_id: Annotated[
-        str | None,
-        typer.Option(help="A name for this input: run again with it, no line is stored twice."),
-    ] = None,
+    ndjson: Ndjson = False,
+    whole: Whole = False,
+    key: Key = None,
+    key_field: KeyField = None,
+    attribute: Attribute = None,
+    content_type: ContentType = None,
+    delay: Delay = None,
+    deliver_at: DeliverAt = None,
+    ttl: Ttl = None,
+    priority: Priority = 0,
+    idempotency_key: IdempotencyKey = None,
+    rate: Rate = None,
+    batch: Batch = 1000,
+    resume_id: ResumeId = None,
     from_line: Annotated[
         int, typer.Option(metavar="N", help="Start at this line; the first is 1.", min=1)
     ] = 1,
@@ -134,10 +148,7 @@ def publish(
     if delay is not None and deliver_at is not None:
         raise wrong("either --delay or --deliver-at")
     if idempotency_key is not None:
-        if data is None and not (whole and len(files or ["-"]) == 1):
-            raise wrong("--idempotency-key is for one message: --data, or --whole with one file")
-        if resume_id is not None:
-            raise wrong("either --idempotency-key or --resume-id")
+        _check_one(data is not None or (whole and len(files or "-") == 1), resume_id)
     form = Form(
         ndjson,
         whole,
@@ -179,6 +190,14 @@ def publish(
 
         summary = asyncio.run(work())
     _tell(here, topic, summary, time.monotonic() - began_s, resume_id, receipts)
+
+
+def _check_one(is_one: bool, resume_id: str | None) -> None:
+    """With an idempotency key for all, of many messages only the first would be stored."""
+    if not is_one:
+        raise wrong("--idempotency-key is for one message: --data, or --whole with one file")
+    if resume_id is not None:
+        raise wrong("either --idempotency-key or --resume-id")
 
 
 def _tell(
