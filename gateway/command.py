@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -23,9 +24,16 @@ from gateway.commands import (
 )
 
 S = TypeVar("S")
+<<<<<<< HEAD
 ONLY_LINUX = (
     "`packetboat up` runs on Linux only: here run `make up-container` in a checkout, which starts "
     "it in a container of Docker or Podman."
+=======
+NOT_HERE = (
+    "`packetboat up` runs on Linux only; on this system, run it from the checkout in a container:"
+    " docker run -it -p 8080:8080 -e PACKETBOAT_HOST=0.0.0.0 -e PACKETBOAT_PORT=8080"
+    ' -v "$PWD":/packetboat -w /packetboat python:3.12 make up'
+>>>>>>> f9fa1c2 (up: settings are checked before anything starts, a start runs no process that has nothing to do, and a full disk is named)
 )
 
 
@@ -76,13 +84,20 @@ def up(
     ] = None,
 ) -> None:
     """Run everything on this machine: Postgres, three store nodes, a server, and exports."""
+    from gateway import heap
+
     if sys.platform != "linux":
         raise _refused(ONLY_LINUX)
-    from gateway.settings import UpSettings
-    from gateway.up import supervisor
+    with heap.loading():
+        from gateway.settings import inherited_environment
+        from gateway.up import checks, supervisor
 
     settings = _settings(
-        UpSettings.from_environment, data_dir=data_dir, host=host, port=port, exports=exports
+        partial(checks.settings_of, inherited_environment()),
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        exports=exports,
     )
     raise typer.Exit(supervisor.run(settings))
 
@@ -99,28 +114,33 @@ def serve(
     ] = None,
 ) -> None:
     """Run a server process against a running Postgres and store (see docs/settings.md)."""
-    from gateway import workers as server_processes
-    from gateway.settings import Role, ServerSettings
-    from peering.settings import PeerSettings
+    from gateway import heap
+
+    with heap.loading():
+        from gateway import every_setting
+        from gateway import workers as server_processes
+        from gateway.settings import Role
 
     try:
         chosen = Role(role) if role is not None else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--role") from None
     settings = _settings(
-        ServerSettings.from_environment, role=chosen, host=host, port=port, workers=workers
+        every_setting.of_server, role=chosen, host=host, port=port, workers=workers
     )
-    _settings(PeerSettings.from_environment)
     raise typer.Exit(server_processes.run(settings))
 
 
 @app.command("store-node")
 def store_node() -> None:
     """Run one store node, configured by PACKETBOAT_STORE_* (see docs/settings.md)."""
-    from gateway import descriptors, heap, logs
-    from gateway.settings import log_level
-    from store_nodes import main as node
-    from store_nodes.settings import from_environment
+    from gateway import heap
+
+    with heap.loading():
+        from gateway import descriptors, logs
+        from gateway.settings import log_level
+        from store_nodes import main as node
+        from store_nodes.settings import from_environment
 
     try:
         settings = from_environment()
@@ -133,23 +153,33 @@ def store_node() -> None:
 
 
 @app.command()
-def migrate() -> None:
+def migrate(
+    operator_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make the first operator, if there is none; keep its credential there (mode 0600)."
+        ),
+    ] = None,
+) -> None:
     """Bring the schema in Postgres (PACKETBOAT_DATABASE_URL) up to this version."""
-    from metadata.postgres.database_schema import UnfitSchema
-    from metadata.postgres.migrate import upgrade
-    from metadata.postgres.roles import RolesNeeded
-    from metadata.settings import DatabaseSettings
+    from gateway import heap
+
+    with heap.loading():
+        from metadata.postgres.database_schema import UnfitSchema
+        from metadata.postgres.migrate import upgrade
+        from metadata.postgres.roles import RolesNeeded
+        from metadata.settings import DatabaseSettings
 
     try:
         settings = DatabaseSettings.from_environment()
-    except (KeyError, ValueError) as error:
-        raise _refused(f"PACKETBOAT_DATABASE_URL is needed ({error})") from None
+    except ValueError as error:
+        raise _refused(error) from None
     try:
         upgrade(settings.url)
     except (RolesNeeded, UnfitSchema) as error:
         sys.stderr.write(f"packetboat: {error}\n")
         raise typer.Exit(1) from None
-    operator.first_of(settings)
+    operator.first_of(settings, operator_file)
 
 
 def _settings(read: Callable[..., S], **given: object) -> S:
@@ -160,7 +190,9 @@ def _settings(read: Callable[..., S], **given: object) -> S:
 
 
 def _refused(reason: object) -> typer.Exit:
-    sys.stderr.write(f"packetboat: {reason}\n")
+    """Each line of the reason is a line of its own; the exit code is 2."""
+    for line in str(reason).splitlines():
+        sys.stderr.write(f"packetboat: {line}\n")
     return typer.Exit(2)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Check = Callable[[], str | None]
 """Answers None when all is well, else the reason, in a few words for people."""
@@ -13,17 +13,30 @@ class Readiness:
 
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
+        self._warnings: dict[str, Check] = {}
         self.draining = False
 
     def add(self, name: str, check: Check) -> None:
         self._checks[name] = check
 
+    def add_warning(self, name: str, check: Check) -> None:
+        """Of what people have to see to, and another process would do no better."""
+        self._warnings[name] = check
+
     def reasons(self) -> dict[str, str]:
         """Empty when ready."""
         if self.draining:
             return {"server": "draining"}
-        found = ((name, check()) for name, check in self._checks.items())
-        return {name: reason for name, reason in found if reason is not None}
+        return _said(self._checks)
+
+    def warnings(self) -> dict[str, str]:
+        """Empty when all is well."""
+        return _said(self._warnings)
+
+
+def _said(checks: Mapping[str, Check]) -> dict[str, str]:
+    found = ((name, check()) for name, check in checks.items())
+    return {name: reason for name, reason in found if reason is not None}
 
 
 class LeaderCheck:

@@ -18,6 +18,7 @@ import uvloop
 from hypercorn.config import Config
 
 from gateway import descriptors, heap, logs
+from gateway.addresses import CannotListen, bound
 from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
 from gateway.http.server import HttpServer
@@ -35,32 +36,28 @@ _log = structlog.get_logger("packetboat.server")
 
 def run(
     settings: ServerSettings,
-    listener: socket.socket | None = None,
+    *,
+    shared: bool = False,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code: 1 where it can't begin, 2 where
-    what it is given can't be right."""
+    what it is given can't be right. `shared`: other processes serve the same port."""
     logs.configure(settings.log_level, role=settings.role.value)
     descriptors.raise_limit(settings.max_connections + descriptors.BESIDE_CONNECTIONS)
-    listener = listener or listen(settings.host, settings.port)
     try:
+        listener = listen(settings.host, settings.port, shared=shared)
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve(settings, listener))
-    except (UnfitSchema, PeerTlsError) as error:
+    except (UnfitSchema, PeerTlsError, CannotListen) as error:
         _log.error("not started", reason=str(error))
-        return 2 if isinstance(error, PeerTlsError) else 1
+        return 1 if isinstance(error, UnfitSchema) else 2
     return 0
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A bound TCP socket; `shared` lets several processes bind the same port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """A bound TCP socket; `shared` lets several processes bind the same port. CannotListen."""
+    listener = bound(host, port, shared=shared)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if shared:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    listener.bind((host, port))
     listener.setblocking(False)
     return listener
 

@@ -6,14 +6,27 @@ docs/settings.md describes each; a test holds the page to this module.
 from __future__ import annotations
 
 import enum
+import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NewType
 
 from edge.egress.guard import parse_allowances
+from edge.environment import (
+    ANY,
+    BOUNDS,
+    PORT,
+    Reader,
+    SettingsError,
+    bounds_of,
+    number,
+    shown,
+    within,
+)
 from edge.sealing import Sealer
 from gateway.names import PATTERN as NAME
 from peering.shared_secret import SharedSecret
@@ -21,12 +34,9 @@ from store_nodes.settings import Address, parse_peers
 from subscribe_forwarder.delivery.ack_id import MAX_KEY_BYTES
 
 PREFIX = "PACKETBOAT_"
+LogLevel = NewType("LogLevel", str)
 _PROXY = re.compile(r"https?://[^\s/?#@]+")
 _BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s/?#]+)*")
-
-
-class SettingsError(ValueError):
-    """A variable of the environment does not fit; the text names it."""
 
 
 class Listener(enum.Enum):
@@ -64,11 +74,6 @@ class Role(enum.Enum):
 
 
 CLUSTER_UID_BYTES = 16
-BOUNDS = (
-    *("requests", "waiting", "connections", "connections_of_address"),
-    *("jobs", "job_tasks", "job_bytes"),
-)
-"""Settings `max_…` that are at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +81,26 @@ class ServerSettings:
     """One server process. `PACKETBOAT_PORT=80` sets `port`, and so on."""
 
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = number(8080, 0, 65_535)
     role: Role = Role.ALL
-    workers: int = 1
+    workers: int = number(1, 1)
     """Processes sharing the port."""
     store_nodes: dict[int, Address] = field(default_factory=dict)
     """`1=127.0.0.1:8091,2=127.0.0.1:8092,3=127.0.0.1:8093`"""
-    store_groups: int = 8
+    store_groups: int = number(8, 1, 65_535)
     store_secret: SharedSecret | None = field(default=None, repr=False)
     """`hex[,hex…]`, shared by store nodes and their clients: the first proves, all verify."""
     ack_secret: SharedSecret | None = field(default=None, repr=False)
     """`hex[,hex…]`, shared by subscribing processes: the first makes ack ids, all verify them."""
     subscribe_link_host: str = "127.0.0.1"
     """Where a subscribing process listens for the others of its kind."""
-    subscribe_link_port: int = 0
+    subscribe_link_port: int = number(0, 0, 65_535)
     """0: any free one, which the others learn from Postgres."""
     subscribe_link_advertise: str = ""
     """`host` or `host:port` by which the others reach it, where that is not where it listens."""
     subscribe_trace_file: Path | None = None
     """Each response that carried messages is written there, a line of JSON each; none: nowhere."""
-    subscribe_weight: float = 1.0
+    subscribe_weight: float = number(1.0, above=0)
     """How much a subscribing process is to own, relative to the others."""
     dev_token_sha256: bytes = field(default=b"", repr=False)
     """Hex; the development tenant's token is known to the server by this hash only."""
@@ -106,11 +111,11 @@ class ServerSettings:
     those who check them find the keys. Without it, tokens are good for this installation alone."""
     audience: str = "packetboat"
     """Whom our access tokens are for: this installation."""
-    token_seconds: int = 3_600
+    token_seconds: int = number(3_600, 60, 86_400)
     """How long an access token holds."""
     signing_algorithm: str = "RS256"
     """RS256 or ES256; a change holds from the next signing key on."""
-    signing_key_days: float = 30.0
+    signing_key_days: float = number(30.0, 1 / 24, 366)
     """How long a key signs; it is published up to a day before, and verifies what it signed."""
     egress_allowed: tuple[str, ...] = ()
     """What every tenant's webhooks may reach beside public addresses by https: with commas between,
@@ -121,39 +126,39 @@ class ServerSettings:
     """`http://host:port`: a forward proxy that all requests to the outside go over, by CONNECT."""
     http_listener: Listener = Listener.PLAIN
     """`hypercorn`: every connection is Hypercorn's from its first byte."""
-    max_requests: int = 1_000
+    max_requests: int = number(1_000, 1)
     """Requests that run at once in a process; what waits, as long-polls do, is not counted."""
-    max_waiting: int = 20_000
+    max_waiting: int = number(20_000, 1)
     """Long-polls and streams at once in a process."""
-    max_request_bytes: int = 512 * 1024 * 1024
+    max_request_bytes: int = number(512 * 1024 * 1024, 16 * 1024 * 1024)
     """Of bodies of all requests that run in a process."""
-    max_loop_lag_s: float = 0.1
+    max_loop_lag_s: float = number(0.1, 0.005, 10)
     """What arrives may wait so long before it is looked at; beyond it, work is refused."""
-    max_connections: int = 20_000
+    max_connections: int = number(20_000, 1)
     """Of a process."""
-    max_connections_of_address: int = 10_000
+    max_connections_of_address: int = number(10_000, 1)
     """Of these, from one address; a load balancer is one."""
-    log_level: str = "info"
-    access_log_every: int = 0
+    log_level: LogLevel = LogLevel("info")
+    access_log_every: int = number(0, 0)
     """0 logs failed requests only, 1 every request, n each n-th."""
-    body_timeout_s: float = 30.0
+    body_timeout_s: float = number(30.0, above=0)
     """The longest pause between two parts of a request body."""
-    topic_repair_after_s: float = 60.0
+    topic_repair_after_s: float = number(60.0, 5, 86_400)
     """What a dead process left of making or deleting a topic is gone on with so much later."""
-    max_jobs: int = 10_000
+    max_jobs: int = number(10_000, 1)
     """Of a tenant, also of those that have ended and are still kept."""
-    max_job_tasks: int = 1_000_000
+    max_job_tasks: int = number(1_000_000, 1)
     """Of all jobs of a tenant."""
-    max_job_bytes: int = 4 * 1024**3
+    max_job_bytes: int = number(4 * 1024**3, 1)
     """Of inputs and outputs of all jobs of a tenant; outputs are taken all the same."""
     export_lakes: frozenset[str] = frozenset({"default"})
     """Names of the lakes that exports may be made for, with commas between: those that runners
     have."""
-    export_max_run_messages: int = 20_000_000
+    export_max_run_messages: int = number(20_000_000, 1)
     """The most that one run of an export reads; what is beyond follows with another."""
-    drain_s: float = 10.0
+    drain_s: float = number(10.0, 0)
     """From SIGTERM to exit at the latest."""
-    linger_s: float = 1.0
+    linger_s: float = number(1.0, 0)
     """From SIGTERM on, requests are answered for so long while anybody is connected: what a
     balancer needs to see that this process is not ready."""
 
@@ -162,85 +167,44 @@ class ServerSettings:
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> ServerSettings:
         """`given` (from the command line) wins where it is not None. Raises SettingsError."""
-        values = {name: value for name, value in given.items() if value is not None}
-        for setting in fields(cls):
-            variable = PREFIX + setting.name.upper()
-            text = environment.get(variable)
-            if text is None or setting.name in values:
-                continue
-            try:
-                values[setting.name] = _READERS[str(setting.type)](text)
-            except ValueError as error:
-                told = f"={text!r}" if setting.repr else ""
-                raise SettingsError(f"{variable}{told}: {error}") from None
-        settings = cls(**values)
-        settings._check()
+        settings = cls(**_read(cls, environment, given))
+        if faults := list(settings._faults()):
+            raise SettingsError(*faults)
         return settings
 
-    def _check(self) -> None:
+    def _faults(self) -> Iterator[str]:
+        """What is missing, or does not go together, where each setting by itself is well."""
         if not self.store_nodes:
-            raise SettingsError("PACKETBOAT_STORE_NODES is needed: 1=host:port,2=host:port,…")
-        if self.workers < 1:
-            raise SettingsError(f"--workers {self.workers}: at least one process is needed")
+            yield "PACKETBOAT_STORE_NODES is needed: 1=host:port,2=host:port,…"
         if self.role.subscribes and self.workers > 1:
             for name in ("link_port", "trace_file"):
                 if getattr(self, f"subscribe_{name}"):
-                    raise SettingsError(
+                    yield (
                         f"{PREFIX}SUBSCRIBE_{name.upper()} is one process's own and does not go"
-                        f" with --workers {self.workers}"
+                        f" with PACKETBOAT_WORKERS={self.workers} (--workers)"
                     )
-        if not self.subscribe_weight > 0:
-            raise SettingsError(f"{PREFIX}SUBSCRIBE_WEIGHT must be above 0")
-        self._check_secrets()
-        self._check_identity()
-        self._check_bounds()
-        if self.egress_proxy and not _PROXY.fullmatch(self.egress_proxy):
-            raise SettingsError(
-                f"{PREFIX}EGRESS_PROXY={self.egress_proxy!r}: http://host:port, or https://…"
-            )
-
-    def _check_secrets(self) -> None:
         if self.store_secret is None:
-            raise SettingsError("PACKETBOAT_STORE_SECRET is needed: at least 16 bytes in hex")
+            yield "PACKETBOAT_STORE_SECRET is needed: at least 16 bytes in hex"
         if self.ack_secret is None:
             if self.role.subscribes:
-                raise SettingsError("PACKETBOAT_ACK_SECRET is needed: at least 16 bytes in hex")
+                yield "PACKETBOAT_ACK_SECRET is needed: at least 16 bytes in hex"
         elif any(len(key) > MAX_KEY_BYTES for key in self.ack_secret.every):
-            raise SettingsError(
-                f"PACKETBOAT_ACK_SECRET: a secret has at most {MAX_KEY_BYTES} bytes"
-            )
-
-    def _check_bounds(self) -> None:
-        for name in BOUNDS:
-            if getattr(self, f"max_{name}") < 1:
-                raise SettingsError(f"{PREFIX}MAX_{name.upper()} must be at least 1")
-        if self.export_max_run_messages < 1:
-            raise SettingsError(f"{PREFIX}EXPORT_MAX_RUN_MESSAGES must be at least 1")
-        if self.max_request_bytes < 16 * 1024 * 1024:
-            raise SettingsError(f"{PREFIX}MAX_REQUEST_BYTES must be at least 16777216")
-        if not 5 <= self.topic_repair_after_s <= 86_400:
-            raise SettingsError(f"{PREFIX}TOPIC_REPAIR_AFTER_S must be from 5 to 86400")
-        if not 0.005 <= self.max_loop_lag_s <= 10:
-            raise SettingsError(f"{PREFIX}MAX_LOOP_LAG_S must be from 0.005 to 10")
-
-    def _check_identity(self) -> None:
+            yield f"PACKETBOAT_ACK_SECRET: a secret has at most {MAX_KEY_BYTES} bytes"
         if self.role.controls or self.role.subscribes:
             try:
                 Sealer.from_text(self.seal_keys)
             except ValueError as error:
-                raise SettingsError(f"PACKETBOAT_SEAL_KEYS is needed, id:hex32: {error}") from None
+                yield f"PACKETBOAT_SEAL_KEYS is needed, id:hex32: {error}"
         if self.issuer and not _BASE_URL.fullmatch(self.issuer):
-            raise SettingsError(
-                f"PACKETBOAT_ISSUER={self.issuer!r}: a base URL, without query or slash at the end"
-            )
+            told = shown(f"{PREFIX}ISSUER", self.issuer)
+            yield f"{told}: a base URL, without query or slash at the end"
         if not self.audience:
-            raise SettingsError("PACKETBOAT_AUDIENCE may not be empty")
-        if not 60 <= self.token_seconds <= 86_400:
-            raise SettingsError("PACKETBOAT_TOKEN_SECONDS must be from 60 to 86400")
+            yield "PACKETBOAT_AUDIENCE may not be empty"
         if self.signing_algorithm not in ("RS256", "ES256"):
-            raise SettingsError("PACKETBOAT_SIGNING_ALGORITHM is RS256 or ES256")
-        if not 1 / 24 <= self.signing_key_days <= 366:
-            raise SettingsError("PACKETBOAT_SIGNING_KEY_DAYS must be from 0.042 (an hour) to 366")
+            yield f"{shown(f'{PREFIX}SIGNING_ALGORITHM', self.signing_algorithm)}: RS256 or ES256"
+        if self.egress_proxy and not _PROXY.fullmatch(self.egress_proxy):
+            told = shown(f"{PREFIX}EGRESS_PROXY", self.egress_proxy)
+            yield f"{told}: http://host:port, or https://…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,29 +213,50 @@ class UpSettings:
 
     data_dir: Path = Path(".packetboat")
     host: str = "127.0.0.1"
-    port: int | None = None
+    port: int | None = field(default=None, metadata={BOUNDS: PORT})
     """None: the kept one, else the first free from 8080 on; 0: any free ports for everything."""
     database_url: str = field(default="", repr=False)
     """When set, this Postgres is used and none is started."""
     exports: bool = True
     """Whether a runner of exports is started, where Spark is installed."""
-    log_level: str = "info"
+    log_level: LogLevel = LogLevel("info")
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> UpSettings:
-        values = {name: value for name, value in given.items() if value is not None}
-        for setting in fields(cls):
-            text = environment.get(PREFIX + setting.name.upper())
-            if text is not None and setting.name not in values:
-                values[setting.name] = _READERS[str(setting.type)](text)
-        return cls(**values)
+        """As ServerSettings'. Raises SettingsError."""
+        return cls(**_read(cls, environment, given))
+
+
+def _read(kind: Any, environment: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the environment or the command line says. Raises SettingsError."""
+    reader = Reader(environment)
+    values: dict[str, Any] = {}
+    for setting in fields(kind):
+        variable, chosen = PREFIX + setting.name.upper(), given.get(setting.name)
+        bounds, parse = bounds_of(setting), _READERS[str(setting.type)]
+        is_set = variable in environment
+        if chosen is not None:
+            values[setting.name] = chosen
+            option = "--" + setting.name.replace("_", "-")
+            if bounds is not ANY and (fault := bounds.fault(chosen)) is not None:
+                reader.faults.append(f"{option} {chosen} ({variable}): {fault}")
+        elif is_set:
+            if isinstance(parse, type) and issubclass(parse, int | float):
+                parse = partial(within, parse, bounds)
+            value = reader.read(variable, parse, None, secret=not setting.repr)
+            values[setting.name] = value
+    reader.done()
+    return values
 
 
 def log_level(environment: Mapping[str, str] = os.environ) -> str:
-    """For processes whose other settings are of another part."""
-    return environment.get(f"{PREFIX}LOG_LEVEL", "info")
+    """For processes whose other settings are of another part. Raises SettingsError."""
+    reader = Reader(environment)
+    level = reader.read(f"{PREFIX}LOG_LEVEL", _log_level, LogLevel("info"))
+    reader.done()
+    return level
 
 
 def cluster_uid(environment: Mapping[str, str] = os.environ) -> bytes:
@@ -312,7 +297,10 @@ def _boolean(text: str) -> bool:
 
 
 def _ports(text: str) -> tuple[int, ...]:
-    ports = tuple(int(port) for port in text.split(","))
+    try:
+        ports = tuple(int(port) for port in text.split(","))
+    except ValueError:
+        ports = (0,)
     if not all(0 < port < 65536 for port in ports):
         raise ValueError("ports are numbers from 1 to 65535, with commas between")
     return ports
@@ -325,16 +313,43 @@ def _lakes(text: str) -> frozenset[str]:
     return names
 
 
+def _log_level(text: str) -> LogLevel:
+    if text.upper() not in logging.getLevelNamesMapping():
+        raise ValueError("one of debug, info, warning, error")
+    return LogLevel(text)
+
+
+def _one_of(kind: type[enum.Enum]) -> Callable[[str], enum.Enum]:
+    """One of its values."""
+
+    def read(text: str) -> enum.Enum:
+        try:
+            return kind(text)
+        except ValueError:
+            known = ", ".join(str(each.value) for each in kind)
+            raise ValueError(f"one of {known}") from None
+
+    return read
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ValueError("bytes in hex") from None
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
     "int | None": int,
     "float": float,
     "bool": _boolean,
-    "bytes": bytes.fromhex,
+    "bytes": _hex,
+    "LogLevel": _log_level,
     "SharedSecret | None": SharedSecret.from_text,
-    "Role": Role,
-    "Listener": Listener,
+    "Role": _one_of(Role),
+    "Listener": _one_of(Listener),
     "Path": Path,
     "Path | None": Path,
     "dict[int, Address]": parse_peers,

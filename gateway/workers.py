@@ -10,13 +10,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gateway import heap
 from gateway.settings import ServerSettings, set_metrics_directory
 
 
 def run(settings: ServerSettings) -> int:
     """One process serves here; more are forked before anything heavy is imported."""
     if settings.workers == 1:
-        from gateway import server
+        with heap.loading():
+            from gateway import server
 
         return server.run(settings)
     with _metrics_directory():
@@ -56,12 +58,12 @@ def _fork(settings: ServerSettings, parent: int) -> int:
         return pid
     code = 1
     try:
-        from gateway import server
-        from gateway.up.child import die_with
+        with heap.loading():
+            from gateway import server
+            from gateway.up.child import die_with
 
         die_with(parent)()
-        listener = server.listen(settings.host, settings.port, shared=True)
-        code = server.run(settings, listener)
+        code = server.run(settings, shared=True)
     finally:
         os._exit(code)
 

@@ -80,7 +80,7 @@ from sqlalchemy.ext.asyncio import (
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
 from metadata.gate import Gate
 from metadata.outcome import answered, translate
-from metadata.postgres.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
+from metadata.postgres.role_names import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
 from metadata.settings import DatabaseSettings
 
 T = TypeVar("T")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from urllib.parse import urlsplit
+
+from edge.environment import Reader, bounds_of, number
+
+PREFIX = "PACKETBOAT_DATABASE_"
+URL = "PACKETBOAT_DATABASE_URL"
+URL_FORM = "postgresql://user:password@host:port/database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +27,36 @@ class DatabaseSettings:
     """
 
     url: str
-    data_connections: int = 8
-    control_connections: int = 8
-    connect_timeout_s: float = 2.0
-    deadline_s: float = 5.0
-    max_operations: int = 1024
+    data_connections: int = number(8, 1)
+    control_connections: int = number(8, 1)
+    connect_timeout_s: float = number(2.0, above=0)
+    deadline_s: float = number(5.0, above=0)
+    max_operations: int = number(1024, 1)
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, *, url: str = ""
     ) -> DatabaseSettings:
-        """`url` is used where the environment names none; ValueError when neither does."""
-
-        default = cls(url=url)
-
-        def read(name: str, otherwise: float) -> float:
-            return float(environment.get(f"PACKETBOAT_DATABASE_{name}", otherwise))
-
-        chosen = environment.get("PACKETBOAT_DATABASE_URL", url)
+        """`url` is used where the environment names none. Raises SettingsError."""
+        reader = Reader(environment)
+        chosen = environment.get(URL, url)
+        given = {
+            each.name: reader.number(PREFIX + each.name.upper(), each.default, bounds_of(each))
+            for each in fields(cls)
+            if each.name != "url"
+        }
         if not chosen:
-            raise ValueError("set PACKETBOAT_DATABASE_URL")
-        return cls(
-            url=chosen,
-            data_connections=int(read("DATA_CONNECTIONS", default.data_connections)),
-            control_connections=int(read("CONTROL_CONNECTIONS", default.control_connections)),
-            connect_timeout_s=read("CONNECT_TIMEOUT_S", default.connect_timeout_s),
-            deadline_s=read("DEADLINE_S", default.deadline_s),
-            max_operations=int(read("MAX_OPERATIONS", default.max_operations)),
-        )
+            reader.faults.append(f"{URL} is needed: {URL_FORM}")
+        elif not _is_url(chosen):
+            reader.faults.append(f"{URL} must be {URL_FORM}")
+        reader.done()
+        return cls(chosen, **given)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("postgresql", "postgres") and (parts.port is None or parts.port > 0)
+    except ValueError:  # of the port, or of the address
+        # Several hosts with a port each are for the driver to read.
+        return "," in text and text.startswith(("postgresql://", "postgres://"))

@@ -56,24 +56,40 @@ class PeerSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> PeerSettings:
-        """Raises ValueError naming the variable."""
+        """Raises ValueError: a line for each variable that does not fit."""
         mode = environment.get(f"{PREFIX}TLS", "off")
-        try:
-            tls = PeerTlsMode(mode)
-        except ValueError:
-            known = ", ".join(each.value for each in PeerTlsMode)
-            raise ValueError(f"{PREFIX}TLS={mode!r}: one of {known}") from None
         files = {
             name: Path(environment.get(f"{PREFIX}{name.upper()}", ""))
             for name in ("tls_ca", "tls_cert", "tls_key")
         }
         name = environment.get(f"{PREFIX}TLS_NAME", DEFAULT_NAME)
+        try:
+            tls = PeerTlsMode(mode)
+        except ValueError:
+            known = ", ".join(each.value for each in PeerTlsMode)
+            raise ValueError(f"{PREFIX}TLS={mode!r}: one of {known}") from None
         if tls is not PeerTlsMode.OFF:
-            for variable, path in files.items():
-                if path == Path():
-                    raise ValueError(
-                        f"{PREFIX}{variable.upper()} is needed with {PREFIX}TLS={mode}"
-                    )
+            faults = [
+                f"{PREFIX}{variable.upper()} is needed with {PREFIX}TLS={mode}"
+                for variable, path in files.items()
+                if path == Path()
+            ]
             if not name:
-                raise ValueError(f"{PREFIX}TLS_NAME may not be empty")
+                faults.append(f"{PREFIX}TLS_NAME may not be empty")
+            if faults:
+                raise ValueError("\n".join(faults))
         return cls(tls=tls, tls_name=name, **files)
+
+    def missing_files(self) -> list[str]:
+        """A line for each file that TLS needs and that is not there."""
+        if self.tls is PeerTlsMode.OFF:
+            return []
+        return [
+            f"{PREFIX}{name.upper()}={str(path)!r}: there is no such file"
+            for name, path in (
+                ("tls_ca", self.tls_ca),
+                ("tls_cert", self.tls_cert),
+                ("tls_key", self.tls_key),
+            )
+            if not path.is_file()
+        ]

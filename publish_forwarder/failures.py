@@ -56,7 +56,7 @@ def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
             extra={"outcome": "unknown"},
         )
     if isinstance(error, DiskFull):
-        return _not_done(507, "storage-full", "Storage is full", "The store takes no appends.", 30)
+        return _not_done(507, "storage-full", "Storage is full", _sentence(error), 30)
     if isinstance(error, Overloaded):
         return _not_done(503, "store-overloaded", "Store overloaded", "The store is busy.", 1)
     if isinstance(error, TooLarge):
@@ -68,6 +68,12 @@ def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
         return _not_done(501, "not-supported", "Not supported by the store", str(error))
     detail = f"The partition had no leader in time ({error})."
     return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
+
+
+def _sentence(error: StoreError) -> str:
+    """What a node says is no sentence of its own."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def waited_too_long(partition: int) -> Problem:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from edge.asgi import Header
 from edge.quota import PUBLISH_BYTES, PUBLISH_MESSAGES, PUBLISH_QUOTAS, REQUESTS, Refusal
 from metadata.tenancy.quota_demands import Demand
-from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.quota_names import QUOTA_NAMES
+from metadata.tenancy.quotas import TenantQuota
 from metadata.tenancy.tenants import PLATFORM_ID
 from quotas import metrics
 from quotas.bucket import Bucket

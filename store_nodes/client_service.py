@@ -57,7 +57,7 @@ class ClientService(ABC):
         """The bytes there fail their checks, or are gone; a client was told so."""
 
     @abstractmethod
-    async def status(self) -> Mapping[str, object]:
+    async def status(self, *, groups: bool = True) -> Mapping[str, object]:
         """What msgpack can hold, for people and dashboards."""
 
     def leaders(self) -> Sequence[LeaderView]:

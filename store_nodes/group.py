@@ -114,8 +114,8 @@ class Shell(Protocol):
     def voting_allowed(self, group: Group) -> None:
         """A group that started with `voting=False` may vote: `replica.set_voting()`."""
 
-    def disk_is_full(self) -> bool:
-        """Past the watermark: appends are refused."""
+    def disk_without_room(self) -> str | None:
+        """Why appends are refused, past the watermark; else None."""
 
     def disk_is_critical(self) -> bool:
         """Half of the reserve is gone too: no values are taken from peers either."""
@@ -186,8 +186,8 @@ class Group:
                     return DedupKnown(self._dated(known))
             if sealed := self.machine.sealed_for(append):
                 return sealed
-            if self._shell.disk_is_full():
-                return DiskFull("the disk is past its watermark")
+            if (reason := self._shell.disk_without_room()) is not None:
+                return DiskFull(reason)
         return None
 
     async def read_index(self) -> None:

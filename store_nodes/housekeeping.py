@@ -18,6 +18,7 @@ import structlog
 
 from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.checkpoint.format import Checkpoint
+from store_nodes.disk_room import no_room
 from store_nodes.known_peers import FLUSH_S, KnownPeers
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import CheckpointDraft, Started
@@ -43,6 +44,15 @@ class DiskWatch:
     @property
     def critical(self) -> bool:
         return self.free_bytes < self._settings.disk_reserve_bytes // 2
+
+    def without_room(self) -> str | None:
+        """Why appends are refused; None while they are taken."""
+        if not self.full:
+            return None
+        settings = self._settings
+        return no_room(
+            settings.node_id, str(settings.data_dir), self.free_bytes, settings.disk_reserve_bytes
+        )
 
     def look(self) -> None:
         stat = os.statvfs(self._settings.data_dir)

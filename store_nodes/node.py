@@ -324,8 +324,8 @@ class Node(ClientService):
         self._recovering.repair.voting_allowed(group)
         self.touch(group)
 
-    def disk_is_full(self) -> bool:
-        return self._housekeeping.disk.full
+    def disk_without_room(self) -> str | None:
+        return self._housekeeping.disk.without_room()
 
     def disk_is_critical(self) -> bool:
         return self._housekeeping.disk.critical
@@ -393,7 +393,9 @@ class Node(ClientService):
             end = position.offset + position.length
             self._damaged(Damage(position.segment, position.offset, end, "batch"))
 
-    async def status(self) -> Mapping[str, object]:
+    async def status(self, *, groups: bool = True) -> Mapping[str, object]:
+        if not groups:
+            return self.summary()
         return {
             **self.summary(),
             "groups": [reads.group_status(group) for group in self._groups.values()],
@@ -412,6 +414,7 @@ class Node(ClientService):
             "waits_for": self.members.to_meet,
             "connected": sorted(self._peers.connected()) if self._peers is not None else [],
             "disk": {
+                "path": str(self.settings.data_dir),
                 "free_bytes": disk.free_bytes,
                 "reserve_bytes": self.settings.disk_reserve_bytes,
                 "appends_refused": disk.full,

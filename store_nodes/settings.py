@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from edge.environment import PORT, Bounds, Reader, within
 from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
 from store_nodes.membership import Membership
@@ -16,6 +17,13 @@ Address = tuple[str, int]
 """(host, port)."""
 
 MIB = 1024 * 1024
+MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES = 8 * MIB, 64 * MIB
+DISK_SHARE = 512
+"""A segment is this part of the disk, unless its size is set."""
+DISK_RESERVE = "PACKETBOAT_STORE_DISK_RESERVE_BYTES"
+UID_BYTES = 16
+_IDS = Bounds(1, 65_535)
+_SEGMENT = Bounds(8 * 1024, 0xFFFF_0000)
 
 
 class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +46,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """This node is none of the first: it starts with nothing and waits to be added."""
     groups: int = 8
     """The first groups; more are added through the log."""
-    segment_bytes: int = 64 * MIB
+    segment_bytes: int = MAX_SEGMENT_BYTES
+    """How large a segment of the log becomes; the first ones are smaller."""
     disk_reserve_bytes: int = 256 * MIB
     """Appends are refused while the disk has less than this free; below half of it the node does
     not take values from its peers either."""
@@ -59,8 +68,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"peers: node {self.node_id} itself is missing")
         if not all(0 < node < 1 << 16 for node in (self.node_id, *self.peers)):
             raise ValueError("peers: node ids are 1 to 65535")
-        if len(self.cluster_uid) != 16:
-            raise ValueError("cluster_uid: 16 bytes")
+        if len(self.cluster_uid) != UID_BYTES:
+            raise ValueError(f"cluster_uid: {UID_BYTES} bytes")
         if self.groups < 1:
             raise ValueError("groups: at least 1")
 
@@ -86,7 +95,7 @@ def parse_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{text!r} is not host:port")
-    return host, int(port)
+    return host, within(int, PORT, port)
 
 
 def parse_peers(text: str) -> dict[int, Address]:
@@ -106,53 +115,99 @@ def parse_nodes(text: str) -> dict[int, tuple[Address, str]]:
     return nodes
 
 
-def _secret(text: str) -> SharedSecret:
-    try:
-        return SharedSecret.from_text(text)
-    except ValueError as error:
-        raise ValueError(f"PACKETBOAT_STORE_SECRET: {error}") from None
-
-
 def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSettings:
-    """From PACKETBOAT_STORE_*; raises ValueError naming what is missing or wrong."""
+    """From PACKETBOAT_STORE_*; raises SettingsError."""
     env = os.environ if environ is None else environ
-
-    def need(name: str) -> str:
-        if name not in env:
-            raise ValueError(f"{name} is not set")
-        return env[name]
-
-    def number(name: str, default: int) -> int:
-        return int(env.get(name, str(default)))
-
-    nodes = parse_nodes(need("PACKETBOAT_STORE_NODES"))
+    reader = Reader(env)
+    number = reader.number
+    nodes = reader.need("PACKETBOAT_STORE_NODES", parse_nodes, {}, "1=host:port,2=host:port,…")
     peers = {node: address for node, (address, _) in nodes.items()}
-    node_id = int(need("PACKETBOAT_STORE_NODE_ID"))
-    listen = env.get("PACKETBOAT_STORE_LISTEN")
+    node_id = reader.need(
+        "PACKETBOAT_STORE_NODE_ID", lambda text: within(int, _IDS, text), 0, "1 to 65535"
+    )
+    data_dir = reader.need("PACKETBOAT_STORE_DIR", Path, Path(), "a directory")
+    listen = reader.read("PACKETBOAT_STORE_LISTEN", _listen, None)
+    join = env.get("PACKETBOAT_STORE_JOIN", "") in ("1", "true", "yes")
+    secret = _secret(reader, env)
+    cluster_uid = reader.need("PACKETBOAT_CLUSTER_UID", _uid, b"", "16 bytes in hex")
+    peering = _peering(reader, env)
+    positive = Bounds(1)
+    numbers = {
+        "groups": number("PACKETBOAT_STORE_GROUPS", 8, Bounds(1, 65_535)),
+        "segment_bytes": number(
+            "PACKETBOAT_STORE_SEGMENT_BYTES", _segment_bytes(data_dir), _SEGMENT
+        ),
+        "disk_reserve_bytes": number(DISK_RESERVE, 256 * MIB, Bounds(0)),
+        "max_pending_bytes": number("PACKETBOAT_STORE_MAX_PENDING_BYTES", 64 * MIB, positive),
+        "lag_cap_bytes": number("PACKETBOAT_STORE_LAG_CAP_BYTES", 4096 * MIB, positive),
+        "scrub_bytes_per_s": number("PACKETBOAT_STORE_SCRUB_BYTES_PER_S", 4 * MIB, Bounds(0)),
+        "copy_bytes_per_s": number("PACKETBOAT_STORE_COPY_BYTES_PER_S", 64 * MIB, positive),
+    }
+    metrics_port = number("PACKETBOAT_STORE_METRICS_PORT", 0, PORT)
+    metrics_host = env.get("PACKETBOAT_STORE_METRICS_HOST", "127.0.0.1")
+    if nodes and node_id and node_id not in peers and not join:
+        reader.faults.append(
+            f"PACKETBOAT_STORE_NODE_ID={node_id}: PACKETBOAT_STORE_NODES does not have this node"
+        )
+    reader.done()
     settings = StoreNodeSettings(
         node_id=node_id,
-        data_dir=Path(need("PACKETBOAT_STORE_DIR")),
-        listen=parse_address(listen) if listen else peers.get(node_id, ("127.0.0.1", 0)),
+        data_dir=data_dir,
+        listen=listen or peers.get(node_id, ("127.0.0.1", 0)),
         peers=peers,
         zones={node: zone for node, (_, zone) in nodes.items() if zone},
-        join=env.get("PACKETBOAT_STORE_JOIN", "") in ("1", "true", "yes"),
-        cluster_uid=bytes.fromhex(need("PACKETBOAT_CLUSTER_UID")),
-        secret=_secret(need("PACKETBOAT_STORE_SECRET")),
-        peering=PeerSettings.from_environment(env),
-        groups=number("PACKETBOAT_STORE_GROUPS", 8),
-        segment_bytes=number("PACKETBOAT_STORE_SEGMENT_BYTES", 64 * MIB),
-        disk_reserve_bytes=number("PACKETBOAT_STORE_DISK_RESERVE_BYTES", 256 * MIB),
-        max_pending_bytes=number("PACKETBOAT_STORE_MAX_PENDING_BYTES", 64 * MIB),
-        lag_cap_bytes=number("PACKETBOAT_STORE_LAG_CAP_BYTES", 4096 * MIB),
-        scrub_bytes_per_s=number("PACKETBOAT_STORE_SCRUB_BYTES_PER_S", 4 * MIB),
-        copy_bytes_per_s=number("PACKETBOAT_STORE_COPY_BYTES_PER_S", 64 * MIB),
-        metrics=_metrics(env),
+        join=join,
+        cluster_uid=cluster_uid,
+        secret=secret,
+        peering=peering,
+        metrics=(metrics_host, metrics_port) if metrics_port else None,
+        **numbers,
     )
     settings.validate()
     return settings
 
 
-def _metrics(env: Mapping[str, str]) -> Address | None:
-    port = int(env.get("PACKETBOAT_STORE_METRICS_PORT", "0"))
-    host = env.get("PACKETBOAT_STORE_METRICS_HOST", "127.0.0.1")
-    return (host, port) if port else None
+def _listen(text: str) -> Address | None:
+    return parse_address(text) if text else None
+
+
+def _uid(text: str) -> bytes:
+    try:
+        uid = bytes.fromhex(text)
+    except ValueError:
+        uid = b""
+    if len(uid) != UID_BYTES:
+        raise ValueError(f"must be {UID_BYTES} bytes in hex")
+    return uid
+
+
+def _secret(reader: Reader, env: Mapping[str, str]) -> SharedSecret:
+    name = "PACKETBOAT_STORE_SECRET"
+    nobody = SharedSecret(b"")
+    if name not in env:
+        reader.faults.append(f"{name} is needed: at least 16 bytes in hex")
+        return nobody
+    return reader.read(name, SharedSecret.from_text, nobody, secret=True)
+
+
+def _peering(reader: Reader, env: Mapping[str, str]) -> PeerSettings:
+    try:
+        return PeerSettings.from_environment(env)
+    except ValueError as error:
+        reader.faults += str(error).splitlines()
+        return PeerSettings()
+
+
+def _segment_bytes(data_dir: Path) -> int:
+    """As the size of the disk says on which the log is, or will be."""
+    there = next((one for one in (data_dir, *data_dir.absolute().parents) if one.exists()), None)
+    if there is None:
+        return MAX_SEGMENT_BYTES
+    stat = os.statvfs(there)
+    return segment_bytes_on(stat.f_blocks * stat.f_frsize)
+
+
+def segment_bytes_on(disk_bytes: int) -> int:
+    """How large segments become on a disk of this size, where no setting says it."""
+    share = disk_bytes // DISK_SHARE // MIB * MIB
+    return max(MIN_SEGMENT_BYTES, min(MAX_SEGMENT_BYTES, share))

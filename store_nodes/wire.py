@@ -294,9 +294,11 @@ class Queues(_Head, tag=20):
 
 
 class Status(_Head, tag=21):
-    """Answered `StatusIs`."""
+    """Answered `StatusIs`. Without `groups`, which cost what they hold; a node of release 0.2.0
+    answers with them all the same."""
 
     id: int
+    groups: bool = True
 
 
 class Watch(_Head, tag=22):

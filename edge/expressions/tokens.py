@@ -6,8 +6,6 @@ import enum
 import re
 from typing import NamedTuple
 
-import cel
-
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -68,6 +66,8 @@ def scan(text: str) -> list[Token]:
 
 def string_of(token: Token) -> str | None:
     """The value of a string literal; None for bytes."""
+    import cel  # see expression.py
+
     value = cel.compile(token.text).execute()
     return value if isinstance(value, str) else None
 

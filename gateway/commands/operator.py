@@ -108,11 +108,21 @@ def enable(context: typer.Context, name: Name) -> None:
     typer.echo(f"The operator {name!r} is enabled.")
 
 
-def first_of(settings: DatabaseSettings) -> None:
-    """After a migration: an installation without operators gets its first, if somebody is there to
-    see its credential; otherwise it is said how to make one."""
+def first_of(settings: DatabaseSettings, credential_file: Path | None = None) -> None:
+    """After a migration: an installation without operators gets its first, if there is a file for
+    its credential or somebody to see it; otherwise it is said how to make one."""
     from gateway import operators as operation
+    from metadata.errors import MetadataError
 
+    if credential_file is not None:
+        try:
+            operation.run(
+                settings, lambda operators: _create(operators, FIRST, credential_file, True)
+            )
+        except (operation.NotMade, MetadataError, OSError) as error:
+            typer.echo(f"packetboat migrate: the first operator was not made: {error}", err=True)
+            raise typer.Exit(1) from None
+        return
     if operation.run(settings, lambda operators: operators.any()):
         return
     if not sys.stdout.isatty():

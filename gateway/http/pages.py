@@ -60,7 +60,9 @@ class Pages:
     async def readyz(self, request: Request) -> Response:
         reasons = self._readiness.reasons()
         if not reasons:
-            return Response(b'{"status":"ready"}', media_type="application/json")
+            warnings = self._readiness.warnings()
+            ready = {"status": "ready"} | ({"warnings": warnings} if warnings else {})
+            return Response(msgspec.json.encode(ready), media_type="application/json")
         detail = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         problem = Problem(
             503, "not-ready", "Not ready", detail, retry_after_s=1.0, extra={"reasons": reasons}

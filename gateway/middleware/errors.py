@@ -88,7 +88,8 @@ def _store_problem(error: store.StoreError) -> Problem:
     if isinstance(error, store.OutcomeUnknown):
         return outcome_unknown("The store did not answer in time; repeating the request is safe.")
     if isinstance(error, store.DiskFull):
-        return Problem(507, "storage-full", "Storage is full", "The store takes no appends.")
+        text = str(error)
+        return Problem(507, "storage-full", "Storage is full", f"{text[:1].upper()}{text[1:]}.")
     if isinstance(error, store.Overloaded):
         return Problem(
             503, "store-overloaded", "Store overloaded", "The store is busy.", retry_after_s=1.0

@@ -8,7 +8,8 @@ from typing import Annotated
 import msgspec
 
 from edge.problem import FieldError, invalid
-from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.quota_names import QUOTA_NAMES
+from metadata.tenancy.quotas import TenantQuota
 
 MAX_LIMIT = 2**53
 MAX_WEIGHT = 1000

@@ -23,8 +23,11 @@ def main(kind: str, clock_file: str, what: str) -> int:
     if kind == "store-node":
         # Nodes judge each other by how long they were not heard of: that stays as it is.
         move_wall_clock(shared, int(what))
-        from store_nodes import main as store_node
-        from store_nodes.settings import from_environment
+        from gateway import heap
+
+        with heap.loading():
+            from store_nodes import main as store_node
+            from store_nodes.settings import from_environment
 
         return store_node.main(from_environment())
     move_wall_clock(shared)
@@ -33,11 +36,14 @@ def main(kind: str, clock_file: str, what: str) -> int:
 
 
 def _serve(shared: SharedClock, credential_file: Path) -> int:
-    from gateway import operators, server
-    from gateway.settings import ServerSettings
-    from metadata.postgres.migrate import upgrade
-    from metadata.settings import DatabaseSettings
-    from scheduler import metrics
+    from gateway import heap
+
+    with heap.loading():
+        from gateway import operators, server
+        from gateway.settings import ServerSettings
+        from metadata.postgres.migrate import upgrade
+        from metadata.settings import DatabaseSettings
+        from scheduler import metrics
 
     database = DatabaseSettings.from_environment()
     upgrade(database.url)

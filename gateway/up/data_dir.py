@@ -7,11 +7,13 @@ import os
 import random
 import secrets
 import socket
+from collections.abc import Container
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from gateway.addresses import CannotListen, bound
 from metadata.postgres.embedded import sync_directory
 
 STATE_VERSION = 1
@@ -20,6 +22,7 @@ STORE_PORTS = (8091, 8092, 8093)
 POSTGRES_PORT = 8094
 FREE_PORTS = range(20_000, 32_000)
 """Below the range from which the kernel takes the ports of outgoing connections."""
+MOST_TRIES = 1_000
 
 
 class DataDirInUse(Exception):
@@ -137,35 +140,76 @@ class DataDir:
             self._lock = None
 
 
-def choose_ports(host: str, wanted: int | None, kept: Ports | None) -> Ports:
-    """The kept or default ports where they are free, else others; `wanted` 0 takes any for all.
+class Claims:
+    """Ports that a supervisor has chosen, so that no other supervisor chooses them before its
+    processes listen there. The kernel forgets them with the process, however it ends."""
 
-    Raises PortTaken only for an HTTP port that was asked for by number.
+    def __init__(self) -> None:
+        self._held: dict[int, socket.socket] = {}
+
+    def take(self, port: int) -> bool:
+        """Whether nobody else has claimed it."""
+        if port in self._held:
+            return True
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # A name that is no file's, of this network namespace as ports are.
+            claim.bind(f"\0packetboat-port-{port}")
+        except OSError:
+            claim.close()
+            return False
+        self._held[port] = claim
+        return True
+
+    def keep_only(self, ports: Container[int]) -> None:
+        for port in [port for port in self._held if port not in ports]:
+            self._held.pop(port).close()
+
+
+def choose_ports(
+    host: str, wanted: int | None, kept: Ports | None, claims: Claims | None = None
+) -> Ports:
+    """The kept or default ports where they are free, else others; `wanted` 0 takes any for all.
+    All of them are claimed. Raises PortTaken only for an HTTP port that was asked for by number.
     """
+    claims = claims or Claims()
+
+    def usable(host: str, port: int) -> bool:
+        return is_free(host, port) and claims.take(port)
+
+    def any_usable(host: str) -> int:
+        return next(port for _ in range(MOST_TRIES) if usable(host, port := free_port(host)))
+
     if wanted:
-        if not is_free(host, wanted):
-            raise PortTaken(f"port {wanted} on {host} is in use; choose another with --port")
+        if not usable(host, wanted):
+            raise PortTaken(
+                f"PACKETBOAT_PORT={wanted} (--port): in use at {host}; choose another, or 0 for any"
+            )
         http = wanted
     else:
         preferred = [kept.http] if kept else [] if wanted == 0 else list(HTTP_PORTS)
-        http = next((port for port in preferred if is_free(host, port)), None) or free_port(host)
+        http = next((port for port in preferred if usable(host, port)), None) or any_usable(host)
     taken = {http}
     anywhere = kept is None and wanted == 0
 
     def pick(port: int) -> int:
-        while (anywhere and port in (*STORE_PORTS, POSTGRES_PORT)) or port in taken:
-            port = free_port("127.0.0.1")
-        if not is_free("127.0.0.1", port):
-            port = free_port("127.0.0.1")
+        while (
+            (anywhere and port in (*STORE_PORTS, POSTGRES_PORT))
+            or port in taken
+            or not usable("127.0.0.1", port)
+        ):
+            port = any_usable("127.0.0.1")
         taken.add(port)
         return port
 
     first, second, third = kept.store if kept else STORE_PORTS
-    return Ports(
+    ports = Ports(
         http,
         (pick(first), pick(second), pick(third)),
         pick(kept.postgres if kept else POSTGRES_PORT),
     )
+    claims.keep_only(taken)
+    return ports
 
 
 def are_free(host: str, ports: Ports) -> bool:
@@ -175,19 +219,18 @@ def are_free(host: str, ports: Ports) -> bool:
 
 
 def is_free(host: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
+    try:
+        bound(host, port).close()
+    except CannotListen:
+        return False
     return True
 
 
 def free_port(host: str) -> int:
-    """A port nothing listens on now."""
-    while True:
+    """A port nothing listens on now. Raises PortTaken where there is none, as with a host that is
+    not this machine's."""
+    for _ in range(MOST_TRIES):
         port = random.choice(FREE_PORTS)
         if is_free(host, port):
             return port
+    raise PortTaken(f"PACKETBOAT_HOST={host!r} (--host): no port to listen on was found there")

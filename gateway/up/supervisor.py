@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from auth.development import dev_token, token_hash
-from gateway.commands.operator import FIRST
 from gateway.settings import UpSettings, format_addresses, inherited_environment
 from gateway.up import export_runner
 from gateway.up.banner import Exports, banner, client_env
 from gateway.up.child import Child
 from gateway.up.data_dir import (
+    Claims,
     DataDir,
     DataDirInUse,
     Ports,
@@ -35,6 +35,7 @@ from gateway.up.data_dir import (
     choose_ports,
 )
 from metadata.postgres.binaries import PostgresNotFound
+from metadata.postgres.current import is_current
 from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 
 NODES = (1, 2, 3)
@@ -68,6 +69,7 @@ class Supervisor:
     def __init__(self, settings: UpSettings) -> None:
         self._settings = settings
         self._data_dir = DataDir(settings.data_dir)
+        self._claims = Claims()
         self._stop = asyncio.Event()
         self._children: list[Child] = []
         self._keepers: set[asyncio.Task[None]] = set()
@@ -102,7 +104,9 @@ class Supervisor:
         token = dev_token(self._data_dir.token_file)
         environment: dict[str, str] = {}
         for attempt in range(1, START_ATTEMPTS + 1):
-            ports = state.ports = choose_ports(settings.host, settings.port, state.ports)
+            ports = state.ports = choose_ports(
+                settings.host, settings.port, state.ports, self._claims
+            )
             self._data_dir.save(state)
             try:
                 environment = await self._start(state, ports, token)
@@ -136,10 +140,13 @@ class Supervisor:
         environment = self._environment(state, ports) | {"PACKETBOAT_DATABASE_URL": database_url}
         if self._stop.is_set():
             return environment
-        await self._migrate(environment)
+        current = await is_current(database_url)
+        if not current:
+            await self._migrate(state, environment)
         server = self._server(environment | {"PACKETBOAT_DEV_TOKEN_SHA256": token_hash(token)})
         self._keep(server)
-        await self._make_operator(state, environment)
+        if current and not state.has_operator:
+            await self._migrate(state, environment)
         await self._until_ready(ports.http, server, token)
         return environment
 
@@ -165,25 +172,19 @@ class Supervisor:
                     note(str(error))
                     await asyncio.sleep(5.0)
 
-    async def _migrate(self, environment: dict[str, str]) -> None:
-        migrate = self._child("migrate", ["migrate"], environment)
+    async def _migrate(self, state: State, environment: dict[str, str]) -> None:
+        """At a first start the same process makes the first operator. Its credential goes to a file
+        and not to a log; where an operator is there already, none is made."""
+        command = ["migrate"]
+        if not state.has_operator:
+            command += ["--operator-file", str(self._data_dir.operator_file)]
+        migrate = self._child("migrate", command, environment)
         await migrate.start()
         if await migrate.wait() != 0:
             raise StartFailed(f"the migration of Postgres failed:\n{migrate.tail()}")
-
-    async def _make_operator(self, state: State, environment: dict[str, str]) -> None:
-        """At the first start, while the server starts. Its credential goes to a file and not to a
-        log; where an operator is there already, none is made."""
-        if state.has_operator:
-            return
-        command = ["operator", "create", FIRST, "--if-none"]
-        command += ["--credential-file", str(self._data_dir.operator_file)]
-        operator = self._child("operator", command, environment)
-        await operator.start()
-        if await operator.wait() != 0:
-            raise StartFailed(f"the first operator was not made:\n{operator.tail()}")
-        state.has_operator = True
-        self._data_dir.save(state)
+        if not state.has_operator:
+            state.has_operator = True
+            self._data_dir.save(state)
 
     def _exports(self) -> Exports:
         if not self._settings.exports:

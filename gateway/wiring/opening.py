@@ -16,6 +16,7 @@ from gateway.egress_rules import EgressRules
 from gateway.readiness import LeaderCheck, Readiness
 from gateway.recovery.keeper import EraKeeper
 from gateway.settings import Role, ServerSettings
+from gateway.store_disks import StoreDisks
 from gateway.tenancy.auditor import Auditor
 from gateway.wiring.admission import open_admission
 from gateway.wiring.control import open_control
@@ -71,6 +72,9 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             history = await _open_store(settings, tls, breakers, stack)
         leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
         parts.readiness.add("store", leaders)
+        disks = StoreDisks(store)
+        own(stack, disks.run())
+        parts.readiness.add_warning("disk", disks.warning)
 
         eras = EraKeeper(database_settings, store, sentinel)
         own(stack, eras.run())

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from metadata.database import Connection, Database
 from metadata.locks.locks import Lock
 from metadata.outcome import FENCED_OUT
-from metadata.postgres.roles import PLATFORM_ROLE
+from metadata.postgres.role_names import PLATFORM_ROLE
 from metadata.settings import DatabaseSettings
 
 T = TypeVar("T")

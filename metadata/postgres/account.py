@@ -3,7 +3,8 @@
 Three ways, in this order: as we are (not root); as the account `postgres` or `nobody`, where that
 account reaches the directory and the programs; else in a user namespace of its own, where root
 looks like that account to Postgres and still owns its files (a data directory below /root, say,
-which is not ours to open). Who owns the data says which way it was made, and so how to go on.
+which is not ours to open). A user without a name makes the data in such a namespace too. Who owns
+the data says which way it was made, and so how to go on.
 """
 
 from __future__ import annotations
@@ -94,6 +95,29 @@ def lesser() -> Account | None:
 def namespaced(account: Account) -> Account:
     """Root itself, looking like `account`."""
     return Account(account.uid, account.gid, namespace=True)
+
+
+def nameless() -> Account | None:
+    """Who makes the data for a user without an entry in /etc/passwd, as containers start some: the
+    user itself, looking like one that has an entry. None for all others. NoAccount."""
+    uid = os.geteuid()
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        pass
+    else:
+        return None
+    entries = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
+    entries.sort(key=lambda entry: entry.pw_name not in _LESSER)
+    for entry in entries[:1]:
+        account = Account(entry.pw_uid, entry.pw_gid, namespace=True)
+        if account.runs("/bin/sh", "-c", ":"):
+            return account
+    raise NoAccount(
+        f"uid {uid} has no entry in /etc/passwd, which Postgres needs to make its data, and no user"
+        f" namespace may be made here; add an entry (useradd --uid {uid} packetboat), run as a user"
+        " who has one, or set PACKETBOAT_DATABASE_URL"
+    )
 
 
 def owner_of(data: Path) -> Account:

@@ -8,12 +8,14 @@ newer than the database's, or older than that, does not start.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import asyncpg
 
-from metadata.database import Connection, Database
 from metadata.errors import MetadataError
+
+if TYPE_CHECKING:
+    from metadata.database import Connection, Database
 
 REVISION = "0012"
 """The newest of `migrations`, what this release is made for."""

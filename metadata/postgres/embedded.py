@@ -191,6 +191,7 @@ class EmbeddedPostgres:
         self._binaries = binaries.find()
         lesser = accounts.lesser()
         if lesser is None:
+            self._account = accounts.nameless() or Account()
             return
         enters = lesser.can_enter(self._directory)
         self._account = lesser

@@ -16,11 +16,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from metadata.errors import MetadataError
-
-PLATFORM_ROLE = "packetboat_platform"
-TENANT_ROLE = "packetboat_tenant"
-TENANT_SETTING = "packetboat.tenant"
-"""Set in a transaction, never in a session: the tenant's id as a uuid."""
+from metadata.postgres.role_names import PLATFORM_ROLE, TENANT_ROLE
 
 _STATE = text(
     """

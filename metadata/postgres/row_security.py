@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-from metadata.postgres.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
+from metadata.postgres.role_names import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
 
 ALL = "SELECT, INSERT, UPDATE, DELETE"
 ADDS = "SELECT, INSERT"

@@ -15,17 +15,6 @@ from metadata.errors import Conflict, NotFound
 from metadata.models import QuotaRow, TenantRow
 from metadata.types import ChangeKind
 
-QUOTA_NAMES = (
-    "publish_messages_per_second",
-    "publish_bytes_per_second",
-    "stored_bytes",
-    "topics",
-    "subscriptions",
-    "in_flight",
-    "push_concurrency",
-    "requests_per_second",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class TenantQuota:

@@ -307,10 +307,14 @@ class ReadCalls(GuardedCalls):
             if not body:
                 raise Unavailable("a part of the snapshot was empty")
 
-    async def status(self, *, timeout_s: float = 2.0) -> dict[int, dict[str, object]]:
-        """What each node says of itself; of one that says nothing, `{"error": why}`."""
+    async def status(
+        self, *, groups: bool = True, timeout_s: float = 2.0
+    ) -> dict[int, dict[str, object]]:
+        """What each node says of itself, and of its groups; of one that says nothing,
+        `{"error": why}`."""
         links = list(self._links.values())
-        answers = await asyncio.gather(*(self._status_of(link, timeout_s) for link in links))
+        asked = (self._status_of(link, groups, timeout_s) for link in links)
+        answers = await asyncio.gather(*asked)
         return {link.node: answer for link, answer in zip(links, answers, strict=True)}
 
     async def node_status(self, node: int, *, timeout_s: float = 2.0) -> dict[str, object]:
@@ -320,11 +324,13 @@ class ReadCalls(GuardedCalls):
         )
         return msgspec.msgpack.decode(body, type=dict[str, object])
 
-    async def _status_of(self, link: NodeLink, timeout_s: float) -> dict[str, object]:
+    async def _status_of(self, link: NodeLink, groups: bool, timeout_s: float) -> dict[str, object]:
         if not link.up:
             return {"error": link.last_failure}
         try:
-            _, body = await calls.ask(link, lambda request_id, _: Status(request_id), (), timeout_s)
+            _, body = await calls.ask(
+                link, lambda request_id, _: Status(request_id, groups), (), timeout_s
+            )
         except calls.Failure as failure:
             return {"error": str(failure.error)}
         except (calls.Lost, TimeoutError):

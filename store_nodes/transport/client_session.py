@@ -309,7 +309,8 @@ class ClientSession:
 
     def _on_status(self, head: Status, body: bytes) -> None:
         async def status() -> None:
-            self.send(StatusIs(head.id), [msgspec.msgpack.encode(await self._service.status())])
+            said = await self._service.status(groups=head.groups)
+            self.send(StatusIs(head.id), [msgspec.msgpack.encode(said)])
 
         self._run(head.id, status())
 

@@ -173,7 +173,7 @@ class NodeService(Protocol):
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
         """At most `limit` queues with an id above `after`, in id order; confirmed."""
 
-    async def status(self) -> Mapping[str, object]:
+    async def status(self, *, groups: bool = True) -> Mapping[str, object]:
         """What msgpack can hold, for people and dashboards."""
 
     def watch(self, group: int, sink: WatchSink) -> WatchHandle:

@@ -222,7 +222,7 @@ class WriteAheadLog:
     @property
     def used_bytes(self) -> int:
         """Of the segments and the spare, preallocated ones in full."""
-        spare = self._writer.segment_bytes if self._writer.spare_ready else 0
+        spare = self._writer.spare_bytes if self._writer.spare_ready else 0
         return sum(self.sizes().values()) + self._writer.capacity + spare
 
     def sizes(self) -> dict[int, int]:

@@ -31,6 +31,7 @@ from store_nodes.wal.segment import (
     SegmentReader,
     decode_header,
     path_of,
+    preallocated_bytes,
     segment_of,
     used_bytes,
 )
@@ -262,8 +263,9 @@ def _open_last(
         return False, False, size
     if found.torn:
         disk.truncate(fd, found.end)
-    if found.torn or len(data) < segment_bytes:
-        disk.allocate(fd, max(len(data), segment_bytes))
+    wanted = preallocated_bytes(segment, segment_bytes)
+    if found.torn or len(data) < wanted:
+        disk.allocate(fd, max(len(data), wanted))
         disk.sync(fd)
         disk.sync_directory(directory)
     writer.resume(segment, fd, header.seed, found)

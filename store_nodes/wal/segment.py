@@ -37,6 +37,7 @@ FIRST_SETTLED = 0x8000_0000
 MIN_SEGMENT_BYTES = 2 * SEGMENT_HEADER_BYTES
 MAX_SEGMENT_BYTES = 0xFFFF_0000
 """Offsets are u32."""
+FIRST_SEGMENT_BYTES = 8 * 1024 * 1024
 
 _MAGIC = b"PBWALSEG"
 _HEADER = struct.Struct("<8sHHI16sII16s16s")
@@ -108,6 +109,12 @@ def segment_of(name: str, suffix: str = SEGMENT_SUFFIX) -> int | None:
     if dot + ending != suffix or len(stem) != 16 or not set(stem) <= set("0123456789abcdef"):
         return None
     return int(stem, 16)
+
+
+def preallocated_bytes(segment: int, segment_bytes: int) -> int:
+    """How large a segment is made. The first of a log is small, and each next one twice as large
+    up to `segment_bytes`: a log that holds nothing takes little of the disk."""
+    return min(segment_bytes, FIRST_SEGMENT_BYTES << min(segment - 1, 16))
 
 
 def create_spare(disk: Disk, directory: Path, header: SegmentHeader, capacity: int) -> None:

@@ -25,6 +25,7 @@ from store_nodes.wal.segment import (
     create_spare,
     decode_header,
     path_of,
+    preallocated_bytes,
 )
 
 _MARK = (Record(FrameKind.SYNC_MARK, 0, 0, 0, b""),)
@@ -39,7 +40,7 @@ class SegmentWriter:
         self._disk = disk
         self._directory = directory
         self._identity = identity
-        self.segment_bytes = segment_bytes
+        self._segment_bytes = segment_bytes
         self._fd = -1
         self.number = 0
         self.seed = 0
@@ -63,7 +64,7 @@ class SegmentWriter:
 
     def activate(self, number: int, capacity: int = 0) -> None:
         """Make segment `number` the one written to, from the spare when there is one."""
-        wanted = max(capacity, self.segment_bytes)
+        wanted = max(capacity, self._preallocated_bytes(number))
         if not self.spare_ready:
             self._create(number, wanted)
         self.spare_ready = False
@@ -91,8 +92,16 @@ class SegmentWriter:
 
     def prepare_spare(self) -> None:
         if not self.spare_ready:
-            self._create(self.number + 1, self.segment_bytes)
+            self._create(self.number + 1, self.spare_bytes)
             self.spare_ready = True
+
+    @property
+    def spare_bytes(self) -> int:
+        """Of the next segment, whether it is there already or not."""
+        return self._preallocated_bytes(self.number + 1)
+
+    def _preallocated_bytes(self, number: int) -> int:
+        return preallocated_bytes(number, self._segment_bytes)
 
     def _create(self, number: int, capacity: int) -> None:
         header = SegmentHeader(

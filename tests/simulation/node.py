@@ -408,8 +408,8 @@ class SimNode:
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
         """Watches are not simulated."""
 
-    def disk_is_full(self) -> bool:
-        return False
+    def disk_without_room(self) -> str | None:
+        return None
 
     def disk_is_critical(self) -> bool:
         return False

@@ -34,7 +34,8 @@ from metadata.locks.waiters import LockWaiterRepository
 from metadata.models import TopicRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.postgres.migrate import upgrade_async
-from metadata.postgres.roles import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING, RolesNeeded
+from metadata.postgres.role_names import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
+from metadata.postgres.roles import RolesNeeded
 from metadata.postgres.row_security import TENANT_MAY
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions.redrives import RedriveRepository, RedriveSpec

@@ -23,3 +23,25 @@ def test_what_is_there_when_a_process_serves_is_not_looked_at_again() -> None:
     generation, few = done.stdout.split()
     assert int(generation) < 2
     assert few == "True"
+
+
+UNWANTED = """
+import sys
+from gateway import heap
+with heap.loading():
+    import gateway.up.supervisor
+    assert not gc.isenabled()
+assert gc.isenabled()
+supervisor = {"sqlalchemy", "prometheus_client", "alembic"} & set(sys.modules)
+import gateway.server
+server = {"alembic", "cel", "prompt_toolkit", "pyarrow", "pyspark"} & set(sys.modules)
+print(sorted(supervisor), sorted(server))
+"""
+
+
+def test_a_start_imports_nothing_heavy_that_it_does_not_need() -> None:
+    """Each of the five processes of `packetboat up` pays for what it imports, at each start."""
+    script = "import gc\n" + UNWANTED
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[] []\n"

@@ -149,3 +149,65 @@ async def test_a_start_in_which_nothing_new_happens_has_failed(
     turns = cycle([(503, '{"detail":"no leader"}'), (0, "no answer in time")])
     ended = await started(monkeypatch, tmp_path, turns)
     assert re.match(r"nothing has moved for 0 s \((no leader|no answer in time)\)", ended)
+
+
+class Recorded:
+    """A child process that is never made."""
+
+    def __init__(self, started: list[list[str]], arguments: list[str]) -> None:
+        self.name, self.starts = arguments[0], 0
+        self._started, self._arguments = started, arguments
+
+    async def start(self) -> None:
+        self._started.append(self._arguments)
+
+    async def wait(self) -> int:
+        return 0
+
+    async def keep_running(self, note: object) -> None:
+        await self.start()
+
+    async def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("current", "has_operator", "commands"),
+    [
+        (False, False, ["migrate --operator-file", "serve"]),
+        (False, True, ["migrate", "serve"]),
+        (True, False, ["serve", "migrate --operator-file"]),
+        (True, True, ["serve"]),
+    ],
+)
+async def test_a_start_runs_no_process_that_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    current: bool,
+    has_operator: bool,
+    commands: list[str],
+) -> None:
+    """A migration, and the making of an operator, cost as much as the imports of a server."""
+    started: list[list[str]] = []
+
+    async def is_current(url: str) -> bool:
+        await asyncio.sleep(0)  # The nodes before it are started.
+        return current
+
+    async def ready(*_: object) -> None:
+        await asyncio.sleep(0)
+
+    one = supervisor.Supervisor(
+        UpSettings(data_dir=tmp_path, database_url="postgresql://127.0.0.1/x")
+    )
+    monkeypatch.setattr(supervisor, "is_current", is_current)
+    monkeypatch.setattr(one, "_until_ready", ready)
+    monkeypatch.setattr(one, "_child", lambda name, given, *_, **__: Recorded(started, given))
+    state = one._data_dir.open()
+    state.has_operator = has_operator
+    await one._start(state, choose_ports("127.0.0.1", 0, None), "token")
+    await one._shut_down()
+    told = [" ".join(given[:2]) for given in started if given != ["store-node"]]
+    assert sorted(told) == sorted(commands)
+    if not current:
+        assert told == commands
+    assert state.has_operator

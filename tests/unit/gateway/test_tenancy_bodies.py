@@ -18,7 +18,8 @@ from gateway.tenancy.key_bodies import KeyBody
 from gateway.tenancy.policy_bodies import PolicyBody
 from gateway.tenancy.quota_bodies import QuotaBody, view
 from gateway.tenancy.tenant_bodies import TenantBody
-from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.quota_names import QUOTA_NAMES
+from metadata.tenancy.quotas import TenantQuota
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
 POLICY = {"role": "viewer", "members": ["client:a"]}

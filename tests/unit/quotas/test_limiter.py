@@ -18,7 +18,8 @@ from edge.quota import (
     rate_limited,
 )
 from metadata.tenancy.quota_demands import Demand
-from metadata.tenancy.quotas import QUOTA_NAMES, TenantQuota
+from metadata.tenancy.quota_names import QUOTA_NAMES
+from metadata.tenancy.quotas import TenantQuota
 from metadata.tenancy.tenants import PLATFORM_ID
 from quotas.bucket import BURST_S, policy_of
 from quotas.limiter import PRESENCE, Limiter

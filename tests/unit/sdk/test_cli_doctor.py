@@ -84,6 +84,13 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
         "no group has a leader",
         1,
     ),
+    "disk": (
+        {"readyz": {"status": "ready", "warnings": {"disk": "store node 2 takes no appends"}}},
+        "disk",
+        "fail",
+        "store node 2 takes no appends",
+        1,
+    ),
     "proxy": ({"readyz": answer("x", 502)}, "readiness: server", "fail", "502", 1),
     "no-token": ({"whoami": problem(401, "unauthorized", "No.")}, "credential", "fail", "401", 1),
     "no-role": ({"whoami": {**WHO, "roles": []}}, "permissions", "fail", "may do nothing", 1),

@@ -277,7 +277,7 @@ class FakeNode:
         ]
         return found[:limit]
 
-    async def status(self) -> dict[str, object]:
+    async def status(self, *, groups: bool = True) -> dict[str, object]:
         return {"node": self.node}
 
     def watch(self, group: int, sink: WatchSink) -> FakeWatch:

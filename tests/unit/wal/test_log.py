@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from store_nodes.wal import opening, writer
 from store_nodes.wal.errors import WalClosed, WalDamaged
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import RecoveryState
+from store_nodes.wal.segment import preallocated_bytes
 from tests.unit.wal.wal_support import (
     CLUSTER,
     SEGMENT_BYTES,
@@ -259,3 +261,49 @@ def test_on_real_files(tmp_path: Path) -> None:
     log, found = open_real()
     assert found == [big, *many]
     log.close()
+
+
+def test_a_log_that_holds_nothing_takes_little_of_the_disk(tmp_path: Path) -> None:
+    """Segments become as large as they are set to only as the log grows."""
+    log, _ = WriteAheadLog.open(tmp_path, cluster_uid=CLUSTER, node_id=1)
+    log.prepare_spare()
+    taken = sum(os.stat(path).st_blocks * 512 for path in tmp_path.iterdir())
+    assert taken <= 25 * 1024 * 1024
+    assert log.used_bytes == 24 * 1024 * 1024
+    log.close()
+
+
+def test_segments_double_up_to_their_size() -> None:
+    sizes = [preallocated_bytes(segment, 64 << 20) >> 20 for segment in range(1, 8)]
+    assert sizes == [8, 16, 32, 64, 64, 64, 64]
+    assert preallocated_bytes(1, 1 << 20) == 1 << 20
+    assert preallocated_bytes(0x7FFF_FFFF, 64 << 20) == 64 << 20
+
+
+@pytest.mark.parametrize("later", ["this", "0.2.0"])
+def test_segments_of_another_release_are_gone_on_with(
+    later: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Release 0.2.0 made every segment as large as they are set to."""
+    disk = SimDisk()
+    large = 32 << 20
+
+    def old(segment: int, segment_bytes: int) -> int:
+        return segment_bytes
+
+    def become(release: str) -> None:
+        made = old if release == "0.2.0" else preallocated_bytes
+        for module in (opening, writer):
+            monkeypatch.setattr(module, "preallocated_bytes", made)
+
+    become("0.2.0" if later == "this" else "this")
+    log, _ = open_log(disk, segment_bytes=large)
+    append(log, accept(1))
+    log.close()
+    become(later)
+    log, recovery = open_log(disk, segment_bytes=large)
+    assert content(recovery) == [accept(1)]
+    append(log, accept(2, bytes(40 << 20)))
+    append(log, accept(3))
+    log.close()
+    assert content(open_log(disk, segment_bytes=large)[1])[-1] == accept(3)

@@ -136,6 +136,8 @@ def readiness(transport: Transport) -> Iterator[Finding]:
         return
     if response.status == 200:
         yield Finding("readiness", Level.OK, "the server is ready: Postgres, store, leaders")
+        for name, warning in _object(response, "warnings").items():
+            yield Finding(name, Level.FAIL, warning, _READY_FIXES.get(name))
         return
     for name, reason in _reasons(response).items():
         yield Finding(f"readiness: {name}", Level.FAIL, reason, _READY_FIXES.get(name))
@@ -146,17 +148,23 @@ _READY_FIXES = {
     "store": "`packetboat store status` shows nodes, leaders and disks",
     "signing_keys": "`packetboat signing-keys list`; has the server its PACKETBOAT_SEAL_KEYS?",
     "subscribe": "`packetboat forwarders` shows who delivers",
+    "disk": "make room there: docs/operations/disk-full.md; until then publishes are answered 507",
     "server": "it is ending; another process should serve you",
 }
 
 
 def _reasons(response: Response) -> dict[str, str]:
+    return _object(response, "reasons") or {"server": f"/readyz answers {response.status}"}
+
+
+def _object(response: Response, name: str) -> dict[str, str]:
+    """A member of the answer; empty where it is not there."""
     try:
         answer = json.loads(response.body)
     except ValueError:
-        answer = {}
-    reasons = answer.get("reasons") if isinstance(answer, dict) else None
-    return reasons or {"server": f"/readyz answers {response.status}"}
+        return {}
+    found = answer.get(name) if isinstance(answer, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def version(transport: Transport, ours: str) -> Iterator[Finding]:

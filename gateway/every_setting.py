@@ -1,0 +1,39 @@
+"""All settings of a process together: each part's own class reads what is its, and what does not
+fit of any of them is told at once, before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from edge.environment import SettingsError, all_faults
+from gateway.settings import ServerSettings
+from metadata.settings import DatabaseSettings
+from peering.settings import PeerSettings
+from publish_forwarder import settings as publishing
+from quotas import settings as quotas
+from scheduler import settings as scheduling
+from subscribe_forwarder import settings as subscribing
+
+_PARTS = (
+    DatabaseSettings.from_environment,
+    PeerSettings.from_environment,
+    publishing.load,
+    subscribing.load,
+    scheduling.load,
+    quotas.load,
+)
+
+
+def of_server(environment: Mapping[str, str] = os.environ, **given: Any) -> ServerSettings:
+    """`given` is from the command line. Raises SettingsError, with the faults of all parts."""
+    faults = all_faults(
+        [
+            lambda: ServerSettings.from_environment(environment, **given),
+            *(lambda read=read: read(environment) for read in _PARTS),
+        ]
+    )
+    if faults:
+        raise SettingsError(*faults)
+    return ServerSettings.from_environment(environment, **given)

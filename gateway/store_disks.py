@@ -1,0 +1,46 @@
+"""Whether the disks of the store have room, as its nodes say.
+
+A full disk makes no process unready: reads and acks go on, and they are what makes room. So it is a
+warning, in `/readyz` and in `packetboat doctor`, and publishes say the same when they are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from store_nodes.disk_room import no_room_of
+
+LOOK_EVERY_S = 5.0
+
+
+class Nodes(Protocol):
+    """A client of the store."""
+
+    async def status(
+        self, *, groups: bool = True, timeout_s: float = 2.0
+    ) -> Mapping[int, Mapping[str, Any]]: ...
+
+
+class StoreDisks:
+    """What was found when they were last looked at; a node that says nothing has no warning."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._full: list[str] = []
+
+    async def run(self) -> None:
+        """For as long as the process serves."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        said = await self._nodes.status(groups=False)
+        found = (no_room_of(status) for _, status in sorted(said.items()))
+        self._full = [text for text in found if text is not None]
+
+    def warning(self) -> str | None:
+        """None where all that answer have room."""
+        return "; ".join(self._full) or None
