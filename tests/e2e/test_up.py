@@ -63,6 +63,8 @@ def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(fresh: Inst
     ids = [publish(installation, http, f"message {number}") for number in range(20)]
     url, token = installation.url, installation.token
     assert len(installation.processes()) >= 6
+    files = [path for path in installation.directory.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_blocks * 512 for path in files) <= 200_000_000
     assert installation.stop(signal.SIGINT) == 0
     assert wait_until_gone(installation) == {}
 

@@ -283,10 +283,17 @@ def test_where_namespaces_are_forbidden_the_data_goes_where_the_account_can_be(
         shutil.rmtree(elsewhere)
 
 
+def nameless_id() -> int:
+    """Without an entry in /etc/passwd, as containers start some programs."""
+    return max(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid < 60_000) + 1_000
+
+
 @needs_root
-def test_a_user_runs_it_as_itself(directory: Path) -> None:
+@pytest.mark.parametrize("name", ["nobody", "nameless"])
+def test_a_user_runs_it_as_itself(directory: Path, name: str) -> None:
     nobody = pwd.getpwnam("nobody")
-    lesser = Account(nobody.pw_uid, nobody.pw_gid)
+    uid = nobody.pw_uid if name == "nobody" else nameless_id()
+    lesser = Account(uid, nobody.pw_gid)
     # Below /root the interpreter of the virtual environment can't be run by others.
     pythons = [
         python for python in (sys.executable, "/usr/bin/python3") if lesser.runs(python, "-V")
@@ -302,7 +309,7 @@ def test_a_user_runs_it_as_itself(directory: Path) -> None:
         input="",
         capture_output=True,
         text=True,
-        user=nobody.pw_uid,
+        user=uid,
         group=nobody.pw_gid,
         extra_groups=[],
         env={
@@ -311,6 +318,9 @@ def test_a_user_runs_it_as_itself(directory: Path) -> None:
             "PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}",
         },
     )
+    if name == "nameless" and "no user namespace may be made here" in done.stderr:
+        assert f"uid {uid} has no entry in /etc/passwd" in done.stderr
+        return
     assert done.returncode == 0, done.stderr
-    assert (home / "data").stat().st_uid == nobody.pw_uid
+    assert (home / "data").stat().st_uid == uid
     assert stat.S_IMODE((home / "superuser.password").stat().st_mode) == 0o600
