@@ -119,14 +119,18 @@ def serve(
     with heap.loading():
         from gateway import every_setting
         from gateway import workers as server_processes
-        from gateway.settings import Role
+        from gateway.settings import Role, inherited_environment
 
     try:
         chosen = Role(role) if role is not None else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--role") from None
     settings = _settings(
-        every_setting.of_server, role=chosen, host=host, port=port, workers=workers
+        partial(every_setting.of_server, inherited_environment()),
+        role=chosen,
+        host=host,
+        port=port,
+        workers=workers,
     )
     raise typer.Exit(server_processes.run(settings))
 

@@ -3,7 +3,6 @@ fit of any of them is told at once, before anything starts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ _PARTS = (
 )
 
 
-def of_server(environment: Mapping[str, str] = os.environ, **given: Any) -> ServerSettings:
+def of_server(environment: Mapping[str, str], **given: Any) -> ServerSettings:
     """`given` is from the command line. Raises SettingsError, with the faults of all parts."""
     faults = all_faults(
         [
