@@ -158,14 +158,23 @@ def positive_numbers(settings: type[S], prefix: str, environment: Mapping[str, s
     """A dataclass whose fields are all positive numbers, with what the environment overrides;
     raises SettingsError."""
     reader = Reader(environment)
-    kinds: Any = settings
-    defaults = settings()
-    given = {
-        each.name: reader.number(prefix + each.name.upper(), getattr(defaults, each.name), POSITIVE)
-        for each in fields(kinds)
-    }
+    given = numbers(reader, settings, prefix, POSITIVE)
     reader.done()
     return settings(**given)
+
+
+def numbers(
+    reader: Reader, settings: Any, prefix: str, bounds: Bounds | None = None
+) -> dict[str, Any]:
+    """Every field of a dataclass that has a number by default, as the environment says, within
+    `bounds` or its own."""
+    return {
+        each.name: reader.number(
+            prefix + each.name.upper(), each.default, bounds or bounds_of(each)
+        )
+        for each in fields(settings)
+        if isinstance(each.default, int | float)
+    }
 
 
 def _plain(value: float) -> str:

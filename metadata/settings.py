@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from edge.environment import Reader, bounds_of, number
+from edge.environment import Reader, number, numbers
 
 PREFIX = "PACKETBOAT_DATABASE_"
 URL = "PACKETBOAT_DATABASE_URL"
@@ -40,11 +40,7 @@ class DatabaseSettings:
         """`url` is used where the environment names none. Raises SettingsError."""
         reader = Reader(environment)
         chosen = environment.get(URL, url)
-        given = {
-            each.name: reader.number(PREFIX + each.name.upper(), each.default, bounds_of(each))
-            for each in fields(cls)
-            if each.name != "url"
-        }
+        given = numbers(reader, cls, PREFIX)
         if not chosen:
             reader.faults.append(f"{URL} is needed: {URL_FORM}")
         elif not _is_url(chosen):

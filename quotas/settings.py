@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from edge.environment import Reader, bounds_of, number
+from edge.environment import Reader, number, numbers
 from metadata.tenancy.quota_names import QUOTA_NAMES
 
 PREFIX = "PACKETBOAT_QUOTA_"
@@ -39,9 +39,6 @@ class QuotaSettings:
 def load(environment: Mapping[str, str] = os.environ) -> QuotaSettings:
     """Raises SettingsError."""
     reader = Reader(environment)
-    given = {
-        each.name: reader.number(PREFIX + each.name.upper(), each.default, bounds_of(each))
-        for each in fields(QuotaSettings)
-    }
+    given = numbers(reader, QuotaSettings, PREFIX)
     reader.done()
     return QuotaSettings(**given)

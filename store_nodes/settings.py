@@ -120,7 +120,8 @@ def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSetti
     env = os.environ if environ is None else environ
     reader = Reader(env)
     number = reader.number
-    nodes = reader.need("PACKETBOAT_STORE_NODES", parse_nodes, {}, "1=host:port,2=host:port,…")
+    none: dict[int, tuple[Address, str]] = {}
+    nodes = reader.need("PACKETBOAT_STORE_NODES", parse_nodes, none, "1=host:port,2=host:port,…")
     peers = {node: address for node, (address, _) in nodes.items()}
     node_id = reader.need(
         "PACKETBOAT_STORE_NODE_ID", lambda text: within(int, _IDS, text), 0, "1 to 65535"
