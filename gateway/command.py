@@ -24,16 +24,9 @@ from gateway.commands import (
 )
 
 S = TypeVar("S")
-<<<<<<< HEAD
 ONLY_LINUX = (
     "`packetboat up` runs on Linux only: here run `make up-container` in a checkout, which starts "
     "it in a container of Docker or Podman."
-=======
-NOT_HERE = (
-    "`packetboat up` runs on Linux only; on this system, run it from the checkout in a container:"
-    " docker run -it -p 8080:8080 -e PACKETBOAT_HOST=0.0.0.0 -e PACKETBOAT_PORT=8080"
-    ' -v "$PWD":/packetboat -w /packetboat python:3.12 make up'
->>>>>>> f9fa1c2 (up: settings are checked before anything starts, a start runs no process that has nothing to do, and a full disk is named)
 )
 
 

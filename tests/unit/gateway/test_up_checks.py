@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from edge.environment import SettingsError
-from gateway import command
 from gateway.up import checks, data_dir
 from gateway.up.data_dir import Claims, PortTaken, choose_ports, free_port, is_free
 
@@ -168,19 +167,6 @@ def test_the_command_ends_at_once_with_a_line_for_each(tmp_path: Path, busy_port
         taken.stderr,
     )
     assert list((tmp_path / "data").iterdir()) == []
-
-
-def test_other_systems_are_told_what_to_run_instead(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(sys, "argv", ["packetboat", "up"])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    assert ended.value.code == 2
-    written = capsys.readouterr()
-    assert written.out == ""
-    assert re.fullmatch(r"packetboat: `packetboat up` runs on Linux only; .*make up\n", written.err)
 
 
 def test_two_that_start_at_once_choose_different_ports() -> None:
