@@ -49,7 +49,9 @@ def cancel_message(topic: str, message_id: str) -> Call[None]:
     return delete(_path(topic, message_id))._replace(safe=True)
 
 
-def list_delayed(topic: str, page_size: int, page_token: str | None) -> Call[Page[DelayedMessage]]:
+def list_delayed_messages(
+    topic: str, page_size: int, page_token: str | None
+) -> Call[Page[DelayedMessage]]:
     where = f"/topics/{part(topic)}/delayed"
     return page(where, "messages", DelayedMessage, page_size, page_token)
 

@@ -36,7 +36,9 @@ class AsyncMessages:
         """All that wait for their time, page by page: by partition, and there in the order in which
         they were accepted."""
         return every(
-            self._sender, lambda token: calls.list_delayed(topic, page_size, token), timeout_s
+            self._sender,
+            lambda token: calls.list_delayed_messages(topic, page_size, token),
+            timeout_s,
         )
 
     async def delayed_page(
@@ -48,7 +50,9 @@ class AsyncMessages:
         timeout_s: float | None = None,
     ) -> Page[DelayedMessage]:
         """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_delayed(topic, page_size, page_token), timeout_s)
+        return await self._sender.send(
+            calls.list_delayed_messages(topic, page_size, page_token), timeout_s
+        )
 
     async def cancel(self, topic: str, message_id: str, *, timeout_s: float | None = None) -> None:
         """A message published with a delay is never published. Raises Conflict if it is already;
