@@ -149,6 +149,10 @@ IMAGE_BUILDER ?= $(firstword $(foreach builder,docker podman buildah,$(shell com
 IMAGE_BASE ?= docker.io/library/debian:12-slim
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
+.PHONY: vendor-viewer
+vendor-viewer: $(INSTALLED) ## Fetch the viewer of /docs from its npm package; VERSION_OF_VIEWER=5.35.0 pins another
+	$(BIN)/python -m tests.vendor_viewer $(if $(VERSION_OF_VIEWER),--version $(VERSION_OF_VIEWER))
+
 .PHONY: image
 image: IMAGE_TARGET = server
 image: IMAGE_NAME = packetboat

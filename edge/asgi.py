@@ -46,6 +46,8 @@ class Route(NamedTuple):
     - `topic:?`: on some topic; the handler looks at `caller_of(scope)` for the names it meets, in a
       body or a listing;
     - `*`: on everything.
+
+    `head`: whether a GET also answers HEAD. It does not where it leases messages or streams.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Route(NamedTuple):
     handler: Handler
     permission: str
     resource: str = ""
+    head: bool = True
 
 
 def tenant_of(scope: Scope) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import openapi
 from auth.verifier import CachingVerifier, TokenVerifier
 from edge.asgi import Route
 from edge.quota import NO_LIMITS, Quotas, Usage
@@ -11,6 +12,7 @@ from gateway.admission.admission import Admission
 from gateway.admission.gate import Gate
 from gateway.http.dispatch import Dispatcher
 from gateway.http.pages import Pages
+from gateway.http.parameters import declared
 from gateway.http.router import Router
 from gateway.middleware.access_log import AccessLog
 from gateway.readiness import Readiness
@@ -23,6 +25,7 @@ def create_app(
     *,
     access_log_every: int = 0,
     body_timeout_s: float = 30.0,
+    old_metric_names: bool = False,
     admission: Admission | None = None,
     quotas: Quotas = NO_LIMITS,
     usage: Usage = NO_LIMITS,
@@ -32,14 +35,14 @@ def create_app(
     `admission`, which somebody ticks, everybody is let in."""
     if not isinstance(verifier, CachingVerifier):
         verifier = CachingVerifier(verifier)
-    router = Router()
+    router = Router(declared(openapi.document()))
     for route in routes:
         router.add(route)
     gate = None if admission is None else Gate(admission, router.endpoints)
     return Dispatcher(
         router,
         verifier,
-        Pages(readiness).application(),
+        Pages(readiness, old_metric_names=old_metric_names).application(),
         access_log=AccessLog(access_log_every),
         body_timeout_s=body_timeout_s,
         gate=gate,

@@ -14,10 +14,10 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Histogram,
-    generate_latest,
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from edge.exposition import exposition
 from gateway.http.router import Endpoint
 from gateway.settings import metrics_are_shared
 
@@ -66,10 +66,11 @@ class RequestMetrics:
         REQUESTS.labels(method, template, "503").inc(count)
 
 
-def page() -> tuple[bytes, str]:
-    """The exposition text of this process, or of all workers when there are several."""
+def page(*, old_names: bool) -> tuple[bytes, str]:
+    """The exposition text of this process, or of all workers when there are several. `old_names`:
+    also by the names of 0.2."""
     registry = REGISTRY
     if metrics_are_shared():
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry), CONTENT_TYPE_LATEST
+    return exposition(registry, old_names=old_names), CONTENT_TYPE_LATEST

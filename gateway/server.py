@@ -76,6 +76,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
                 parts.readiness,
                 access_log_every=settings.access_log_every,
                 body_timeout_s=settings.body_timeout_s,
+                old_metric_names=settings.metrics_old_names,
                 admission=parts.admission,
                 quotas=parts.quotas,
                 usage=parts.usage,

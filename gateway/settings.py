@@ -141,6 +141,8 @@ class ServerSettings:
     log_level: LogLevel = LogLevel("info")
     access_log_every: int = number(0, 0)
     """0 logs failed requests only, 1 every request, n each n-th."""
+    metrics_old_names: bool = True
+    """Whether metrics are also told by their names of 0.2; off, and gone, from 0.4 on."""
     body_timeout_s: float = number(30.0, above=0)
     """The longest pause between two parts of a request body."""
     topic_repair_after_s: float = number(60.0, 5, 86_400)

@@ -11,7 +11,7 @@ ends = Gauge(
     multiprocess_mode="min",
 )
 unread = Gauge(
-    "packetboat_peer_certificate_unreadable_count",
+    "packetboat_peer_certificate_unreadable",
     "1 while changed files of certificates can't be used, and those of before still are.",
     multiprocess_mode="max",
 )

@@ -10,7 +10,7 @@ refused = Counter(
     ["quota"],
 )
 limited = Gauge(
-    "packetboat_quota_tenants_count",
+    "packetboat_quota_tenants",
     "Tenants that have limits, of those that this process knows.",
     multiprocess_mode="livemax",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-leading = Gauge("packetboat_scheduler_leading_count", "1 while this process holds the lock.")
+leading = Gauge("packetboat_scheduler_leading", "1 while this process holds the lock.")
 released = Counter("packetboat_scheduler_released_total", "Delayed messages made readable.")
 releases = Counter("packetboat_scheduler_releases_total", "Commands that did it.")
 forwarded = Counter(
@@ -18,15 +18,15 @@ late_seconds = Histogram(
 release_failed = Counter(
     "packetboat_scheduler_release_failed_total", "Release commands that failed, by kind.", ["kind"]
 )
-pending = Gauge("packetboat_scheduler_pending_count", "Delayed messages kept in memory.")
-unwritten = Gauge("packetboat_scheduler_unwritten_count", "Due times that are not in Postgres yet.")
+pending = Gauge("packetboat_scheduler_pending", "Delayed messages kept in memory.")
+unwritten = Gauge("packetboat_scheduler_unwritten", "Due times that are not in Postgres yet.")
 trims = Counter("packetboat_scheduler_trims_total", "Partitions whose trimmed_to went up.")
 trim_seconds = Histogram(
     "packetboat_scheduler_trim_seconds",
     "A round of looking at all partitions and trimming them.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
-full_topics = Gauge("packetboat_scheduler_full_topics_count", "Topics that refuse publishes.")
+full_topics = Gauge("packetboat_scheduler_full_topics", "Topics that refuse publishes.")
 failures = Counter(
     "packetboat_scheduler_failures_total", "Work put off because something was away.", ["part"]
 )
@@ -68,17 +68,17 @@ export_leases_expired = Counter(
     ["state"],
 )
 export_runs_live = Gauge(
-    "packetboat_scheduler_export_runs_count", "Runs of exports that are not over.", ["state"]
+    "packetboat_scheduler_export_runs_live", "Runs of exports that are not over.", ["state"]
 )
 export_wait_seconds = Gauge(
     "packetboat_scheduler_export_wait_seconds",
     "How long the run of an export waits that has waited longest of those that may begin.",
 )
 export_lag = Gauge(
-    "packetboat_scheduler_export_lag_messages_count", "Messages that exports are behind, in all."
+    "packetboat_scheduler_export_lag_messages", "Messages that exports are behind, in all."
 )
 backlog_messages = Gauge(
-    "packetboat_scheduler_backlog_messages_count",
+    "packetboat_scheduler_backlog_messages",
     "Messages above the ack floors of all subscriptions, once for each.",
 )
 backlog_age_seconds = Gauge(
@@ -86,7 +86,7 @@ backlog_age_seconds = Gauge(
     "How long the oldest of them has been known to the scheduler that leads.",
 )
 history_held = Gauge(
-    "packetboat_scheduler_history_held_count",
+    "packetboat_scheduler_history_held",
     "1 while a backup is taken and no history is trimmed, as the leading scheduler knows.",
 )
 backup_began_seconds = Gauge(

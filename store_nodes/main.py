@@ -159,7 +159,7 @@ async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
     await server.start(*settings.listen)
     node.start()
     await peers.start()
-    metrics = MetricsServer(node)
+    metrics = MetricsServer(node, old_names=settings.metrics_old_names)
     if settings.metrics is not None:
         metrics.start(settings.metrics)
     log.info("store node serves", node=settings.node_id, listen=settings.listen)

@@ -56,14 +56,14 @@ def _node_families(name: str, summary: Summary) -> Iterator[Metric]:
     gauges = (
         ("disk_free_bytes", disk["free_bytes"], "Free where the log is."),
         ("disk_reserve_bytes", disk["reserve_bytes"], "With less free than this appends stop."),
-        ("disk_full_count", disk["appends_refused"], "1 while appends are refused for the disk."),
+        ("disk_full", disk["appends_refused"], "1 while appends are refused for the disk."),
         ("pending_bytes", summary["pending_bytes"], "Commands that wait to be proposed."),
-        ("peers_count", len(summary["connected"]), "Other nodes it is connected to."),
-        ("damaged_count", summary["damaged"] is not None, "1 while stored bytes don't verify."),
-        ("votes_lost_count", summary["votes_lost"], "1 while it may not vote for its damage."),
-        ("lost_ranges_count", len(summary["lost"]), "Ranges of messages that it looks for."),
-        ("installing_groups_count", len(summary["installing"]), "Groups fetched as a whole."),
-        ("unmet_nodes_count", len(summary["waits_for"]), "Nodes that its first start waits for."),
+        ("peers", len(summary["connected"]), "Other nodes it is connected to."),
+        ("damaged", summary["damaged"] is not None, "1 while stored bytes don't verify."),
+        ("votes_lost", summary["votes_lost"], "1 while it may not vote for its damage."),
+        ("lost_ranges", len(summary["lost"]), "Ranges of messages that it looks for."),
+        ("installing_groups", len(summary["installing"]), "Groups fetched as a whole."),
+        ("unmet_nodes", len(summary["waits_for"]), "Nodes that its first start waits for."),
     )
     for family, value, text in gauges:
         yield _gauge(family, text, [((name,), value)])
@@ -89,13 +89,13 @@ def _node_families(name: str, summary: Summary) -> Iterator[Metric]:
 
 def _group_families(name: str, groups: list[Group]) -> Iterator[Metric]:
     of_group = (
-        ("group_led_count", _is_led, "1 while this node knows who leads the group."),
-        ("group_leading_count", _leads, "1 while this node leads the group."),
-        ("group_voting_count", _votes, "1 while this node votes in the group."),
-        ("group_voters_count", lambda one: len(_voters(one)), "Nodes that should vote in it."),
-        ("group_slow_count", lambda one: one.replica.slow, "1 for a minute after a slow disk."),
-        ("group_applied_instances_count", lambda one: one.machine.applied, "Instances applied."),
-        ("group_waiting_count", lambda one: one.line.waiting, "Commands that wait."),
+        ("group_led", _is_led, "1 while this node knows who leads the group."),
+        ("group_leading", _leads, "1 while this node leads the group."),
+        ("group_voting", _votes, "1 while this node votes in the group."),
+        ("group_voters", lambda one: len(_voters(one)), "Nodes that should vote in it."),
+        ("group_slow", lambda one: one.replica.slow, "1 for a minute after a slow disk."),
+        ("group_applied_instances", lambda one: one.machine.applied, "Instances applied."),
+        ("group_waiting", lambda one: one.line.waiting, "Commands that wait."),
     )
     for family, value, text in of_group:
         rows = [((name, str(group.id)), value(group)) for group in groups]

@@ -15,10 +15,11 @@ from socketserver import TCPServer
 from threading import Thread
 from typing import TypeVar
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from edge.exposition import exposition
 from store_nodes.metrics import Told, families, unready
 from store_nodes.settings import Address
 
@@ -33,8 +34,10 @@ _Result = TypeVar("_Result")
 class MetricsServer:
     """From `start` to `close`; what is registered with Prometheus in this process is told too."""
 
-    def __init__(self, node: Told) -> None:
+    def __init__(self, node: Told, *, old_names: bool = False) -> None:
+        """`old_names`: whether metrics are also told by their names of 0.2."""
         self._node = node
+        self._old_names = old_names
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: _Server | None = None
         self._families = _Families(lambda: self._ask(families))
@@ -58,7 +61,7 @@ class MetricsServer:
     def _answer(self, path: str) -> tuple[int, str, bytes]:
         """Status, content type and body; raises TimeoutError."""
         if path == "/metrics":
-            return 200, CONTENT_TYPE_LATEST, generate_latest(REGISTRY)
+            return 200, CONTENT_TYPE_LATEST, exposition(REGISTRY, old_names=self._old_names)
         if path == "/healthz":
             self._ask(lambda _: None)
             return 200, _JSON, b"{}"

@@ -61,6 +61,8 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How fast missing data is fetched from peers, so that they go on serving."""
     metrics: Address | None = None
     """Where `/metrics`, `/healthz` and `/readyz` are served by HTTP; None: nowhere."""
+    metrics_old_names: bool = True
+    """Whether metrics are also told by their names of 0.2."""
 
     def validate(self) -> None:
         """Raises ValueError naming the setting."""
@@ -162,6 +164,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSetti
         secret=secret,
         peering=peering,
         metrics=(metrics_host, metrics_port) if metrics_port else None,
+        metrics_old_names=env.get("PACKETBOAT_METRICS_OLD_NAMES", "1") in ("1", "true", "yes"),
         **numbers,
     )
     settings.validate()

@@ -23,25 +23,25 @@ lease_ended = Counter(
     "packetboat_subscribe_leases_ended_total", "Leases that ended without an ack.", ["how"]
 )
 pulls = Counter("packetboat_subscribe_pulls_total", "Pulls by what came of them.", ["outcome"])
-waiting = Gauge("packetboat_subscribe_waiting_pulls_count", "Long-polls that wait now.")
-streams = Gauge("packetboat_subscribe_streams_count", "Streams that are open now.")
+waiting = Gauge("packetboat_subscribe_waiting_pulls", "Long-polls that wait now.")
+streams = Gauge("packetboat_subscribe_streams", "Streams that are open now.")
 backlog_streams = Gauge(
-    "packetboat_subscribe_backlog_streams_count", "Streams of backlogs that are open now."
+    "packetboat_subscribe_backlog_streams", "Streams of backlogs that are open now."
 )
 consumed_backlog = Gauge(
-    "packetboat_subscribe_consumed_backlog_count",
+    "packetboat_subscribe_consumed_backlog",
     "Messages that wait behind those handed out lately: not of what nobody reads.",
 )
 flush_seconds = Histogram(
     "packetboat_subscribe_flush_seconds", "One flush of cursors to Postgres.", buckets=_MS
 )
 flush_rows = Histogram(
-    "packetboat_subscribe_flush_rows_count",
+    "packetboat_subscribe_flush_rows",
     "Cursors written by one flush.",
     buckets=(1, 2, 5, 10, 50, 100, 500, 1000, 5000),
 )
 unbalanced = Gauge(
-    "packetboat_subscribe_unbalanced_cursors_count",
+    "packetboat_subscribe_unbalanced_cursors",
     "Cursors owned by this process whose books do not balance; alert on any.",
 )
 flush_failed = Counter("packetboat_subscribe_flush_failed_total", "Flushes that failed.", ["how"])
@@ -53,13 +53,13 @@ fetched_bytes = Counter(
 )
 fetch_failed = Counter("packetboat_subscribe_fetch_failed_total", "Fetches that failed.", ["kind"])
 cache_bytes = Gauge("packetboat_subscribe_cache_bytes", "Messages kept for hand-outs.")
-owned = Gauge("packetboat_subscribe_owned_partitions_count", "Partitions owned by this process.")
-lease_held = Gauge("packetboat_subscribe_lease_held_count", "1 while this forwarder's lease holds.")
+owned = Gauge("packetboat_subscribe_owned_partitions", "Partitions owned by this process.")
+lease_held = Gauge("packetboat_subscribe_lease_held", "1 while this forwarder's lease holds.")
 dead_lettered = Counter(
     "packetboat_subscribe_dead_lettered_total", "Dead letters written, by why.", ["reason"]
 )
 undelivered = Gauge(
-    "packetboat_subscribe_undelivered_dead_letters_count", "Dead letters not written yet."
+    "packetboat_subscribe_undelivered_dead_letters", "Dead letters not written yet."
 )
 bury_failed = Counter(
     "packetboat_subscribe_bury_failed_total", "Batches of dead letters that could not be written."

@@ -21,17 +21,17 @@ changes = Counter(
     ["what"],
 )
 pace = Gauge(
-    "packetboat_admission_pace_per_second_count",
+    "packetboat_admission_pace_per_second",
     "Units (requests and their bytes) let in each second; 0: as many as come.",
     multiprocess_mode="livesum",
 )
 crowd = Gauge(
-    "packetboat_admission_publishes_at_once_count",
+    "packetboat_admission_publishes_at_once",
     "Publishes that may be under way at once; 0: as many as come.",
     multiprocess_mode="livesum",
 )
 held = Gauge(
-    "packetboat_admission_held_count",
+    "packetboat_admission_held",
     "Requests that run (requests), or wait as long-polls and streams do (waiting).",
     ["what"],
     multiprocess_mode="livesum",
@@ -40,7 +40,7 @@ held_bytes = Gauge(
     "packetboat_admission_held_bytes", "Bodies of requests that run.", multiprocess_mode="livesum"
 )
 tenants = Gauge(
-    "packetboat_admission_tenants_count",
+    "packetboat_admission_tenants",
     "Tenants that were lately here, and those of them held to a rate.",
     ["what"],
     multiprocess_mode="livesum",

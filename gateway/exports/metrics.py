@@ -14,7 +14,7 @@ lost = Counter(
     "packetboat_exports_leases_lost_total",
     "Leases that were over when their runner came with them.",
 )
-waiting = Gauge("packetboat_exports_waiting_claims_count", "Claims that wait for a run.")
+waiting = Gauge("packetboat_exports_waiting_claims", "Claims that wait for a run.")
 rows = Counter(
     "packetboat_exports_rows_total",
     "Messages that runs have exported: in tables, in their rejects, or filtered out.",

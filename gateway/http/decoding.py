@@ -54,7 +54,7 @@ def _with_integers(value: object) -> object:
 
 
 class Query:
-    """The parameters of a query string; the last of a repeated one counts, unknown ones do not."""
+    """The parameters of a query string; the last of a repeated one counts."""
 
     def __init__(self, scope: Scope) -> None:
         raw = scope["query_string"].decode("ascii", "replace")

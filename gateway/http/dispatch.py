@@ -38,6 +38,7 @@ from gateway.access_watch import AccessWatch
 from gateway.admission.admission import ANONYMOUS, overloaded
 from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, body_bytes
 from gateway.admission.kinds import Kind
+from gateway.http.parameters import refuse_unknown
 from gateway.http.request import MAX_FIELDS, parse_head
 from gateway.http.router import Endpoint, Router
 from gateway.metrics import RequestMetrics
@@ -134,7 +135,10 @@ class Dispatcher:
         if len(scope["headers"]) > MAX_FIELDS:
             await respond_problem(send, too_many_fields(MAX_FIELDS))
             return
-        exchange = Exchange(receive, send, request_id(offered), self._reading)
+        method = scope["method"]
+        exchange = Exchange(
+            receive, send, request_id(offered), self._reading, bodiless=method == "HEAD"
+        )
         exchange.started_s -= scope.get(WAITED, 0.0)
         template = "other"
         gate, tenant_id, kind, size = self._gate, ANONYMOUS, None, 0
@@ -142,12 +146,13 @@ class Dispatcher:
         try:
             raw_path = scope.get("raw_path")
             path = raw_path.decode("latin-1") if raw_path else scope["path"]
-            match = self._router.match(scope["method"], path)
+            match = self._router.match(method, path)
             if match is None:
                 await self._fallback(scope, exchange.receive, exchange.send)
             else:
                 endpoint, params = match
                 scope["path_params"] = params
+                scope["method"] = endpoint.method
                 template = endpoint.template
                 if endpoint.permission is not Permission.PUBLIC:
                     token = bearer_token(authorization)
@@ -162,6 +167,8 @@ class Dispatcher:
                     if over is not None:
                         raise rate_limited(over)
                     self._usage.count(tenant_id, REQUESTS_SERVED, 1)
+                    if scope["query_string"] and endpoint.query is not None:
+                        refuse_unknown(scope["query_string"], endpoint.query)
                 if gate is not None:
                     asked, size = gate.kind(endpoint, priority), body_bytes(length, chunked=chunked)
                     refusal = gate.admission.enter(tenant_id, asked, size)
@@ -186,7 +193,7 @@ class Dispatcher:
                 done = 200 <= exchange.status < 300
                 took_s = time.perf_counter() - exchange.started_s if done else None
                 gate.admission.leave(tenant_id, kind, size, took_s)
-            self._finished(scope, exchange, template, shed=shed)
+            self._finished(scope, exchange, method, template, shed=shed)
 
     def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
         """The answer to a request that is refused before anything is made of it. `raw` is its head,
@@ -220,8 +227,8 @@ class Dispatcher:
 
     def _look(self, gate: Gate, raw: bytes) -> _Asked | None:
         head = parse_head(raw)
-        if head is None:
-            return None
+        if head is None or head.method == "HEAD":
+            return None  # the answer that is made ahead has a body
         fields = dict(head.headers)
         try:
             match = self._router.match(head.method, head.path.decode("latin-1"))
@@ -248,18 +255,16 @@ class Dispatcher:
             gate.admission.leave(ANONYMOUS, CHECK)
 
     def _finished(
-        self, scope: Scope, exchange: Exchange, template: str, *, shed: bool = False
+        self, scope: Scope, exchange: Exchange, method: str, template: str, *, shed: bool
     ) -> None:
         self.in_flight -= 1
         if not self.in_flight:
             self._idle.set()
         seconds = time.perf_counter() - exchange.started_s
-        self._metrics.observe(scope["method"], template, exchange.status, seconds)
+        self._metrics.observe(method, template, exchange.status, seconds)
         if shed:
             return  # a line for each would be most of the work; admission says when it sheds
-        self._access_log.note(
-            scope["method"], scope["path"], exchange.status, seconds, exchange.request_id
-        )
+        self._access_log.note(method, scope["path"], exchange.status, seconds, exchange.request_id)
 
     async def _answer_error(self, scope: Scope, exchange: Exchange, error: Exception) -> None:
         problem = problem_of(error)

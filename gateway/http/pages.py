@@ -8,30 +8,34 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 import openapi
 from edge.asgi import PROBLEM_JSON
 from edge.problem import Problem
 from gateway import metrics
-from gateway.http.api_page import render
+from gateway.http import viewer
 from gateway.http.router import method_not_allowed
 from gateway.middleware.errors import internal
 from gateway.readiness import Readiness
 
 Page = Callable[[Request], Awaitable[Response]]
-CONTENT_SECURITY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+VIEWER_HEADERS = {
+    "content-security-policy": viewer.CONTENT_SECURITY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
 
 
 class Pages:
     """Every page here is public by intent: it tells nothing about any tenant."""
 
-    def __init__(self, readiness: Readiness) -> None:
+    def __init__(self, readiness: Readiness, *, old_metric_names: bool = False) -> None:
         self._readiness = readiness
+        self._old_metric_names = old_metric_names
         self._yaml = openapi.text().encode()
         self._json = msgspec.json.encode(openapi.document())
-        self._html = render(openapi.document())
 
     def public(self) -> dict[str, Page]:
         return {
@@ -42,6 +46,7 @@ class Pages:
             "/openapi.yaml": self.openapi_yaml,
             "/openapi.json": self.openapi_json,
             "/docs": self.docs,
+            "/docs/{asset}": self.docs_asset,
         }
 
     def application(self) -> Starlette:
@@ -70,7 +75,7 @@ class Pages:
         return _response(problem)
 
     async def metrics(self, request: Request) -> Response:
-        body, content_type = metrics.page()
+        body, content_type = metrics.page(old_names=self._old_metric_names)
         return Response(body, headers={"content-type": content_type})
 
     async def openapi_yaml(self, request: Request) -> Response:
@@ -80,7 +85,14 @@ class Pages:
         return Response(self._json, media_type="application/json")
 
     async def docs(self, request: Request) -> Response:
-        return HTMLResponse(self._html, headers={"content-security-policy": CONTENT_SECURITY})
+        return Response(viewer.page(), 200, VIEWER_HEADERS, media_type="text/html")
+
+    async def docs_asset(self, request: Request) -> Response:
+        name = request.path_params["asset"]
+        if name not in viewer.ASSETS:
+            raise HTTPException(404)
+        headers = VIEWER_HEADERS | {"cache-control": "public, max-age=3600"}
+        return Response(viewer.asset(name), 200, headers, media_type=viewer.ASSETS[name])
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ one match and no order of registration matters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 from auth.permissions import KINDS, Permission
@@ -26,13 +27,18 @@ class Endpoint:
         "_named_by",
         "_needs",
         "handler",
+        "head",
         "method",
         "params",
         "permission",
+        "query",
         "template",
     )
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, query: frozenset[bytes] | None = None) -> None:
+        """`query`: names of the query parameters that it has; None: whatever comes."""
+        self.query = query
+        self.head = route.head and route.method == "GET"
         self.method = route.method
         self.template = route.path
         self.handler: Handler = route.handler
@@ -109,13 +115,15 @@ class _Node:
 class Router:
     """All data- and control-plane routes of a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: Mapping[tuple[str, str], frozenset[bytes]] | None = None) -> None:
+        """`queries`: which query parameters an operation has, by method and path template."""
         self._root = _Node()
+        self._queries = queries or {}
         self.endpoints: list[Endpoint] = []
 
     def add(self, route: Route) -> None:
         """Raises ValueError for a second route of the same method and shape."""
-        endpoint = Endpoint(route)
+        endpoint = Endpoint(route, self._queries.get((route.method, route.path)))
         node = self._root
         for segment in route.path.split("/")[1:]:
             node = node.grow(segment)
@@ -125,7 +133,8 @@ class Router:
         self.endpoints.append(endpoint)
 
     def match(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
-        """The endpoint and its path parameters; None for an unknown path; 405 as a Problem."""
+        """The endpoint and its path parameters; None for an unknown path; 405 as a Problem. HEAD
+        means the GET of the same path, where that may be answered without its body."""
         node = self._root
         values = []
         for segment in path.split("/")[1:]:
@@ -152,7 +161,12 @@ class Router:
             return endpoint, dict(zip(endpoint.params, values, strict=True))
         if not node.endpoints:
             return None
-        raise method_not_allowed(method, path, sorted(node.endpoints))
+        get = node.endpoints.get("GET")
+        if get is None or not get.head:
+            raise method_not_allowed(method, path, sorted(node.endpoints))
+        if method != "HEAD":
+            raise method_not_allowed(method, path, sorted((*node.endpoints, "HEAD")))
+        return get, dict(zip(get.params, values, strict=True))
 
 
 def _decode(segment: str) -> str | None:

@@ -76,7 +76,7 @@ _TOO_MANY = Problem(
 )
 TurnAway = Callable[[bytes, int], TurnedAway | None]
 CONNECTIONS = Gauge(
-    "packetboat_gateway_connections_count", "Open connections.", multiprocess_mode="livesum"
+    "packetboat_gateway_connections", "Open connections.", multiprocess_mode="livesum"
 )
 CLOSED = Counter(
     "packetboat_gateway_connections_refused_total",

@@ -14,4 +14,4 @@ lost = Counter(
     "packetboat_jobs_leases_lost_total",
     "Leases that were over when their worker came to end or extend them.",
 )
-waiting = Gauge("packetboat_jobs_waiting_claims_count", "Claims that wait for a task.")
+waiting = Gauge("packetboat_jobs_waiting_claims", "Claims that wait for a task.")

@@ -27,6 +27,7 @@ class Exchange:
     __slots__ = (
         "_receive",
         "_send",
+        "bodiless",
         "body_complete",
         "gone",
         "reading",
@@ -40,8 +41,16 @@ class Exchange:
     )
 
     def __init__(
-        self, receive: Receive, send: Send, request_id: bytes, reading: set[Exchange]
+        self,
+        receive: Receive,
+        send: Send,
+        request_id: bytes,
+        reading: set[Exchange],
+        *,
+        bodiless: bool = False,
     ) -> None:
+        """`bodiless`: a response to HEAD, of which the head alone is sent."""
+        self.bodiless = bodiless
         self._receive = receive
         self._send = send
         self.request_id = request_id
@@ -82,6 +91,10 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (HEADER, self.request_id)]
+        elif self.bodiless and message["type"] == "http.response.body":
+            if message.get("more_body", False):
+                return
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 
     async def drain(self) -> None:

@@ -25,7 +25,7 @@ from store_nodes.queue_id import QueueId
 SURVEY_EVERY_S = 300.0
 _log = structlog.get_logger("packetboat.recovery")
 _ORPHANS = Gauge(
-    "packetboat_store_orphaned_topics_count", "Topics of the store that Postgres does not know."
+    "packetboat_store_orphaned_topics", "Topics of the store that Postgres does not know."
 )
 
 

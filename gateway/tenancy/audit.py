@@ -31,9 +31,9 @@ class AuditRoutes:
         one = "/tenants/{tenant}"
         return [
             Route("GET", "/audit", self.own, "administer", "*"),
-            Route("GET", "/audit:export", self.export_own, "administer", "*"),
+            Route("GET", "/audit:export", self.export_own, "administer", "*", head=False),
             Route("GET", one + "/audit", self.of_tenant, "operate", "*"),
-            Route("GET", one + "/audit:export", self.export_of_tenant, "operate", "*"),
+            Route("GET", one + "/audit:export", self.export_of_tenant, "operate", "*", head=False),
         ]
 
     async def own(self, scope: Scope, receive: Receive, send: Send) -> None:

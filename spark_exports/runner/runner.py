@@ -130,7 +130,9 @@ def run(settings: RunnerSettings, lakes: Mapping[str, LakeSettings]) -> int:
     """Until SIGINT or SIGTERM; the exit code. Raises StateDirInUse, OSError and ValueError for
     what cannot be started."""
     if settings.metrics_port:
-        metrics.serve(settings.metrics_host, settings.metrics_port)
+        metrics.serve(
+            settings.metrics_host, settings.metrics_port, old_names=settings.metrics_old_names
+        )
     with StateDir(settings.state_dir) as state_dir:
         return asyncio.run(_run(settings, lakes, state_dir))
 

@@ -58,6 +58,8 @@ class RunnerSettings:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     """Prometheus metrics are served there; 0: nowhere."""
+    metrics_old_names: bool = True
+    """`PACKETBOAT_METRICS_OLD_NAMES`: whether metrics are also told by their names of 0.2."""
     log_level: str = "info"
     """`PACKETBOAT_LOG_LEVEL`."""
     driver: tuple[str, ...] = (sys.executable, "-P", str(_DRIVER))
@@ -125,16 +127,28 @@ def driver_environment(
     return kept | {"TMPDIR": str(state_dir), "PYTHONUNBUFFERED": "1"}
 
 
+def _boolean(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("1 or 0")
+    return text == "1"
+
+
 def java_environment() -> Mapping[str, str]:
     """What says where Java is."""
     return os.environ
 
 
-_VARIABLES = {"lakes": LAKES, "log_level": "PACKETBOAT_LOG_LEVEL"}
+_VARIABLES = {
+    "lakes": LAKES,
+    "log_level": "PACKETBOAT_LOG_LEVEL",
+    "metrics_old_names": "PACKETBOAT_METRICS_OLD_NAMES",
+}
+
 _READERS: dict[str, Any] = {
     "str": str,
     "int": int,
     "float": float,
+    "bool": _boolean,
     "Path": Path,
     "Path | None": Path,
 }

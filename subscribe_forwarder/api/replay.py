@@ -140,7 +140,9 @@ class ReplayRoutes:
     def routes(self) -> list[Route]:
         of_partition = "/topics/{topic}/partitions/{partition}"
         return [
-            Route("GET", of_partition + "/messages", self.messages, "read", "topic:topic"),
+            Route(
+                "GET", of_partition + "/messages", self.messages, "read", "topic:topic", head=False
+            ),
             Route("GET", of_partition + "/offsets", self.offsets, "read", "topic:topic"),
         ]
 

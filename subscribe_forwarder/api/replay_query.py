@@ -40,7 +40,7 @@ class ReplayRequest(msgspec.Struct, frozen=True):
 
 
 class ReplayQuery:
-    """The parameters; the last of a repeated one counts, unknown ones do not."""
+    """The parameters; the last of a repeated one counts."""
 
     def __init__(self, scope: Scope) -> None:
         raw = scope["query_string"].decode("ascii", "replace")

@@ -52,17 +52,13 @@ def routes(
     if routing.links is not None:
         ServedParts(streams).serve(routing.links)
     by_topic = "/topics/{topic}/subscriptions/{name}/messages"
+    leasing = [
+        Route("GET", path + suffix, handler, "consume", "subscription:name", head=False)
+        for path in ("/subscriptions/{name}/messages", by_topic)
+        for suffix, handler in (("", pull.get), (":stream", stream.get))
+    ]
     return [
-        Route("GET", "/subscriptions/{name}/messages", pull.get, "consume", "subscription:name"),
-        Route("GET", by_topic, pull.get, "consume", "subscription:name"),
-        Route(
-            "GET",
-            "/subscriptions/{name}/messages:stream",
-            stream.get,
-            "consume",
-            "subscription:name",
-        ),
-        Route("GET", by_topic + ":stream", stream.get, "consume", "subscription:name"),
+        *leasing,
         Route("POST", "/subscriptions/{name}:pull", pull.post, "consume", "subscription:name"),
         *_acks(Acks(forwarder, task_acks), routing, forwarder),
         Route("GET", "/subscriptions/{name}/backlog", backlog.get, "read", "subscription:name"),

@@ -50,9 +50,14 @@ class BacklogRoutes:
     def routes(self) -> list[Route]:
         return [
             Route(
-                "GET", "/subscriptions/{name}/backlog:stream", self.one, "read", "subscription:name"
+                "GET",
+                "/subscriptions/{name}/backlog:stream",
+                self.one,
+                "read",
+                "subscription:name",
+                head=False,
             ),
-            Route("GET", "/backlog:stream", self.several, "read", "subscription:?"),
+            Route("GET", "/backlog:stream", self.several, "read", "subscription:?", head=False),
         ]
 
     def drain(self) -> None:

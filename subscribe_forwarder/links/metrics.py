@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-open_links = Gauge("packetboat_link_open_count", "Links to other subscribe forwarders.")
+open_links = Gauge("packetboat_link_open", "Links to other subscribe forwarders.")
 requests = Counter(
     "packetboat_link_requests_total", "Requests and questions over links, by who asked.", ["side"]
 )
 running = Gauge(
-    "packetboat_link_running_requests_count",
+    "packetboat_link_running_requests",
     "Requests and questions over links that wait for their answer.",
     ["side"],
 )

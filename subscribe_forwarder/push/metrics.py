@@ -13,9 +13,9 @@ seconds = Histogram(
     "From the first byte of a request to the end of its answer.",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-in_flight = Gauge("packetboat_push_in_flight_count", "Requests that are out now.")
-subscriptions = Gauge("packetboat_push_subscriptions_count", "Subscriptions pushed from here.")
-endpoints = Gauge("packetboat_push_endpoints_count", "Endpoints that are known here, by breaker.",
+in_flight = Gauge("packetboat_push_in_flight", "Requests that are out now.")
+subscriptions = Gauge("packetboat_push_subscriptions", "Subscriptions pushed from here.")
+endpoints = Gauge("packetboat_push_endpoints", "Endpoints that are known here, by breaker.",
                   ["breaker"])  # fmt: skip
 decisions = Counter(
     "packetboat_push_decisions_total",

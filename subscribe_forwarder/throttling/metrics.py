@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge
 
 pace = Gauge(
-    "packetboat_throttle_pace_per_second_count",
+    "packetboat_throttle_pace_per_second",
     "Messages that this process hands out each second at most; 0: as many as are asked for.",
     multiprocess_mode="livesum",
 )
@@ -16,7 +16,7 @@ changes = Counter(
     ["what"],
 )
 flows = Gauge(
-    "packetboat_throttle_flows_count",
+    "packetboat_throttle_flows",
     "Subscriptions whose consumers said how much they take, as this process knows.",
     multiprocess_mode="livemax",
 )

@@ -149,6 +149,28 @@ def test_operations_need_a_token(served: Installation) -> None:
             assert (answer.status_code == 401) is not public, (method, path)
 
 
+def test_head_of_real_paths_and_unknown_query_parameters(served: Installation) -> None:
+    """On one connection, whose next answer would be garbled by a body that was not announced."""
+    http = served.session()
+    for path in (
+        "/topics",
+        "/topics/contract",
+        "/whoami",
+        "/openapi.json",
+        "/metrics",
+        "/topics/no",
+    ):
+        got, told = http.get(served.url + path), http.head(served.url + path)
+        assert (told.status_code, told.content) == (got.status_code, b""), path
+        assert int(told.headers["content-length"]) > 0
+        assert told.headers["content-type"] == got.headers["content-type"]
+    for path in ("/subscriptions/contract-reader/messages", "/backlog:stream", "/audit:export"):
+        refused = http.head(served.url + path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET"), path
+    wrong = http.get(f"{served.url}/topics?page_sice=2")
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "page_sice")
+
+
 def test_pulls_of_a_push_subscription_are_in_the_contract() -> None:
     """409 `push-subscription`, which every way to pull answers."""
     pulls = {"pull", "pullTopicSubscription", "stream", "streamTopicSubscription"}

@@ -70,19 +70,20 @@ class Node:
         return []
 
 
-def told() -> set[str]:
-    """Every sample that some process of the product tells."""
+def families() -> list[Metric]:
+    """Every family that some process of the product tells."""
     for part in PARTS:
         for path in sorted((ROOT / part).rglob("*.py")):
             if "prometheus_client" in path.read_text(encoding="utf-8"):
                 importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     budget = cast(Budget, SimpleNamespace(refusals=0, held_bytes=0, held_messages=0))
     publishing = PublishMetrics(budget, lambda: 0)
-    return {
-        *samples(REGISTRY.collect()),
-        *samples(publishing.collect()),
-        *samples(store_metrics.families(Node())),
-    }
+    return [*REGISTRY.collect(), *publishing.collect(), *store_metrics.families(Node())]
+
+
+def told() -> set[str]:
+    """Every sample that some process of the product tells."""
+    return samples(families())
 
 
 def samples(families: Iterable[Metric]) -> set[str]:

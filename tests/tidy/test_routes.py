@@ -143,6 +143,24 @@ def test_path_parameters_are_described(router: Router) -> None:
         assert described == set(endpoint.params), endpoint.template
 
 
+def test_what_needs_a_token_may_be_refused_for_its_query(router: Router) -> None:
+    """Each of them refuses query parameters that it does not have with 400."""
+    for endpoint in router.endpoints:
+        if endpoint.permission is not Permission.PUBLIC:
+            operation = operations()[endpoint.method, endpoint.template]
+            assert "400" in operation["responses"], (endpoint.method, endpoint.template)
+
+
+def test_head_is_refused_where_a_get_leases_or_streams(router: Router) -> None:
+    for endpoint in router.endpoints:
+        if endpoint.method != "GET":
+            continue
+        answer = operations()["GET", endpoint.template]["responses"]["200"]
+        streams = any("ndjson" in kind for kind in answer.get("content", ()))
+        leases = endpoint.permission is Permission.CONSUME and "messages" in endpoint.template
+        assert endpoint.head is not (streams or leases), endpoint.template
+
+
 def test_operation_ids_and_tags() -> None:
     ids = [operation["operationId"] for operation in operations().values()]
     assert len(ids) == len(set(ids))

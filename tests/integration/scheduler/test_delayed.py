@@ -65,7 +65,7 @@ class Schedulers:
             while True:
                 for port in self.running:
                     with contextlib.suppress(OSError):
-                        if "packetboat_scheduler_leading_count 1.0" in await _metrics(port):
+                        if "packetboat_scheduler_leading 1.0" in await _metrics(port):
                             return port
                 await asyncio.sleep(0.02)
 

@@ -85,18 +85,17 @@ async def test_what_a_node_tells(watched: Watched) -> None:
     told = {node: watched.values(node) for node in NODES}
     for node, values in told.items():
         name = str(node)
-        assert values["packetboat_store_peers_count", name, ""] == 2
+        assert values["packetboat_store_peers", name, ""] == 2
         assert values["packetboat_store_flush_seconds_count", name, ""] > 0
         assert values["packetboat_store_starts_total", name, ""] == 1
-        assert values["packetboat_store_group_voting_count", name, "0"] == 1
-        assert values["packetboat_store_group_voters_count", name, "0"] == 3
+        assert values["packetboat_store_group_voting", name, "0"] == 1
+        assert values["packetboat_store_group_voters", name, "0"] == 3
         free = values["packetboat_store_disk_free_bytes", name, ""]
         assert free > values["packetboat_store_disk_reserve_bytes", name, ""] > 0
-        assert values["packetboat_store_disk_full_count", name, ""] == 0
+        assert values["packetboat_store_disk_full", name, ""] == 0
         assert values["process_open_fds", "", ""] > 0
     leaders = [
-        values["packetboat_store_group_leading_count", str(node), "0"]
-        for node, values in told.items()
+        values["packetboat_store_group_leading", str(node), "0"] for node, values in told.items()
     ]
     assert sorted(leaders) == [0, 0, 1]
 
@@ -107,7 +106,7 @@ async def test_without_a_quorum_no_leader_is_told_of(watched: Watched) -> None:
     assert "no leader known of groups" in await watched.until(1, ready=False)
     # Group after group: a leader is given up when it was not heard of for some time.
     async with asyncio.timeout(60):
-        while watched.values(1)["packetboat_store_group_led_count", "1", "0"]:
+        while watched.values(1)["packetboat_store_group_led", "1", "0"]:
             await asyncio.sleep(0.1)
 
 

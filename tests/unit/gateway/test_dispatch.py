@@ -157,6 +157,61 @@ async def test_unknown_path_and_wrong_method_are_problems(client: Any) -> None:
         assert ("allow" in answer.headers) is (status == 405)
 
 
+async def test_head_is_answered_as_get_without_the_body(client: Any) -> None:
+    async def parts(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["method"] == "GET"
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"4")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+        await send({"type": "http.response.body", "body": b"cd"})
+
+    http = client(
+        Route("GET", "/x", parts, "read", "*"),
+        Route("GET", "/wrong", raising(Problem(404, "none", "None")), "read", "*"),
+        Route("GET", "/x:stream", parts, "read", "*", head=False),
+    )
+    for path, status in (("/x", 200), ("/wrong", 404), ("/healthz", 200), ("/openapi.json", 200)):
+        got, told = [await http.request(way, path, headers=AUTH) for way in ("GET", "HEAD")]
+        assert (told.status_code, told.content) == (status, b""), path
+        assert told.headers["content-type"] == got.headers["content-type"]
+        assert told.headers["content-length"] == str(len(got.content))
+    refused = await http.head("/x:stream", headers=AUTH)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+
+
+async def test_head_is_never_answered_with_what_is_made_ahead() -> None:
+    app = app_of(Route("GET", "/x", echo, "read", "*"), admission=Pressed())
+    await app._verifier.verify(TOKEN.encode())
+    for method, answered in ((b"GET", True), (b"HEAD", False)):
+        raw = b"%b /x HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer %b" % (method, TOKEN.encode())
+        assert (app.turned_away(raw, 0) is not None) is answered
+
+
+async def test_unknown_query_parameters_are_refused_by_name(client: Any) -> None:
+    async def fine(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, 200, b"{}")
+
+    http = client(
+        Route("GET", "/topics", fine, "read", "*"),
+        Route("GET", "/whoami", fine, "read", "*"),
+        Route("GET", "/undescribed", fine, "read", "*"),
+    )
+    for path in ("/topics?page_size=1&page_token=", "/topics?&", "/undescribed?a=1", "/topics?"):
+        assert (await http.get(path, headers=AUTH)).status_code == 200, path
+    answer = await http.get("/topics?page_size=1&page_sice=2&%70age_sice=3", headers=AUTH)
+    assert answer.status_code == 400
+    assert answer.json()["errors"] == [
+        {
+            "field": "page_sice",
+            "detail": "unknown query parameter; it has page_size, page_token",
+        }
+    ]
+    assert "page_sice; it has page_size, page_token" in answer.json()["detail"]
+    none = await http.get("/whoami?verbose", headers=AUTH)
+    assert (none.status_code, "it has none" in none.json()["detail"]) == (400, True)
+    assert (await http.get("/topics?page_sice=2")).status_code == 401
+
+
 def http_scope(method: str = "POST", path: str = "/echo") -> Scope:
     return {
         "type": "http",

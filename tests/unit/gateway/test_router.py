@@ -78,7 +78,21 @@ def test_method_not_allowed_names_the_others(api: Router) -> None:
     with pytest.raises(Problem) as caught:
         api.match("PATCH", "/topics")
     assert caught.value.status == 405
-    assert caught.value.headers == {"Allow": "GET, POST"}
+    assert caught.value.headers == {"Allow": "GET, HEAD, POST"}
+
+
+def test_head_is_the_get_of_a_path_unless_its_route_says_otherwise() -> None:
+    router = Router()
+    router.add(Route("GET", "/topics/{topic}", handler, "read", "topic:topic"))
+    router.add(Route("POST", "/topics", handler, "manage", "*"))
+    router.add(Route("GET", "/topics", handler, "read", "*", head=False))
+    found = router.match("HEAD", "/topics/a")
+    assert found is not None
+    assert (found[0].method, found[1]) == ("GET", {"topic": "a"})
+    for method, allowed in (("HEAD", "GET, POST"), ("PUT", "GET, POST")):
+        with pytest.raises(Problem) as caught:
+            router.match(method, "/topics")
+        assert caught.value.headers == {"Allow": allowed}
 
 
 def test_a_route_without_a_permission_cannot_be_registered() -> None:

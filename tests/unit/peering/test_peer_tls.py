@@ -198,7 +198,7 @@ async def test_files_that_change_hold_for_new_connections(ours: Certificates) ->
 def test_files_that_can_not_be_used_change_nothing(ours: Certificates) -> None:
     tls = ours.tls()
     before = tls.listening()
-    unread = "packetboat_peer_certificate_unreadable_count"
+    unread = "packetboat_peer_certificate_unreadable"
     for spoil in _spoils(ours):
         ours.issue()
         tls.refresh()

@@ -117,14 +117,14 @@ async def test_requests_that_are_out_are_told_while_they_are() -> None:
         await gate.wait()
         return OK
 
-    before = sample("in_flight_count")
+    before = sample("in_flight")
     async with pushing(held, max_concurrency=3) as p:
         p.w.store.publish(*[b"%d" % i for i in range(10)])
         await p.until(lambda: p.sender.at_once == 3)
-        assert sample("in_flight_count") - before == 3
+        assert sample("in_flight") - before == 3
         gate.set()
         await p.settled()
-        assert sample("in_flight_count") == before
+        assert sample("in_flight") == before
 
 
 async def test_breakers_are_told_as_they_change_and_as_they_are() -> None:
@@ -155,7 +155,7 @@ def test_an_endpoint_that_is_tried_as_if_nothing_had_been_has_a_closed_breaker()
 
 def breakers(p: Pushing) -> dict[str, float]:
     p.means.endpoints.tell()
-    return {one: sample("endpoints_count", breaker=one) for one in ("open", "half_open", "closed")}
+    return {one: sample("endpoints", breaker=one) for one in ("open", "half_open", "closed")}
 
 
 ASKED = [

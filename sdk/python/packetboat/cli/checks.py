@@ -191,17 +191,17 @@ _GAUGES: tuple[tuple[str, str, str], ...] = (
         "readiness above",
     ),
     (
-        "packetboat_scheduler_full_topics_count",
+        "packetboat_scheduler_full_topics",
         "{value:.0f} topics are full",
         "`packetboat topics list`",
     ),
     (
-        "packetboat_store_orphaned_topics_count",
+        "packetboat_store_orphaned_topics",
         "the store has {value:.0f} topics that Postgres does not know",
         "`packetboat store orphans`, `packetboat adopt`",
     ),
     (
-        "packetboat_subscribe_unbalanced_cursors_count",
+        "packetboat_subscribe_unbalanced_cursors",
         "{value:.0f} cursors do not balance",
         "`packetboat subscriptions reconcile NAME`, and the server's log",
     ),
@@ -223,12 +223,15 @@ def metrics(transport: Transport) -> Iterator[Finding]:
     if response.status != 200:
         return
     texts = {name: (text, fix) for name, text, fix in _GAUGES}
-    bad = 0
-    for name, labels, value in _SAMPLE.findall(response.body.decode("utf-8", "replace")):
-        if name in texts and float(value) > 0:
-            bad += 1
-            text, fix = texts[name]
-            yield Finding("server", Level.WARN, text.format(labels=labels, value=float(value)), fix)
+    samples = _SAMPLE.findall(response.body.decode("utf-8", "replace"))
+    # A server of 0.2 tells `…_count`, one of 0.3 that and the name without: each counts once.
+    values = {
+        (name.removesuffix("_count"), labels): float(value) for name, labels, value in samples
+    }
+    bad = {key: value for key, value in values.items() if key[0] in texts and value > 0}
+    for (name, labels), value in bad.items():
+        text, fix = texts[name]
+        yield Finding("server", Level.WARN, text.format(labels=labels, value=value), fix)
     if not bad:
         yield Finding(
             "server", Level.OK, "not overloaded; nothing full, orphaned or out of balance"

@@ -24,8 +24,8 @@ locals {
   # What moves costs a pause of some milliseconds each: one fewer at a time, and not at once.
   slowly_down = { scaleDown = { stabilizationWindowSeconds = 600, policies = [{ type = "Pods", value = 1, periodSeconds = 120 }] } }
 
-  backlog_query = "sum(packetboat_subscribe_consumed_backlog_count{namespace=\"${var.namespace}\"})"
-  waiting_runs  = "max(packetboat_scheduler_export_runs_count{namespace=\"${var.namespace}\",state=\"queued\"}) + max(packetboat_scheduler_export_runs_count{namespace=\"${var.namespace}\",state=\"running\"})"
+  backlog_query = "sum(packetboat_subscribe_consumed_backlog{namespace=\"${var.namespace}\"})"
+  waiting_runs  = "max(packetboat_scheduler_export_runs_live{namespace=\"${var.namespace}\",state=\"queued\"}) + max(packetboat_scheduler_export_runs_live{namespace=\"${var.namespace}\",state=\"running\"})"
 
   scaled_objects = concat(
     [for role in local.growing : {

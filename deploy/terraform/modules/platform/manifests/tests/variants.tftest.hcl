@@ -21,7 +21,7 @@ run "on_backlog" {
   }
 
   assert {
-    condition     = strcontains(output.workloads["ScaledObject/packetboat-subscribe"].spec.triggers[1].metadata.query, "packetboat_subscribe_consumed_backlog_count")
+    condition     = strcontains(output.workloads["ScaledObject/packetboat-subscribe"].spec.triggers[1].metadata.query, "packetboat_subscribe_consumed_backlog")
     error_message = "Subscribe forwarders grow with the backlog."
   }
   assert {

@@ -1,0 +1,60 @@
+"""Query parameters that an operation does not have are refused; the contract says which it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from edge.problem import FieldError, Problem, invalid
+
+Names = frozenset[bytes]
+MAX_NAMED = 8
+MAX_NAME_CHARS = 64
+
+
+def declared(document: Mapping[str, Any]) -> dict[tuple[str, str], Names]:
+    """The names of each operation's query parameters, by method and path template."""
+    return {
+        (method.upper(), path): frozenset(_names(document, item, operation))
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    }
+
+
+def refuse_unknown(query: bytes, known: Names) -> None:
+    """Raises a 400 Problem that names the unknown parameters and the known ones."""
+    unknown: dict[bytes, None] = {}
+    for pair in query.split(b"&"):
+        name = pair.partition(b"=")[0]
+        if not name or name in known:
+            continue
+        name = unquote_to_bytes(name.replace(b"+", b" "))
+        if name not in known:
+            unknown[name] = None
+    if unknown:
+        raise _problem(list(unknown), sorted(name.decode() for name in known))
+
+
+def _problem(unknown: list[bytes], known: list[str]) -> Problem:
+    names = [name.decode("utf-8", "replace")[:MAX_NAME_CHARS] for name in unknown[:MAX_NAMED]]
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    return invalid(
+        f"The operation has no query parameter {', '.join(names)}; {has}.",
+        [FieldError(name, f"unknown query parameter; {has}") for name in names],
+        status=400,
+    )
+
+
+def _names(
+    document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
+) -> Iterable[bytes]:
+    for parameter in (*item.get("parameters", ()), *operation.get("parameters", ())):
+        described: Any = parameter
+        if "$ref" in parameter:
+            described = document
+            for key in parameter["$ref"].removeprefix("#/").split("/"):
+                described = described[key]
+        if described["in"] == "query":
+            yield described["name"].encode()
