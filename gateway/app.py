@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import openapi
 from auth.verifier import CachingVerifier, TokenVerifier
@@ -10,12 +10,14 @@ from edge.asgi import Route
 from edge.quota import NO_LIMITS, Quotas, Usage
 from gateway.admission.admission import Admission
 from gateway.admission.gate import Gate
+from gateway.http.cors import Cors, response_headers
 from gateway.http.dispatch import Dispatcher
 from gateway.http.pages import Pages
 from gateway.http.parameters import declared
 from gateway.http.router import Router
 from gateway.middleware.access_log import AccessLog
 from gateway.readiness import Readiness
+from gateway.stream_tickets import StreamTickets
 
 
 def create_app(
@@ -26,6 +28,8 @@ def create_app(
     access_log_every: int = 0,
     body_timeout_s: float = 30.0,
     old_metric_names: bool = False,
+    cors_origins: Sequence[str] = (),
+    tickets: StreamTickets | None = None,
     admission: Admission | None = None,
     quotas: Quotas = NO_LIMITS,
     usage: Usage = NO_LIMITS,
@@ -35,9 +39,11 @@ def create_app(
     `admission`, which somebody ticks, everybody is let in."""
     if not isinstance(verifier, CachingVerifier):
         verifier = CachingVerifier(verifier)
-    router = Router(declared(openapi.document()))
+    document = openapi.document()
+    router = Router(declared(document))
     for route in routes:
         router.add(route)
+    cors = Cors(cors_origins, response_headers(document)) if cors_origins else None
     gate = None if admission is None else Gate(admission, router.endpoints)
     return Dispatcher(
         router,
@@ -46,6 +52,8 @@ def create_app(
         access_log=AccessLog(access_log_every),
         body_timeout_s=body_timeout_s,
         gate=gate,
+        cors=cors,
+        tickets=tickets,
         quotas=quotas,
         usage=usage,
     )

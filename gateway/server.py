@@ -77,6 +77,8 @@ async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
                 access_log_every=settings.access_log_every,
                 body_timeout_s=settings.body_timeout_s,
                 old_metric_names=settings.metrics_old_names,
+                cors_origins=settings.cors_origins,
+                tickets=parts.tickets,
                 admission=parts.admission,
                 quotas=parts.quotas,
                 usage=parts.usage,

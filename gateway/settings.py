@@ -36,6 +36,7 @@ from subscribe_forwarder.delivery.ack_id import MAX_KEY_BYTES
 PREFIX = "PACKETBOAT_"
 LogLevel = NewType("LogLevel", str)
 _PROXY = re.compile(r"https?://[^\s/?#@]+")
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+")
 _BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s/?#]+)*")
 
 
@@ -73,6 +74,8 @@ class Role(enum.Enum):
         return self in (Role.ALL, Role.GATEWAY)
 
 
+Origins = tuple[str, ...]
+"""As browsers send them: scheme, host and port, without a path."""
 CLUSTER_UID_BYTES = 16
 
 
@@ -143,6 +146,11 @@ class ServerSettings:
     """0 logs failed requests only, 1 every request, n each n-th."""
     metrics_old_names: bool = True
     """Whether metrics are also told by their names of 0.2; off, and gone, from 0.4 on."""
+    cors_origins: Origins = ()
+    """Origins whose pages may read answers, with commas between: `https://app.example.com`; or
+    `*`."""
+    stream_tickets: bool = False
+    """Whether callers are given tickets that open a stream for a minute without their token."""
     body_timeout_s: float = number(30.0, above=0)
     """The longest pause between two parts of a request body."""
     topic_repair_after_s: float = number(60.0, 5, 86_400)
@@ -308,6 +316,13 @@ def _ports(text: str) -> tuple[int, ...]:
     return ports
 
 
+def _origins(text: str) -> Origins:
+    origins = tuple(each.strip() for each in text.split(",") if each.strip())
+    if origins != ("*",) and not all(_ORIGIN.fullmatch(each) for each in origins):
+        raise ValueError("origins as in https://app.example.com, with commas between, or * alone")
+    return origins
+
+
 def _lakes(text: str) -> frozenset[str]:
     names = frozenset(name for name in (each.strip() for each in text.split(",")) if name)
     if not all(re.fullmatch(NAME, name) for name in names):
@@ -357,5 +372,6 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "dict[int, Address]": parse_peers,
     "tuple[str, ...]": parse_allowances,
     "tuple[int, ...]": _ports,
+    "Origins": _origins,
     "frozenset[str]": _lakes,
 }

@@ -72,6 +72,8 @@ def pytest_collection_finish() -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """One installation for the tests of all suites that only use it; a start takes seconds."""
     installation = Installation(tmp_path_factory.mktemp("up") / "data")
+    # Both are off by default; they change nothing for a client that is no page.
+    installation.settings = {"PACKETBOAT_CORS_ORIGINS": "*", "PACKETBOAT_STREAM_TICKETS": "1"}
     with installation.started():
         yield installation
 

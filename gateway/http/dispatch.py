@@ -38,6 +38,7 @@ from gateway.access_watch import AccessWatch
 from gateway.admission.admission import ANONYMOUS, overloaded
 from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, body_bytes
 from gateway.admission.kinds import Kind
+from gateway.http.cors import Cors, allow
 from gateway.http.parameters import refuse_unknown
 from gateway.http.request import MAX_FIELDS, parse_head
 from gateway.http.router import Endpoint, Router
@@ -48,6 +49,7 @@ from gateway.middleware.errors import body_timeout, internal, problem_of, too_ma
 from gateway.middleware.exchange import Exchange
 from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
 from gateway.middleware.request_id import request_id
+from gateway.stream_tickets import StreamTickets
 
 CLIENT_GONE = 499
 PROXY_HEADERS = frozenset((b"forwarded", b"via", b"x-forwarded-for"))
@@ -93,11 +95,14 @@ class Dispatcher:
         access_log: AccessLog | None = None,
         body_timeout_s: float = 30.0,
         gate: Gate | None = None,
+        cors: Cors | None = None,
+        tickets: StreamTickets | None = None,
         quotas: Quotas = NO_LIMITS,
         usage: Usage = NO_LIMITS,
     ) -> None:
-        """`gate`: None lets everybody in. `quotas` are asked for, and `usage` told of, each request
-        of a tenant."""
+        """`gate`: None lets everybody in; `cors`: None lets pages of no other origin read answers;
+        `tickets`: None takes no tickets of streams. `quotas` are asked for, and `usage` told of,
+        each request of a tenant."""
         self._router = router
         self._verifier = verifier
         self._fallback = fallback
@@ -105,6 +110,8 @@ class Dispatcher:
         self._access_log = access_log or AccessLog()
         self._body_timeout_s = body_timeout_s
         self._gate = gate
+        self._cors = cors
+        self._tickets = tickets
         self._asked: dict[bytes, _Asked] = {}
         self._turned_away: Counter[Endpoint] = Counter()
         self._quotas = quotas
@@ -119,7 +126,7 @@ class Dispatcher:
         if scope["type"] != "http":
             await self._fallback(scope, receive, send)
             return
-        authorization = offered = length = priority = None
+        authorization = offered = length = priority = origin = None
         chunked = shed = False
         for name, value in scope["headers"]:
             if name == b"authorization":
@@ -130,6 +137,8 @@ class Dispatcher:
                 length = value
             elif name == PRIORITY:
                 priority = value
+            elif name == b"origin":
+                origin = value
             elif name == b"transfer-encoding":
                 chunked = True
         if len(scope["headers"]) > MAX_FIELDS:
@@ -140,10 +149,16 @@ class Dispatcher:
             receive, send, request_id(offered), self._reading, bodiless=method == "HEAD"
         )
         exchange.started_s -= scope.get(WAITED, 0.0)
+        cors = self._cors
+        if cors is not None:
+            exchange.headers = cors.headers(origin)
         template = "other"
         gate, tenant_id, kind, size = self._gate, ANONYMOUS, None, 0
         self.in_flight += 1
         try:
+            if cors is not None and cors.is_preflight(scope, origin):
+                await allow(scope, exchange.send)
+                return
             raw_path = scope.get("raw_path")
             path = raw_path.decode("latin-1") if raw_path else scope["path"]
             match = self._router.match(method, path)
@@ -155,6 +170,8 @@ class Dispatcher:
                 scope["method"] = endpoint.method
                 template = endpoint.template
                 if endpoint.permission is not Permission.PUBLIC:
+                    if authorization is None and self._tickets is not None:
+                        authorization = self._tickets.authorization(template, scope)
                     token = bearer_token(authorization)
                     principal = self._verifier.cached(token) or await self._verify(token)
                     endpoint.check(principal.caller, params)
@@ -230,6 +247,8 @@ class Dispatcher:
         if head is None or head.method == "HEAD":
             return None  # the answer that is made ahead has a body
         fields = dict(head.headers)
+        if self._cors is not None and b"origin" in fields:
+            return None  # and does not say which origins may read it
         try:
             match = self._router.match(head.method, head.path.decode("latin-1"))
             token = bearer_token(fields.get(b"authorization"))

@@ -13,7 +13,7 @@ import time
 from collections.abc import MutableMapping
 from typing import Any
 
-from edge.asgi import DRAIN_BYTES, Receive, Send
+from edge.asgi import DRAIN_BYTES, Header, Receive, Send
 from gateway.middleware.request_id import HEADER
 
 DRAIN_SECONDS = 10.0
@@ -30,6 +30,7 @@ class Exchange:
         "bodiless",
         "body_complete",
         "gone",
+        "headers",
         "reading",
         "received_bytes",
         "request_id",
@@ -51,6 +52,8 @@ class Exchange:
     ) -> None:
         """`bodiless`: a response to HEAD, of which the head alone is sent."""
         self.bodiless = bodiless
+        self.headers: tuple[Header, ...] = ()
+        """What is added to those of the response."""
         self._receive = receive
         self._send = send
         self.request_id = request_id
@@ -90,7 +93,8 @@ class Exchange:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (HEADER, self.request_id)]
+            own = (HEADER, self.request_id)
+            message["headers"] = [*message.get("headers", ()), own, *self.headers]
         elif self.bodiless and message["type"] == "http.response.body":
             if message.get("more_body", False):
                 return

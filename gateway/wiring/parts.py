@@ -21,6 +21,7 @@ from gateway.admission.admission import Admission
 from gateway.egress_rules import EgressRules
 from gateway.readiness import Readiness
 from gateway.settings import ServerSettings
+from gateway.stream_tickets import StreamTickets
 from gateway.wiring.tokens import Tokens
 from metadata.catalog import Catalog
 from metadata.database import Database
@@ -55,6 +56,8 @@ class Parts:
     load: MachineLoad = field(default_factory=MachineLoad)
     admission: Admission | None = None
     """None: everybody is let in."""
+    tickets: StreamTickets | None = None
+    """Of streams that are served here."""
     quotas: Quotas = NO_LIMITS
     usage: Usage = NO_LIMITS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gateway.stream_tickets import StreamTickets
 from gateway.wiring.backlogs import open_backlogs
 from gateway.wiring.links import open_links
 from gateway.wiring.parts import Shared, own
@@ -98,6 +99,8 @@ async def open_subscribing(shared: Shared) -> None:
         routing,
         _open_trace(shared),
     )
+    parts.tickets = StreamTickets(shared.sealer if settings.stream_tickets else None)
+    parts.routes += parts.tickets.routes()
     parts.routes += PositionRoutes(
         subscriber,
         SeekRepository(shared.database),

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import requests
 
+from tests.contract.browser import Browser, chromium
 from tests.e2e.installation import Installation
 
 TOPIC, SUBSCRIPTION, TENANT = "contract", "contract-reader", "contract"
@@ -14,6 +17,12 @@ def _job(http: requests.Session, url: str) -> None:
     tasks = {"first_index": 0, "inputs": [1, 2]}
     http.post(f"{url}/jobs/{SUBSCRIPTION}/tasks", json=tasks).raise_for_status()
     http.put(f"{url}/pools/{SUBSCRIPTION}", json={"max_running": 1}).raise_for_status()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    chromium()
+    return Browser(tmp_path / "profile")
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,10 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 import requests
 
 from gateway.http import viewer
-from tests.contract.browser import Browser, chromium
+from tests.contract.browser import Browser
 from tests.e2e.installation import Installation
 
 FOLDER = Path(viewer.__file__).parent
@@ -44,12 +43,6 @@ def test_all_that_the_page_loads_is_served_here(served: Installation) -> None:
         assert part.headers["x-content-type-options"] == "nosniff"
     for wrong in ("vendored.json", "__init__.py", "..%2fpages.py"):
         assert requests.get(f"{served.url}/docs/{wrong}", timeout=10).status_code == 404
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Browser:
-    chromium()
-    return Browser(tmp_path / "profile")
 
 
 def test_a_browser_shows_the_page_within_its_window(served: Installation, browser: Browser) -> None:

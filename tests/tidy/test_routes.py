@@ -24,6 +24,7 @@ from gateway.oauth.endpoints import OAuthEndpoints
 from gateway.readiness import Readiness
 from gateway.schedules.schedules import ScheduleRoutes
 from gateway.schemas.schemas import SchemaRoutes
+from gateway.stream_tickets import StreamTickets
 from gateway.subscriptions.signing_secrets import SigningSecretRoutes
 from gateway.subscriptions.skip_rules import SkipRuleRoutes
 from gateway.subscriptions.snapshots import SnapshotRoutes
@@ -96,6 +97,7 @@ def router() -> Router:
         *WhoAmI(part, part).routes(),
         *OAuthEndpoints(part, part, part, part, part, part, part).routes(),
         *DiscoveryRoutes(SigningKeys(part, KeyPolicy()), "").routes(),
+        *StreamTickets(None).routes(),
         *PositionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
         *subscribe.routes(part, part, part),

@@ -355,6 +355,7 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     ),
     "addSkipRule": (lambda r: r.subscriptions.add_skip_rule("s", "true", "why"),),
     "removeSkipRule": (lambda r: r.subscriptions.remove_skip_rule("s", "1"),),
+    "createStreamTicket": (lambda r: r.subscriptions.stream_ticket("s"),),
     "listSubscriptionHolds": (lambda r: r.subscriptions.holds("s"),),
     "getBacklog": (lambda r: r.subscriptions.backlog("s"),),
     "getReconciliation": (lambda r: r.subscriptions.reconciliation("s"),),

@@ -17,6 +17,7 @@ from packetboat.models import (
     SkipRule,
     SkipRules,
     Sought,
+    StreamTicket,
     Subscription,
     SubscriptionState,
 )
@@ -61,6 +62,10 @@ def delete_subscription(name: str, force: bool, if_match: str | None) -> Call[No
 
 def list_subscription_holds(name: str) -> Call[tuple[Hold, ...]]:
     return holds_of(path_of(name))
+
+
+def create_stream_ticket(name: str) -> Call[StreamTicket]:
+    return change("POST", f"{path_of(name)}/stream_tickets", None, StreamTicket, safe=True)
 
 
 def pause(name: str, reason: str | None) -> Call[SubscriptionState]:

@@ -82,6 +82,15 @@ class Subscription(msgspec.Struct, frozen=True):
     """For `if_match`; None in a listing."""
 
 
+class StreamTicket(msgspec.Struct, frozen=True):
+    """Opens one subscription's stream until `expires_at`, for a client that sends no header."""
+
+    ticket: str
+    expires_at: datetime
+    path: str
+    """The stream's path and query; more parameters may be added behind it."""
+
+
 class SubscriptionState(msgspec.Struct, frozen=True):
     """Whether messages are handed out."""
 

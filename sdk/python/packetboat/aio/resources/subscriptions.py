@@ -27,6 +27,7 @@ from packetboat.models import (
     SkipRule,
     SkipRules,
     Sought,
+    StreamTicket,
     Subscription,
     SubscriptionChanges,
     SubscriptionSettings,
@@ -128,6 +129,11 @@ class AsyncSubscriptions:
     async def holds(self, name: str, *, timeout_s: float | None = None) -> tuple[Hold, ...]:
         """What would be lost with it: unacked messages, delayed ones, open dead letters."""
         return await self._sender.send(calls.list_subscription_holds(name), timeout_s)
+
+    async def stream_ticket(self, name: str, *, timeout_s: float | None = None) -> StreamTicket:
+        """For a browser's EventSource: opens the subscription's stream, for a minute. Raises
+        NotFound where the installation gives none."""
+        return await self._sender.send(calls.create_stream_ticket(name), timeout_s)
 
     async def pause(
         self, name: str, reason: str | None = None, *, timeout_s: float | None = None

@@ -1,0 +1,74 @@
+"""Which pages of other origins a browser lets read our answers: those of PACKETBOAT_CORS_ORIGINS.
+
+Tokens are sent in a header and never in a cookie, so no answer allows credentials: a page can use
+what it knows a token for, and nothing that the browser keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from edge.asgi import Header, Scope, Send, header
+
+ANY = "*"
+MAX_AGE_S = 600
+"""So long a browser need not ask again what it may send."""
+METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
+_NAMES = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,2048}")
+_VARY = ((b"vary", b"Origin"),)
+
+
+def response_headers(document: Mapping[str, Any]) -> list[str]:
+    """Names of all headers that answers have by the contract."""
+    components = document["components"].get("responses", {}).values()
+    found = {"X-Request-Id"}
+    responses: list[Mapping[str, Any]] = [*components]
+    for item in document["paths"].values():
+        for operation in item.values():
+            if isinstance(operation, dict):
+                responses += operation.get("responses", {}).values()
+    for response in responses:
+        found |= set(response.get("headers", ()))
+    return sorted(found)
+
+
+class Cors:
+    """One per process. `origins` as in `https://app.example.com`, or `*` alone."""
+
+    def __init__(self, origins: Sequence[str], exposed: Iterable[str]) -> None:
+        self._any = ANY in origins
+        self._origins = frozenset(origin.encode() for origin in origins)
+        self._exposed = (b"access-control-expose-headers", ", ".join(exposed).encode())
+
+    def headers(self, origin: bytes | None) -> tuple[Header, ...]:
+        """What is added to every answer to a page of that origin."""
+        if self._any:
+            return ((b"access-control-allow-origin", b"*"), self._exposed)
+        if origin not in self._origins or origin is None:
+            return _VARY
+        return ((b"access-control-allow-origin", origin), self._exposed, *_VARY)
+
+    def is_preflight(self, scope: Scope, origin: bytes | None) -> bool:
+        """A browser asks what a page of an origin that is allowed may send."""
+        return (
+            scope["method"] == "OPTIONS"
+            and origin is not None
+            and (self._any or origin in self._origins)
+            and header(scope, b"access-control-request-method") is not None
+        )
+
+
+async def allow(scope: Scope, send: Send) -> None:
+    """The answer to a preflight: any method of ours, and whatever headers it asks for. Whether the
+    path has the method, and what a token allows, the request itself is told."""
+    headers = [
+        (b"access-control-allow-methods", METHODS),
+        (b"access-control-max-age", str(MAX_AGE_S).encode()),
+    ]
+    asked = header(scope, b"access-control-request-headers")
+    if asked is not None and _NAMES.fullmatch(asked):
+        headers.append((b"access-control-allow-headers", asked))
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
