@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 GAUGES_WITH_COUNT = (
     "admission_held",
@@ -89,6 +88,6 @@ class _Told(Collector):
 def _renamed(family: Metric, old: str) -> Metric:
     text = f"Until 0.4; {family.name} is its name now. {family.documentation}"
     copy = Metric(old, text, family.type)
-    for name, *rest in family.samples:
-        copy.samples.append(Sample(old + name.removeprefix(family.name), *rest))
+    for sample in family.samples:
+        copy.samples.append(sample._replace(name=old + sample.name.removeprefix(family.name)))
     return copy

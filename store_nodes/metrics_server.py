@@ -110,7 +110,7 @@ def _handler(
     answer: Callable[[str], tuple[int, str, bytes]],
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """GET only; logs nothing."""
+        """GET and HEAD only; logs nothing."""
 
         timeout = IDLE_S
 
@@ -123,7 +123,10 @@ def _handler(
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             """Probes come every few seconds."""

@@ -126,7 +126,8 @@ async def test_a_loop_that_hangs_is_answered_for(monkeypatch: pytest.MonkeyPatch
     host, port = server.start(("127.0.0.1", 0))
     url = f"http://{host}:{port}/healthz"
     try:
-        assert (await asyncio.to_thread(requests.get, url, timeout=30)).status_code == 200
+        for ask_for in (requests.get, requests.head):
+            assert (await asyncio.to_thread(ask_for, url, timeout=30)).status_code == 200
         answered = threading.Event()
         found: list[int] = []
 
