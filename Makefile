@@ -191,11 +191,12 @@ lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into re
 	$(BIN)/python deploy/lock.py build/all.lock
 
 .PHONY: docs
-docs: $(INSTALLED) ## Render the API's description to build/api.html
+docs: $(INSTALLED) ## Write the API's description to build/openapi.yaml and .json; /docs of a server shows it
 	@mkdir -p build
-	@$(BIN)/python -c "import openapi, pathlib; from gateway.http.api_page import render; \
-	  pathlib.Path('build/api.html').write_text(render(openapi.document()))"
-	@echo "build/api.html; start reading at README.md, ARCHITECTURE.md and docs/"
+	@$(BIN)/python -c "import json, openapi, pathlib; \
+	  pathlib.Path('build/openapi.yaml').write_text(openapi.text()); \
+	  pathlib.Path('build/openapi.json').write_text(json.dumps(openapi.document()))"
+	@echo "build/openapi.yaml; start reading at README.md, ARCHITECTURE.md and docs/"
 
 .PHONY: sdk
 sdk: $(INSTALLED) ## Write the synchronous resources of the SDK from the asyncio ones
