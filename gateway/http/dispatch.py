@@ -174,18 +174,8 @@ class Dispatcher:
                         authorization = self._tickets.authorization(template, scope)
                     token = bearer_token(authorization)
                     principal = self._verifier.cached(token) or await self._verify(token)
-                    endpoint.check(principal.caller, params)
-                    scope[TENANT] = tenant_id = principal.tenant_id
-                    scope[SUBJECT] = principal.subject
-                    scope[CALLER] = principal.caller
-                    scope[PRINCIPAL] = principal
-                    scope[REQUEST_ID] = exchange.request_id
-                    over = self._quotas.take(tenant_id, REQUESTS, 1)
-                    if over is not None:
-                        raise rate_limited(over)
-                    self._usage.count(tenant_id, REQUESTS_SERVED, 1)
-                    if scope["query_string"] and endpoint.query is not None:
-                        refuse_unknown(scope["query_string"], endpoint.query)
+                    tenant_id = principal.tenant_id
+                    self._admit(scope, exchange, endpoint, principal)
                 if gate is not None:
                     asked, size = gate.kind(endpoint, priority), body_bytes(length, chunked=chunked)
                     refusal = gate.admission.enter(tenant_id, asked, size)
@@ -211,6 +201,25 @@ class Dispatcher:
                 took_s = time.perf_counter() - exchange.started_s if done else None
                 gate.admission.leave(tenant_id, kind, size, took_s)
             self._finished(scope, exchange, method, template, shed=shed)
+
+    def _admit(
+        self, scope: Scope, exchange: Exchange, endpoint: Endpoint, principal: Principal
+    ) -> None:
+        """Puts into the scope who calls. Raises the Problem of a caller that may not do it, of a
+        tenant that is over its limit, and of a query that the operation does not have."""
+        endpoint.check(principal.caller, scope["path_params"])
+        tenant_id = principal.tenant_id
+        scope[TENANT] = tenant_id
+        scope[SUBJECT] = principal.subject
+        scope[CALLER] = principal.caller
+        scope[PRINCIPAL] = principal
+        scope[REQUEST_ID] = exchange.request_id
+        over = self._quotas.take(tenant_id, REQUESTS, 1)
+        if over is not None:
+            raise rate_limited(over)
+        self._usage.count(tenant_id, REQUESTS_SERVED, 1)
+        if scope["query_string"] and endpoint.query is not None:
+            refuse_unknown(scope["query_string"], endpoint.query)
 
     def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
         """The answer to a request that is refused before anything is made of it. `raw` is its head,
