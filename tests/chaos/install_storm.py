@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -39,18 +40,25 @@ from tests.chaos.scenarios import Torture
 
 MIB = 1024 * 1024
 SMALL = {"PACKETBOAT_STORE_LAG_CAP_BYTES": str(MIB)}
-PADDING = "x" * 5_000
+PADDING = "x" * 12_000
 PARTITIONS = 1
 """One: peers keep 8 MiB or 512 instances of each group in memory, and nothing of these is gone."""
 KEYS = 16
 PER_SECOND = 10.0
 """Unkeyed messages, beside those of the keys."""
-UP_S = (3.0, 15.0)
-SHORT_S = (0.5, 4.0)
-LONG_S = (12.0, 25.0)
-LONG_SHARE = 1 / 3
-"""Of the times that a node is away. Meanwhile the peers trim what it lacks, and short faults hit
-them: a peer that starts again has nothing in memory but what is on its disk."""
+UP_S = (2.0, 10.0)
+UP_AFTER_LONG_S = (25.0, 50.0)
+"""Long enough for an install over a slow copy, and for some faults of its peers meanwhile."""
+SHORT_S = (0.5, 6.0)
+LONG_S = (12.0, 20.0)
+LONG_SHARE = 0.7
+"""The share of the times that a node is away for long, where no other is. Meanwhile the peers are
+away for a blip at most: they go on, and trim what is lacking. A slow node trims nothing: when it
+leads, it gives the instances to a node that is installing the checkpoint of another."""
+BLIP_S = (0.1, 0.5)
+BLIP_SHARE = 0.3
+"""The share of the times that a node goes while another is away for long; the others are skipped.
+A blip is a kill: the node has nothing in memory afterwards but what is on its disk."""
 SLOW_BYTES_PER_S = MIB // 2
 """How fast a node copies that was killed and away for long: its install lasts into the next faults.
 The others are fast, for nodes settle at this speed too, and slow ones trim nothing."""
@@ -70,6 +78,7 @@ class InstallStorm:
         self._cluster = torture.cluster
         self._seed = seed
         self._end_s = 0.0
+        self._long_away: int | None = None
 
     async def run(self, seconds: float) -> None:
         """Until the time is over; every node runs again afterwards, at full speed."""
@@ -87,21 +96,43 @@ class InstallStorm:
 
     async def _on_node(self, node: int) -> None:
         dice = random.Random(f"{self._seed}/{node}")
+        up_s = UP_S
         while True:
-            await asyncio.sleep(dice.uniform(*UP_S))
+            await asyncio.sleep(dice.uniform(*up_s))
             if time.monotonic() > self._end_s:
                 return
-            how, is_long = dice.choice(("kill", "kill", "stop")), dice.random() < LONG_SHARE
-            away_s = dice.uniform(*(LONG_S if is_long else SHORT_S))
-            self.faults[how] += 1
-            if how == "stop":
-                self._cluster.pause_node(node)
-                await asyncio.sleep(away_s)
-                self._cluster.resume_node(node)
-                continue
-            self._cluster.end_node(node)
-            await asyncio.sleep(away_s)
-            self._cluster.start_node(node, SLOW if is_long else None)
+            up_s = UP_AFTER_LONG_S if await self._away(node, dice) else UP_S
+
+    async def _away(self, node: int, dice: random.Random) -> bool:
+        """Return whether the node was away for long."""
+        if self._long_away is not None:
+            if dice.random() < BLIP_SHARE:
+                self.faults["blip"] += 1
+                await self._killed(node, dice.uniform(*BLIP_S))
+        elif dice.random() < LONG_SHARE:
+            self.faults["long"] += 1
+            self._long_away = node
+            try:
+                await self._killed(node, dice.uniform(*LONG_S), SLOW)
+            finally:
+                self._long_away = None
+            return True
+        elif dice.choice(("kill", "kill", "stop")) == "kill":
+            self.faults["kill"] += 1
+            await self._killed(node, dice.uniform(*SHORT_S))
+        else:
+            self.faults["stop"] += 1
+            self._cluster.pause_node(node)
+            await asyncio.sleep(dice.uniform(*SHORT_S))
+            self._cluster.resume_node(node)
+        return False
+
+    async def _killed(
+        self, node: int, away_s: float, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._cluster.end_node(node)
+        await asyncio.sleep(away_s)
+        self._cluster.start_node(node, settings)
 
     async def _take_checkpoints(self, client: StoreClient) -> None:
         while True:
