@@ -197,12 +197,14 @@ def _one(asked: argparse.Namespace, seed: int) -> int:
     try:
         installs, verdict = uvloop.run(storm(place / "data", seed, asked.minutes * 60, release))
         count = installs.logged("installed")
+        passed = installs.logged("a checkpoint is not needed any more")
         assert count, "no node installed anything: the storm proves nothing"
     except (AssertionError, TimeoutError) as error:
         say(f"FAILED: {error}\ndata and logs are kept in {place}")
         return 1
     say(
-        f"ok: {dict(installs.faults)}, {count} installs; {verdict.acked} acknowledged,"
+        f"ok: {dict(installs.faults)}, {count} installs, {passed} images dropped because the group"
+        f" had passed them; {verdict.acked} acknowledged,"
         f" {verdict.stored} stored, none lost, none twice, in order"
         f" ({verdict.not_done} not done, {verdict.unknown} unknown)"
     )
