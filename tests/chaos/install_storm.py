@@ -43,7 +43,7 @@ SMALL = {"PACKETBOAT_STORE_LAG_CAP_BYTES": str(MIB)}
 PADDING = "x" * 12_000
 PARTITIONS = 1
 """One: peers keep 8 MiB or 512 instances of each group in memory, and nothing of these is gone."""
-KEYS = 16
+KEYS = 6
 PER_SECOND = 10.0
 """Unkeyed messages, beside those of the keys."""
 UP_S = (2.0, 10.0)
@@ -59,7 +59,7 @@ BLIP_S = (0.1, 0.5)
 BLIP_SHARE = 0.3
 """The share of the times that a node goes while another is away for long; the others are skipped.
 A blip is a kill: the node has nothing in memory afterwards but what is on its disk."""
-SLOW_BYTES_PER_S = MIB // 2
+SLOW_BYTES_PER_S = MIB
 """How fast a node copies that was killed and away for long: its install lasts into the next faults.
 The others are fast, for nodes settle at this speed too, and slow ones trim nothing."""
 SLOW = {"PACKETBOAT_STORE_COPY_BYTES_PER_S": str(SLOW_BYTES_PER_S)}
