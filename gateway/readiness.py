@@ -24,10 +24,15 @@ class Readiness:
         self._warnings[name] = check
 
     def reasons(self) -> dict[str, str]:
-        """Empty when ready."""
+        """Return what keeps this process from being ready, by name; empty when it is ready.
+
+        What people have to see to is told with it, because it is often the cause: a store whose
+        disk is full has no leader.
+        """
         if self.draining:
             return {"server": "draining"}
-        return _said(self._checks)
+        found = _said(self._checks)
+        return found | self.warnings() if found else found
 
     def warnings(self) -> dict[str, str]:
         """Empty when all is well."""

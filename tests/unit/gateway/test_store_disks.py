@@ -104,3 +104,14 @@ def test_a_status_asked_for_by_release_0_2_0_has_the_groups() -> None:
         *(21, 7),
         False,
     ]
+
+
+def test_a_server_that_is_not_ready_tells_the_warnings_too() -> None:
+    """Where all disks are full there is no leader, and the disk is the reason."""
+    readiness = Readiness()
+    readiness.add("groups", lambda: "no group has a leader")
+    readiness.add_warning("disk", lambda: "store node 1 takes no appends")
+    assert readiness.reasons() == {
+        "groups": "no group has a leader",
+        "disk": "store node 1 takes no appends",
+    }
