@@ -20,8 +20,14 @@ class Share(NamedTuple):
     name: str
     paths: tuple[str, ...]
     niceness: int = 0
+    without: tuple[str, ...] = ()
+
+    def has(self, test: str) -> bool:
+        """Return whether a test or a file of tests, by its path, is in this share."""
+        return test.startswith(self.paths) and not test.startswith(self.without or ("\0",))
 
 
+CLIENTS = ("tests/unit/sdk", "tests/unit/spark_exports", "tests/unit/subscribe_forwarder")
 SHARES = (
     Share("installations", ("tests/e2e",)),
     Share("outside", ("tests/packaging", "tests/terraform", "tests/security", "tests/contract")),
@@ -42,12 +48,14 @@ SHARES = (
             *("tests/integration/spark", "tests/integration/subscribe_forwarder"),
         ),
     ),
-    Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=5),
+    Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=2, without=CLIENTS),
+    Share("clients", CLIENTS, niceness=2),
 )
 """All tests, each in one share.
 
 Those that start servers wait for them most of the time, and a share starts each kind of server
-once. What needs no server, `core`, takes the processors meanwhile.
+once. What needs no server, `core` and `clients`, takes the processors meanwhile: two shares, so
+that both processors have work until the end.
 """
 
 ALONE = (

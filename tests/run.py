@@ -72,7 +72,9 @@ def short_tests() -> Sequence[Stage]:
 
 
 def _run_of(share: Share) -> Run:
-    return Run(share.name, (*share.paths, "-m", "not alone and not long"), share.niceness)
+    without = [f"--ignore={path}" for path in share.without]
+    arguments = (*share.paths, *without, "-m", "not alone and not long")
+    return Run(share.name, arguments, share.niceness)
 
 
 def long_tests(part: str) -> Sequence[Stage]:

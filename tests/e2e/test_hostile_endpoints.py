@@ -240,7 +240,9 @@ def test_who_is_gone_keeps_its_backlog_and_gets_it_when_it_is_enabled_again(yard
     published += yard.publish(1)
     assert yard.waiting(name) == len(published)
     asked = len(yard.arrived(name))
-    push = {"url": yard.at("/ok"), "verify": False}
+    # Another origin is told nothing in confidence that is not given anew.
+    headers = {HEADER: yard.told.header}
+    push = {"url": yard.at("/ok"), "verify": False, "headers": headers}
     yard.call("PATCH", f"/subscriptions/{name}", {"push": push})
     assert yard.push_of(name)["state"] == "disabled"
     yard.call("POST", f"/subscriptions/{name}:enable", {})

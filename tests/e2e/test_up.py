@@ -56,6 +56,15 @@ def pull_all(installation: Installation, http: requests.Session, count: int) -> 
     return found
 
 
+def pids_of(installation: Installation, command: str) -> list[int]:
+    """Return the processes that run this command of the server."""
+    return [
+        pid
+        for pid, line in installation.processes().items()
+        if re.search(rf"gateway(/__main__\.py)? {command}\b", line)
+    ]
+
+
 def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(fresh: Installation) -> None:
     fresh.seeded = False
     installation = fresh.start()
@@ -104,11 +113,7 @@ def test_a_dead_child_is_started_again(fresh: Installation) -> None:
     try:
         http = make_topic(installation)
         for word in ("store-node", "serve"):
-            victims = [
-                pid
-                for pid, line in installation.processes().items()
-                if re.search(rf"gateway {word}", line)
-            ]
+            victims = pids_of(installation, word)
             assert victims, word
             os.kill(victims[0], signal.SIGKILL)
             deadline_s = time.monotonic() + 30
@@ -117,9 +122,8 @@ def test_a_dead_child_is_started_again(fresh: Installation) -> None:
                     ready = requests.get(f"{installation.url}/readyz", timeout=5).status_code == 200
                 except requests.RequestException:
                     ready = False
-                lines = installation.processes()
-                same = sum(f"gateway {word}" in line for line in lines.values())
-                if ready and victims[0] not in lines and same == len(victims):
+                now = pids_of(installation, word)
+                if ready and victims[0] not in now and len(now) == len(victims):
                     break
                 time.sleep(0.1)
             publish(installation, http, f"after the death of {word}")
@@ -135,11 +139,7 @@ def test_processes_may_open_as_many_descriptors_as_their_hard_limit(fresh: Insta
         fresh.start()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    serving = [
-        pid
-        for pid, line in fresh.processes().items()
-        if re.search(r"gateway (store-node|serve)", line)
-    ]
+    serving = [*pids_of(fresh, "store-node"), *pids_of(fresh, "serve")]
     assert len(serving) == 4
     for pid in serving:
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (hard, hard)
