@@ -30,7 +30,7 @@ class Share(NamedTuple):
 CLIENTS = ("tests/unit/sdk", "tests/unit/spark_exports", "tests/unit/subscribe_forwarder")
 SHARES = (
     Share("installations", ("tests/e2e",)),
-    Share("outside", ("tests/packaging", "tests/terraform", "tests/security", "tests/contract")),
+    Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=5, without=CLIENTS),
     Share(
         "clusters",
         (
@@ -38,6 +38,7 @@ SHARES = (
             *("tests/integration/publish_forwarder", "tests/integration/store_nodes"),
         ),
     ),
+    Share("outside", ("tests/packaging", "tests/terraform", "tests/security", "tests/contract")),
     Share(
         "postgres",
         (
@@ -48,14 +49,13 @@ SHARES = (
             *("tests/integration/spark", "tests/integration/subscribe_forwarder"),
         ),
     ),
-    Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=2, without=CLIENTS),
-    Share("clients", CLIENTS, niceness=2),
+    Share("clients", CLIENTS, niceness=5),
 )
 """All tests, each in one share.
 
 Those that start servers wait for them most of the time, and a share starts each kind of server
-once. What needs no server, `core` and `clients`, takes the processors meanwhile: two shares, so
-that both processors have work until the end.
+once. What needs no server, `core` and `clients`, takes the processors meanwhile. They start in
+this order, three at a time (tests/run.py).
 """
 
 ALONE = (
