@@ -12,7 +12,7 @@ import struct
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -34,10 +34,20 @@ _AUTHORIZATION = b"authorization"
 
 
 class StreamTickets:
-    """One per process. `sealer`: None where tickets are not switched on."""
+    """One per process.
 
-    def __init__(self, sealer: Sealer | None, wall: Callable[[], float] = time.time) -> None:
+    `sealer` is None where tickets are not switched on. `find` raises NotFound where the caller's
+    tenant has no subscription of the name in the path.
+    """
+
+    def __init__(
+        self,
+        sealer: Sealer | None,
+        find: Callable[[Scope], Awaitable[object]],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._sealer = sealer
+        self._find = find
         self._wall = wall
 
     def routes(self) -> list[Route]:
@@ -54,6 +64,7 @@ class StreamTickets:
                 "No stream tickets",
                 "This installation gives no stream tickets; PACKETBOAT_STREAM_TICKETS=1 does.",
             )
+        await self._find(scope)
         name, token = path_param(scope, "name"), bearer_token(header(scope, _AUTHORIZATION))
         ends_s = int(self._wall()) + TICKET_SECONDS
         sealed = self._sealer.seal(_ENDS.pack(ends_s) + token, _purpose(name))

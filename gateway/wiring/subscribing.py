@@ -99,7 +99,8 @@ async def open_subscribing(shared: Shared) -> None:
         routing,
         _open_trace(shared),
     )
-    parts.tickets = StreamTickets(shared.sealer if settings.stream_tickets else None)
+    sealer = shared.sealer if settings.stream_tickets else None
+    parts.tickets = StreamTickets(sealer, routing.subscription)
     parts.routes += parts.tickets.routes()
     parts.routes += PositionRoutes(
         subscriber,

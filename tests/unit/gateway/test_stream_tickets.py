@@ -9,11 +9,12 @@ import httpx2
 from auth.errors import TokenRefused
 from auth.permissions import Permission
 from auth.principal import Grant, Principal
-from edge.asgi import Receive, Route, Scope, Send, header, respond
+from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond
 from edge.sealing import Sealer
 from gateway.app import create_app
 from gateway.readiness import Readiness
 from gateway.stream_tickets import STREAM, TICKET_SECONDS, StreamTickets
+from metadata.errors import NotFound
 
 TOKEN = "secret-token"
 AUTH = {"authorization": f"Bearer {TOKEN}"}
@@ -38,7 +39,7 @@ class Site:
     def __init__(self, *, on: bool = True, key: bytes = b"k" * 32) -> None:
         self.now_s = 1000.0
         sealer = Sealer({"one": key}) if on else None
-        tickets = StreamTickets(sealer, lambda: self.now_s)
+        tickets = StreamTickets(sealer, self._find, lambda: self.now_s)
         self.tokens = OneToken()
         self.seen: list[bytes | None] = []
         routes = [
@@ -50,6 +51,10 @@ class Site:
         app = create_app(routes, self.tokens, Readiness(), tickets=tickets)
         transport = httpx2.ASGITransport(app=app)
         self.http = httpx2.AsyncClient(transport=transport, base_url="http://test")
+
+    async def _find(self, scope: Scope) -> None:
+        if path_param(scope, "name") not in ("orders", "offers"):
+            raise NotFound("subscription", path_param(scope, "name"))
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.seen.append(header(scope, b"authorization"))
@@ -110,3 +115,7 @@ async def test_they_are_off_unless_switched_on() -> None:
     assert refused.json()["type"].endswith("/stream-tickets-off")
     assert (await site.http.get(path)).status_code == 401
     assert site.seen == []
+
+
+async def test_there_is_no_ticket_for_a_subscription_that_the_tenant_has_not() -> None:
+    assert (await Site().ticket("other")).status_code == 404
