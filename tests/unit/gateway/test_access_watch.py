@@ -306,6 +306,7 @@ async def test_the_dispatcher_answers_a_long_poll_with_why_it_ended(site: Site) 
 
     scope = {
         "type": "http",
+        "query_string": b"",
         "method": "GET",
         "path": "/subscriptions/reader/messages",
         "headers": [(b"authorization", b"Bearer one")],

@@ -187,6 +187,6 @@ def test_without_cryptography_the_text_says_what_to_install(
 ) -> None:
     told = pair(SigningKind.V1A).told
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    with pytest.raises(ImportError, match=r"packetboat\[webhooks\]"):
+    with pytest.raises(ImportError, match=r"sdk/python\[webhooks\]"):
         Receiver(told)
     assert Receiver(pair().told)
