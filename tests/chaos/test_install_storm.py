@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.chaos.install_storm import storm
 
-SEED = 2624
+SEED = 316
 SECONDS = 20.0
 
 
