@@ -88,9 +88,9 @@ async def test_a_settled_log_is_read_truncated_and_restarted(
     for node in NODES:
         cluster.start_node(node)
     await client.wait_ready()
+    await cluster.until_replicas_agree()
     for queue in queues[1:]:
         assert await read_texts(client, queue) == [str(n) for n in range(245, 250)]
         kept = await client.fetch(0, queue, 7, MIB)
         assert [entry.base_offset for entry in kept.entries] == [7]
-    await cluster.until_replicas_agree()
     assert not any(status["damaged"] for status in (await cluster.statuses()).values())
