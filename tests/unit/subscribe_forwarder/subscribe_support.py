@@ -375,9 +375,15 @@ class Clock:
 
     def __init__(self) -> None:
         self.added_s = 0.0
+        self._stopped_at_s: float | None = None
 
     def __call__(self) -> float:
-        return asyncio.get_running_loop().time() + self.added_s
+        running_s = asyncio.get_running_loop().time()
+        return (self._stopped_at_s or running_s) + self.added_s
+
+    def stop(self) -> None:
+        """From now on only `added_s` moves it, however long a busy machine takes."""
+        self._stopped_at_s = asyncio.get_running_loop().time()
 
 
 class FakeMetadata(FakeOwnership):

@@ -113,6 +113,7 @@ async def test_a_limited_subscription_gives_a_burst_and_then_its_rate() -> None:
     async with world() as w:
         await limit(w, rate_limit=50)
         w.store.publish(*[b"x"] * 200)
+        w.clock.stop()
         assert await count(w, "max_messages=1000") == 50
         assert await count(w, "max_messages=1000") == 0
         assert await paused(w) == "rate_limited"
