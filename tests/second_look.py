@@ -1,8 +1,8 @@
 """Runs what failed in CI once more, alone, where that says something.
 
-CI runs two test files at a time beside their clusters of processes, on two cores: a wait may be cut
-short by that. Such a test is run again with the machine to itself, and what passes then is named as
-a defect to mend. No second look gets
+CI runs three shares of the tests at a time, with their clusters of processes, on two cores: a wait
+may be cut short by that. Such a test is run again with the machine to itself, and what passes then
+is named as a defect to mend. No second look gets
 
 - what simulation or a chaos checker found: a promise that is broken once is broken. There only a
   wait that ended, or a situation that never came, says nothing of the product;

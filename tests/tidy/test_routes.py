@@ -97,7 +97,7 @@ def router() -> Router:
         *WhoAmI(part, part).routes(),
         *OAuthEndpoints(part, part, part, part, part, part, part).routes(),
         *DiscoveryRoutes(SigningKeys(part, KeyPolicy()), "").routes(),
-        *StreamTickets(None).routes(),
+        *StreamTickets(None, part).routes(),
         *PositionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
         *subscribe.routes(part, part, part),
