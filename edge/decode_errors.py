@@ -85,12 +85,10 @@ def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldErr
 
 def _values_at(kind: Any, path: str) -> list[str]:
     """The literals that a field may be; none where that cannot be told."""
-    types = list(_alternatives(kind))
+    types = list(alternatives(kind))
     for name in re.split(r"[.[]", path):
         if not name or name.endswith("]"):
-            types = [
-                inner for one in types for arg in get_args(one) for inner in _alternatives(arg)
-            ]
+            types = [inner for one in types for arg in get_args(one) for inner in alternatives(arg)]
             continue
         fields = [
             field.type
@@ -99,18 +97,18 @@ def _values_at(kind: Any, path: str) -> list[str]:
             for field in msgspec.structs.fields(one)
             if field.encode_name == name
         ]
-        types = [each for field in fields for each in _alternatives(field)]
+        types = [each for field in fields for each in alternatives(field)]
     return [str(value) for one in types if get_origin(one) is Literal for value in get_args(one)]
 
 
-def _alternatives(type_: Any) -> Iterator[Any]:
-    """The types of a union, without their limits."""
+def alternatives(type_: Any) -> Iterator[Any]:
+    """Yield the types of a union, without their limits; a type that is no union is its only one."""
     origin = get_origin(type_)
     if origin is Annotated:
-        yield from _alternatives(get_args(type_)[0])
+        yield from alternatives(get_args(type_)[0])
     elif origin in (Union, UnionType):
         for one in get_args(type_):
-            yield from _alternatives(one)
+            yield from alternatives(one)
     else:
         yield type_
 

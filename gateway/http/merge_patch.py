@@ -7,15 +7,16 @@ be null, and else to its default. What is no object is replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, TypeVar, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, UNSET
 
 from edge.asgi import Receive, Scope
+from edge.decode_errors import alternatives
 from gateway.http.decoding import converted, read_json
 
 Patch = dict[str, Any]
@@ -85,25 +86,13 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _alternatives(type_: Any) -> Iterator[Any]:
-    """The types of a union, without their limits."""
-    origin = get_origin(type_)
-    if origin is Annotated:
-        yield from _alternatives(get_args(type_)[0])
-    elif origin in (Union, UnionType):
-        for one in get_args(type_):
-            yield from _alternatives(one)
-    else:
-        yield type_
-
-
 def _nullable(type_: Any) -> bool:
-    return any(one is NoneType or one is Any for one in _alternatives(type_))
+    return any(one is NoneType or one is Any for one in alternatives(type_))
 
 
 def _object_kind(type_: Any) -> type | None:
     """The class of a struct, `dict` for a map; None for what is replaced as a whole."""
-    for one in _alternatives(type_):
+    for one in alternatives(type_):
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
             return one
         if get_origin(one) is dict:
