@@ -190,6 +190,10 @@ lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into re
 	  --generate-hashes --no-annotate --no-header --quiet -o build/all.lock
 	$(BIN)/python deploy/lock.py build/all.lock
 
+.PHONY: contract
+contract: $(INSTALLED) ## Write openapi/document.json, which servers and tests read, from the YAML beside it
+	$(BIN)/python -m openapi.assemble
+
 .PHONY: docs
 docs: $(INSTALLED) ## Write the API's description to build/openapi.yaml and .json; /docs of a server shows it
 	@mkdir -p build

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -34,7 +35,7 @@ class Pages:
     def __init__(self, readiness: Readiness, *, old_metric_names: bool = False) -> None:
         self._readiness = readiness
         self._old_metric_names = old_metric_names
-        self._yaml = openapi.text().encode()
+        self._writing_yaml = asyncio.Lock()
         self._json = msgspec.json.encode(openapi.document())
 
     def public(self) -> dict[str, Page]:
@@ -79,7 +80,10 @@ class Pages:
         return Response(body, headers={"content-type": content_type})
 
     async def openapi_yaml(self, request: Request) -> Response:
-        return Response(self._yaml, media_type="application/yaml")
+        # One request writes the text, which takes a while; then it is kept.
+        async with self._writing_yaml:
+            text = await asyncio.to_thread(openapi.text)
+        return Response(text, media_type="application/yaml")
 
     async def openapi_json(self, request: Request) -> Response:
         return Response(self._json, media_type="application/json")
