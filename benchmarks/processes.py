@@ -114,8 +114,12 @@ class Processes:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
-        self._running.append(process)
+        self.add(process)
         return process
+
+    def add(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop this one together with the others."""
+        self._running.append(process)
 
     def pids(self) -> list[int]:
         """Of the processes that run."""

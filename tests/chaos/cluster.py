@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +32,7 @@ from store_nodes.client import StoreClient
 from tests.chaos import failpoints
 from tests.chaos.power_cut import freeze
 from tests.chaos.releases import CURRENT, Release
+from tests.fork_server import fork_server
 from tests.seeded_postgres import SeededPostgres
 
 NODES = (1, 2, 3)
@@ -162,10 +163,10 @@ class ChaosCluster:
 
     def start_server(self) -> None:
         """Returns at once."""
-        environment, program = self._environment(), ["-m", "gateway"]
+        environment, program = self._environment(), "gateway"
         if self._failpoints:
             environment[failpoints.FAILPOINT] = str(self.root / "failpoint")
-            program = ["-m", "tests.chaos.failpoints"]
+            program = "tests.chaos.failpoints"
         self.lapses.append(time.monotonic())
         self._server = self._start("serve", environment, program=program)
 
@@ -179,14 +180,20 @@ class ChaosCluster:
         command: str,
         environment: dict[str, str],
         log: str = "",
-        program: Sequence[str] = ("-m", "gateway"),
+        program: str = "gateway",
         release: Release | None = None,
     ) -> subprocess.Popen[bytes]:
         release = release or self.release
+        environment |= release.environment()
+        output = self.root / f"{log or command}.log"
+        if release is CURRENT:
+            process = fork_server().start(program, [command], log=output, environment=environment)
+            self._processes.add(process)
+            return process
         return self._processes.start(
-            [sys.executable, *program, command],
-            log=self.root / f"{log or command}.log",
-            env=environment | release.environment(),
+            [sys.executable, "-m", program, command],
+            log=output,
+            env=environment,
             cwd=release.tree,
         )
 

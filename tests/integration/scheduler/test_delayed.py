@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from store_nodes.client import StageExtras, StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
 from tests.chaos.cluster import ChaosCluster
+from tests.fork_server import fork_server
 from tests.integration.metadata.world import World
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
 
@@ -52,12 +52,13 @@ class Schedulers:
 
     def start(self) -> None:
         (port,) = free_ports(1)
-        command = [sys.executable, "-m", "gateway", "serve", "--role", "scheduler"]
-        self.running[port] = self._processes.start(
-            command,
+        self.running[port] = fork_server().start(
+            "gateway",
+            ["serve", "--role", "scheduler"],
             log=self._logs / f"scheduler-{port}.log",
-            env=self._environment | {"PACKETBOAT_PORT": str(port)},
+            environment=self._environment | {"PACKETBOAT_PORT": str(port)},
         )
+        self._processes.add(self.running[port])
 
     async def leader(self) -> int:
         """The port of the one that leads, once one does."""
