@@ -43,7 +43,7 @@ class Options:
     """A call that did not take effect is sent again for so long; 0: never."""
     timeout_s: float = 30.0
     """What one try may take, beside the time that it asks the server to wait. `timeout_s` of a call
-    bounds that call, all tries and pauses included."""
+    bounds that call, all tries and pauses included; of a stream it bounds each opening."""
     connect_timeout_s: float = 5.0
     proxy: str | None = field(default=None, repr=False)
     """`http://`, `https://` or `socks5://`, with user and password if need be."""

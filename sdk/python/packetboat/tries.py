@@ -39,8 +39,7 @@ class Tries:
         self._tries += 1
         if self._ends_s is None:
             return self._request
-        left_s = max(self._ends_s - now_s, 0.001)
-        return self._request._replace(timeout_s=min(left_s, self._request.timeout_s))
+        return self._request.within(min(self._ends_s - now_s, self._request.timeout_s))
 
     def pause_s(self, error: PacketboatError, now_s: float) -> float | None:
         """How long to wait before the next try; None: it is over, with `outcome`."""

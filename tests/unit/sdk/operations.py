@@ -77,7 +77,7 @@ class Recorder(Sender):
         self.calls.append(call)
         raise Recorded
 
-    def stream(self, call: StreamCall) -> Any:
+    def stream(self, call: StreamCall, timeout_s: float | None = None) -> Any:
         self.calls.append(call)
         raise Recorded
 

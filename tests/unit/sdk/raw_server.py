@@ -130,7 +130,7 @@ class Caller(Protocol):
     """A client's sender, blocking whichever it is."""
 
     def send(self, call: Call[T], timeout_s: float | None = None) -> T: ...
-    def stream(self, call: StreamCall) -> list[bytes]: ...
+    def stream(self, call: StreamCall, timeout_s: float | None = None) -> list[bytes]: ...
     def close(self) -> None: ...
     def end(self) -> None: ...
 
@@ -142,8 +142,8 @@ class SyncCaller:
     def send(self, call: Call[T], timeout_s: float | None = None) -> T:
         return self.sender.send(call, timeout_s)
 
-    def stream(self, call: StreamCall) -> list[bytes]:
-        with self.sender.stream(call) as response:
+    def stream(self, call: StreamCall, timeout_s: float | None = None) -> list[bytes]:
+        with self.sender.stream(call, timeout_s) as response:
             return list(response.chunks())
 
     def close(self) -> None:
@@ -161,9 +161,9 @@ class AsyncCaller:
     def send(self, call: Call[T], timeout_s: float | None = None) -> T:
         return self.runner.run(self.sender.send(call, timeout_s))
 
-    def stream(self, call: StreamCall) -> list[bytes]:
+    def stream(self, call: StreamCall, timeout_s: float | None = None) -> list[bytes]:
         async def chunks() -> list[bytes]:
-            async with self.sender.stream(call) as response:
+            async with self.sender.stream(call, timeout_s) as response:
                 return [chunk async for chunk in response.chunks()]
 
         return self.runner.run(chunks())

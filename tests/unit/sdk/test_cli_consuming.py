@@ -137,6 +137,12 @@ def test_tail_of_a_topic_leaves_nothing_behind(command: Command, ending: BaseExc
     assert ran.server.paths()[-1].startswith("DELETE /subscriptions/tail-")
 
 
+def test_tail_asks_for_no_longer_wait_than_a_call_may_take(command: Command) -> None:
+    answers = pulls() | {"GET /subscriptions/s/messages": [KeyboardInterrupt()]}
+    ran = command("tail", "-s", "s", "--timeout", "5", answers=answers)
+    assert "wait_seconds=2.5" in ran.server.requests[0].path
+
+
 @pytest.mark.parametrize(("ending", "code"), [(KeyboardInterrupt(), 130), (UnknownOutcome("x"), 7)])
 def test_tail_deletes_what_may_have_been_made(
     command: Command, ending: BaseException, code: int

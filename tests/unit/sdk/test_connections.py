@@ -208,6 +208,22 @@ def test_a_stream_is_read_as_it_comes(opened: Opened) -> None:
         assert b"".join(opened(server.url).stream(STREAM)) == b"0\n1\n2\n"
 
 
+def test_a_stream_that_does_not_begin_in_time_is_unknown(opened: Opened) -> None:
+    with RawServer(silent) as server, pytest.raises(UnknownOutcome):
+        opened(server.url).stream(STREAM, timeout_s=0.2)
+
+
+def test_a_stream_that_has_begun_may_be_silent_for_longer(opened: Opened) -> None:
+    async def late(peer: Peer) -> None:
+        await peer.request()
+        await peer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await asyncio.sleep(0.6)  # the silence itself is what is tried
+        await peer.write(b"2\r\n1\n\r\n0\r\n\r\n")
+
+    with RawServer(late) as server:
+        assert opened(server.url).stream(STREAM, timeout_s=0.5) == [b"1\n"]
+
+
 def test_a_stream_that_is_refused_raises_the_problem(opened: Opened) -> None:
     async def refuse(peer: Peer) -> None:
         while await peer.request():

@@ -132,6 +132,18 @@ async def test_flush_waits_for_what_was_before_it(
     await publisher.flush()
 
 
+async def test_a_flush_ends_in_time_and_publishing_goes_on(
+    server: Server, publisher: AsyncPublisher
+) -> None:
+    server.held = True
+    receipt = publisher.publish("t", message(b"x"))
+    with pytest.raises(TimeoutError, match=r"not all is published after 0\.01 s"):
+        await publisher.flush(0.01)
+    server.held = False
+    await publisher.flush()
+    assert receipt.done()
+
+
 async def test_flush_does_not_linger(server: Server) -> None:
     publisher = publisher_of(server, linger_s=1000, deadline_s=5000)
     receipt = publisher.publish("t", message(b"x"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packetboat import (
+    Client,
     ConnectionFailed,
     NotAuthorized,
     NotFound,
@@ -22,9 +23,13 @@ from packetboat import (
 from packetboat.aio.resources.delivery import AsyncDelivery
 from packetboat.calls import StreamCall, streams
 from packetboat.calls.streams import Reopening, Splitter
+from packetboat.sync.resources.audit import Audit
 from packetboat.sync.resources.delivery import Delivery
+from packetboat.sync.resources.messages import Messages
 from packetboat.sync.resources.subscriptions import Subscriptions
 from packetboat.transport import Request
+
+from tests.unit.sdk.sdk_support import Script, ok, problem
 
 LATER_S = 100.0
 
@@ -183,11 +188,13 @@ class Answers:
     def __init__(self, *answers: Answer | PacketboatError) -> None:
         self._answers = list(answers)
         self.requests: list[Request] = []
+        self.timeouts: list[float | None] = []
         self.open = 0
 
     @contextmanager
-    def stream(self, call: StreamCall) -> Iterator[Answer]:
+    def stream(self, call: StreamCall, timeout_s: float | None = None) -> Iterator[Answer]:
         self.requests.append(call.request)
+        self.timeouts.append(timeout_s)
         answer = self._answers.pop(0)
         if isinstance(answer, PacketboatError):
             raise answer
@@ -200,8 +207,10 @@ class Answers:
 
 class AsyncAnswers(Answers):
     @asynccontextmanager
-    async def stream(self, call: StreamCall) -> AsyncIterator[AsyncAnswer]:  # type: ignore[override]
-        with super().stream(call) as answer:
+    async def stream(  # type: ignore[override]
+        self, call: StreamCall, timeout_s: float | None = None
+    ) -> AsyncIterator[AsyncAnswer]:
+        with super().stream(call, timeout_s) as answer:
             yield AsyncAnswer(answer)
 
 
@@ -270,6 +279,29 @@ def test_the_silence_that_is_borne_is_more_than_a_heartbeat() -> None:
     assert sender.requests[0].timeout_s == 80
 
 
+def test_each_opening_of_a_stream_has_the_timeout_of_the_call() -> None:
+    sender = Answers(*script())
+    with pytest.raises(NotFound):
+        list(Delivery(sender).stream("s", timeout_s=3))  # type: ignore[arg-type]
+    assert sender.timeouts == [3] * 5
+
+
+ONCE: dict[str, Callable[[Any], Iterable[object]]] = {
+    "backlogs": lambda sender: Subscriptions(sender).backlog_stream("s", timeout_s=3),
+    "backlog": lambda sender: Subscriptions(sender).follow_backlog("s", timeout_s=3),
+    "arrow": lambda sender: Messages(sender).replay_arrow("t", 0, timeout_s=3),
+    "audit": lambda sender: Audit(sender).export(timeout_s=3),
+}
+
+
+@pytest.mark.parametrize("which", ONCE)
+def test_other_streams_have_it_too(which: str) -> None:
+    sender = Answers(UnknownOutcome("no answer"))
+    with pytest.raises(UnknownOutcome):
+        list(ONCE[which](sender))
+    assert sender.timeouts == [3]
+
+
 def test_backlogs_end_with_their_subscription() -> None:
     time = '"time":"2026-01-31T23:59:59Z"'
     backlog = b'{"backlog":{"subscription":"s","messages":2,%s}}\n' % time.encode()
@@ -279,3 +311,21 @@ def test_backlogs_end_with_their_subscription() -> None:
     assert [(each.messages, each.removed) for each in found] == [(2, False), (0, True)]
     with pytest.raises(NotFound):
         list(Subscriptions(sender).follow_backlog("s"))  # type: ignore[arg-type]
+
+
+def test_a_replay_that_follows_asks_for_no_longer_wait_than_its_timeout() -> None:
+    page = ok({"messages": [], "first_offset": 0, "end_offset": 5, "next_offset": 5})
+    transport = Script(page)
+    with Client(transport=transport) as client:
+        assert list(client.messages.replay("t", 0, follow=True, end_offset=5, timeout_s=8)) == []
+    (request,) = transport.requests
+    assert "wait_seconds=4.0" in request.path
+    assert 7 < request.timeout_s <= 8
+
+
+def test_a_reading_of_history_gives_each_of_its_requests_the_timeout() -> None:
+    transport = Script(problem(404, "topic-not-found"))
+    with Client(transport=transport) as client, pytest.raises(NotFound):
+        next(client.read("t", timeout_s=8))
+    (request,) = transport.requests
+    assert 7 < request.timeout_s <= 8

@@ -102,6 +102,15 @@ async def test_few_pages_are_on_their_way_at_once() -> None:
     assert job.name == "many"
 
 
+async def test_each_request_of_a_start_has_its_timeout() -> None:
+    twin, timeouts = JobsTwin(), list[float]()
+    twin.faults.append(lambda request: timeouts.append(request.timeout_s))
+    async with async_client(twin) as client:
+        await client.jobs.run(double, range(10), timeout_s=8)
+    assert len(timeouts) == 3
+    assert all(7 < each <= 8 for each in timeouts)
+
+
 async def test_an_upload_that_broke_off_goes_on_by_its_name() -> None:
     twin = JobsTwin()
 

@@ -35,6 +35,14 @@ def test_a_try_ends_with_the_deadline() -> None:
     assert tries(deadline_s=800).request(101.0).timeout_s == 30
 
 
+def test_a_deadline_bounds_the_beginning_of_a_stream_and_not_its_silences() -> None:
+    stream = Request("GET", "/subscriptions/s/messages:stream", timeout_s=80.0)
+    first = tries(stream, deadline_s=8).request(101.0)
+    assert (first.timeout_s, first.silence_s) == (7, 80)
+    later = first.within(2)
+    assert (later.timeout_s, later.silence_s) == (2, 80)
+
+
 def test_without_a_deadline_each_try_has_its_time() -> None:
     assert tries().request(109.0).timeout_s == 30
 

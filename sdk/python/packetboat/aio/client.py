@@ -24,7 +24,8 @@ class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
     PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET, PACKETBOAT_PROFILE; or
     the profile of `packetboat login`. A call that did not take effect is sent again for up to
     `retry_for_s` seconds (10 unless given); 0 turns that off. `timeout_s` of a call bounds that
-    call, with all its tries. With `transport` no network is used.
+    call, with all its tries; that of a stream bounds each opening of it. With `transport` no
+    network is used.
 
     Everything raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
     """

@@ -76,9 +76,10 @@ class AsyncPublishing(AsyncDelivery):
         """Returns when the buffer is not full: for who publishes more than is awaited."""
         await self._publisher.room()
 
-    async def flush(self) -> None:
-        """Returns when all that was published before has its receipt, or its error."""
-        await self._publisher.flush()
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Returns when all that was published before has its receipt, or its error. Raises
+        TimeoutError."""
+        await self._publisher.flush(timeout_s)
 
     def resume_key(self, topic: str, key: str) -> None:
         """Publishes of that key go on, after one failed where `on_key_failure` is "pause"."""

@@ -61,9 +61,13 @@ class AsyncSender:
             raise
 
     @asynccontextmanager
-    async def stream(self, call: StreamCall) -> AsyncIterator[AsyncStreamResponse]:
-        """The answer once it has begun; raises the typed error of one that is no success."""
-        tries = Tries(call.request, self.options, time.monotonic(), safe=True)
+    async def stream(
+        self, call: StreamCall, timeout_s: float | None = None
+    ) -> AsyncIterator[AsyncStreamResponse]:
+        """The answer once it has begun; raises the typed error of one that is no success. With
+        `timeout_s` it has begun by then, tries and pauses included."""
+        now_s = time.monotonic()
+        tries = Tries(call.request, self.options, now_s, safe=True, deadline_s=timeout_s)
         while True:
             self._check_open()
             opened = False

@@ -191,3 +191,8 @@ def part(name: str) -> str:
 def numbers(values: Sequence[int] | None) -> str | None:
     """With commas between."""
     return None if values is None else ",".join(str(value) for value in values)
+
+
+def long_poll_s(most_s: float, timeout_s: float | None) -> float:
+    """How long to ask the server to wait, so that its answer comes within the caller's timeout."""
+    return most_s if timeout_s is None else min(most_s, timeout_s / 2)

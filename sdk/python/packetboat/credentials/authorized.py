@@ -59,12 +59,13 @@ class Authorized:
     @contextmanager
     def stream(self, request: Request) -> Iterator[StreamResponse]:
         with ExitStack() as stack:
-            token = self._tokens.current(request.timeout_s)
-            response = stack.enter_context(self._transport.stream(_signed(request, token)))
+            timed = Timed(request)
+            token = self._tokens.current(timed.left_s)
+            response = stack.enter_context(self._transport.stream(timed.request(token)))
             if response.status == REFUSED and self._tokens.refused(token):
                 stack.close()
-                token = self._tokens.current(request.timeout_s)
-                response = stack.enter_context(self._transport.stream(_signed(request, token)))
+                token = self._tokens.current(timed.left_s)
+                response = stack.enter_context(self._transport.stream(timed.request(token)))
             yield response
 
     def close(self) -> None:
@@ -93,13 +94,14 @@ class AsyncAuthorized:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncStreamResponse]:
         async with AsyncExitStack() as stack:
-            token = await self._tokens.current(request.timeout_s)
-            opening = self._transport.stream(_signed(request, token))
+            timed = Timed(request)
+            token = await self._tokens.current(timed.left_s)
+            opening = self._transport.stream(timed.request(token))
             response = await stack.enter_async_context(opening)
             if response.status == REFUSED and self._tokens.refused(token):
                 await stack.aclose()
-                token = await self._tokens.current(request.timeout_s)
-                opening = self._transport.stream(_signed(request, token))
+                token = await self._tokens.current(timed.left_s)
+                opening = self._transport.stream(timed.request(token))
                 response = await stack.enter_async_context(opening)
             yield response
 
@@ -120,9 +122,5 @@ class Timed:
         return max(self._ends_s - monotonic(), 0.001)
 
     def request(self, token: str) -> Request:
-        return _signed(self._request, token)._replace(timeout_s=self.left_s)
-
-
-def _signed(request: Request, token: str) -> Request:
-    headers = {**request.headers, HEADER: f"Bearer {token}"}
-    return request._replace(headers=headers)
+        headers = {**self._request.headers, HEADER: f"Bearer {token}"}
+        return self._request.within(self.left_s)._replace(headers=headers)

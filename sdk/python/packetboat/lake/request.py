@@ -28,6 +28,8 @@ class ReadRequest:
     storage: Mapping[str, str] | None = None
     follow: bool = False
     page_size: int = 1000
+    timeout_s: float | None = None
+    """Of each request to the server."""
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class ReadRequest:
         storage: Mapping[str, str] | None,
         follow: bool,
         page_size: int,
+        timeout_s: float | None,
     ) -> ReadRequest:
         """From what a caller gave."""
         return cls(
@@ -53,6 +56,7 @@ class ReadRequest:
             storage,
             follow,
             page_size,
+            timeout_s,
         )
 
     def __post_init__(self) -> None:

@@ -66,10 +66,16 @@ class AsyncPublisher:
             self._room.append(self._pump.loop.create_future())
             await self._room[-1]
 
-    async def flush(self) -> None:
-        """Returns when all that was published before has a receipt or an error."""
-        if self._pump is not None:
-            await self._pump.flush()
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Returns when all that was published before has a receipt or an error. Raises
+        TimeoutError."""
+        if self._pump is None:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._pump.flush()
+        except TimeoutError:
+            raise TimeoutError(f"not all is published after {timeout_s} s") from None
 
     def resume_key(self, topic: str, key: str) -> None:
         if self._pump is not None:

@@ -57,9 +57,11 @@ class Sender:
                 self._pause(tries, error)
 
     @contextmanager
-    def stream(self, call: StreamCall) -> Iterator[StreamResponse]:
-        """The answer once it has begun; raises the typed error of one that is no success."""
-        tries = Tries(call.request, self.options, time.monotonic(), safe=True)
+    def stream(self, call: StreamCall, timeout_s: float | None = None) -> Iterator[StreamResponse]:
+        """The answer once it has begun; raises the typed error of one that is no success. With
+        `timeout_s` it has begun by then, tries and pauses included."""
+        now_s = time.monotonic()
+        tries = Tries(call.request, self.options, now_s, safe=True, deadline_s=timeout_s)
         while True:
             self._check_open()
             opened = False

@@ -61,8 +61,9 @@ class Pages:
 class AsyncUpload:
     """Of one job. Safe to do again from the start: the server knows what it has."""
 
-    def __init__(self, sender: AsyncSender, job: str) -> None:
+    def __init__(self, sender: AsyncSender, job: str, timeout_s: float | None = None) -> None:
         self._sender = sender
+        self._timeout_s = timeout_s
         self._job = job
         self._in_flight: set[asyncio.Task[None]] = set()
 
@@ -87,7 +88,7 @@ class AsyncUpload:
         while len(self._in_flight) >= PAGES_IN_FLIGHT:
             await self._settle()
         call = calls.add_tasks(self._job, page.first_index, page.inputs)
-        self._in_flight.add(asyncio.ensure_future(self._sender.send(call)))
+        self._in_flight.add(asyncio.ensure_future(self._sender.send(call, self._timeout_s)))
 
     async def _settle(self) -> None:
         done, self._in_flight = await asyncio.wait(
@@ -100,8 +101,9 @@ class AsyncUpload:
 class Upload:
     """The same by threads."""
 
-    def __init__(self, sender: Sender, job: str) -> None:
+    def __init__(self, sender: Sender, job: str, timeout_s: float | None = None) -> None:
         self._sender = sender
+        self._timeout_s = timeout_s
         self._job = job
         self._in_flight: set[Future[None]] = set()
 
@@ -122,7 +124,7 @@ class Upload:
         while len(self._in_flight) >= PAGES_IN_FLIGHT:
             self._settle()
         call = calls.add_tasks(self._job, page.first_index, page.inputs)
-        self._in_flight.add(threads.submit(self._sender.send, call))
+        self._in_flight.add(threads.submit(self._sender.send, call, self._timeout_s))
 
     def _settle(self) -> None:
         done, self._in_flight = wait(self._in_flight, return_when=FIRST_COMPLETED)

@@ -129,7 +129,7 @@ class Turn:
     def request(self) -> Request:
         if self._at == 0:
             return self._request
-        return self._request._replace(timeout_s=max(self._ends_s - monotonic(), 0.001))
+        return self._request.within(self._ends_s - monotonic())
 
     def goes_on_after(self, error: PacketboatError) -> bool:
         """Whether another is to be asked; `index` is that one's."""

@@ -49,6 +49,7 @@ class Attempt(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._body = request.body
         self._begun = False
         self._timeout_s = request.timeout_s
+        self._silence_s = request.timeout_s if request.silence_s is None else request.silence_s
         self._ends_s = monotonic() + request.timeout_s
         self.timeouts: dict[str, float] = {
             "connect": min(connect_s, request.timeout_s),
@@ -89,7 +90,7 @@ class Attempt(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def each_silence_counts(self) -> None:
         """From now on, and not the whole: the answer is a stream."""
-        self.timeouts["read"] = self._timeout_s
+        self.timeouts["read"] = self._silence_s
 
     def _begin(self) -> None:
         """httpx knows a timeout for each step only: what the first ones took is the others' loss.

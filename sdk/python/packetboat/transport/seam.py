@@ -16,13 +16,20 @@ TIMEOUT_S = 30.0
 
 class Request(NamedTuple):
     """`path` starts with a slash and is already encoded. `timeout_s` bounds all of one try; of a
-    stream, the time to its head, and then each silence."""
+    stream, the time to its head. `silence_s` bounds each silence after that; None: `timeout_s`."""
 
     method: str
     path: str
     headers: Mapping[str, str] = {}
     body: bytes = b""
     timeout_s: float = TIMEOUT_S
+    silence_s: float | None = None
+
+    def within(self, timeout_s: float) -> Request:
+        """The same request with other time for its try; a stream may be silent for as long as
+        before."""
+        silence_s = self.timeout_s if self.silence_s is None else self.silence_s
+        return self._replace(timeout_s=max(timeout_s, 0.001), silence_s=silence_s)
 
 
 class Response(NamedTuple):

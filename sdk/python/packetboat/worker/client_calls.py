@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import Call, consuming, subscriptions
+from packetboat.calls.call import long_poll_s
 from packetboat.calls.streams import Splitter, decode_line
 from packetboat.errors import NotAuthorized, UnknownOutcome, error_of
 from packetboat.models import Message, Output, Settled
@@ -37,7 +38,7 @@ class SenderCalls:
 
     async def pull(self, max_messages: int, max_bytes: int, wait_seconds: float) -> list[Message]:
         # A pull that timed out here might leave leased what it was answered.
-        wait_seconds = min(wait_seconds, self._sender.options.timeout_s / 2)
+        wait_seconds = long_poll_s(wait_seconds, self._sender.options.timeout_s)
         call = consuming.pull(
             self._subscription, max_messages, wait_seconds, max_bytes, consumer=self._consumer
         )

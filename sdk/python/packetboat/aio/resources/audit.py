@@ -46,15 +46,19 @@ class AsyncAudit:
         return await self._sender.send(_call(tenant, filters, page_size, page_token), timeout_s)
 
     async def export(
-        self, tenant: str | None = None, **filters: Unpack[AuditFilter]
+        self,
+        tenant: str | None = None,
+        *,
+        timeout_s: float | None = None,
+        **filters: Unpack[AuditFilter],
     ) -> AsyncGenerator[AuditEntry, None]:
-        """The same in one answer, which is read as it comes. Raises UnknownOutcome where it was cut
-        off: what came is not all."""
+        """The same in one answer, which is read as it comes, and begins within `timeout_s`. Raises
+        UnknownOutcome where it was cut off: what came is not all."""
         if tenant is None:
             call = calls.export_own_audit(filters)
         else:
             call = calls.export_audit(tenant, filters)
-        async with aclosing(lines_of(self._sender, call)) as incoming:
+        async with aclosing(lines_of(self._sender, call, timeout_s)) as incoming:
             async for line in incoming:
                 yield calls.read_entry(line)
 

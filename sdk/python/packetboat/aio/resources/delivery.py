@@ -64,6 +64,7 @@ class AsyncDelivery:
         partitions: Sequence[int] | None = None,
         affinity: bool = False,
         reconnect_for_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncGenerator[Message, None]:
         """Messages as they come, leased as those of a pull; ack them by other calls.
 
@@ -71,7 +72,8 @@ class AsyncDelivery:
         `max_outstanding_bytes` (8 MiB unless given) of this stream are leased. A stream that was
         cut off, or whose server stops or whose token has expired, is opened again, until nothing
         came for `reconnect_for_s`; None: for ever. What was leased by then is delivered again.
-        Ends after `max_seconds`, if given.
+        Ends after `max_seconds`, if given. `timeout_s` bounds how long each opening takes, with all
+        its tries, and not how long the stream goes on.
 
         Raises NotAuthorized when the access is over, NotFound when the subscription is gone, and
         what else time does not heal. Close it (`aclose()`) to end it before.
@@ -92,7 +94,7 @@ class AsyncDelivery:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        async with aclosing(lines(self._sender, reopening)) as incoming:
+        async with aclosing(lines(self._sender, reopening, timeout_s)) as incoming:
             async for line in incoming:
                 if line.message is not None:
                     yield line.message

@@ -50,6 +50,7 @@ class AsyncJobs:
         inputs: Iterable[In] | AsyncIterable[In],
         *,
         reduce: ReduceTask[Out, Result],
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Out, Result]: ...
     @overload
@@ -59,6 +60,7 @@ class AsyncJobs:
         inputs: Iterable[In] | AsyncIterable[In],
         *,
         reduce: None = None,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Out, None]: ...
     @overload
@@ -68,6 +70,7 @@ class AsyncJobs:
         inputs: Iterable[In] | AsyncIterable[In],
         *,
         reduce: str,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Out, Any]: ...
     @overload
@@ -77,6 +80,7 @@ class AsyncJobs:
         inputs: Iterable[Any] | AsyncIterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Any, Any]: ...
     async def run(
@@ -85,6 +89,7 @@ class AsyncJobs:
         inputs: Iterable[Any] | AsyncIterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Any, Any]:
         """Starts a job: a map task for each input, and where `reduce` is given one task that gets
@@ -92,26 +97,32 @@ class AsyncJobs:
 
         With a `name` it may be called again after a crash, with the same inputs in the same order,
         and goes on: what the server has is not made anew. Raises Conflict where a job of that name
-        is made of something else.
+        is made of something else. Each request of it is answered within `timeout_s`.
         """
         from packetboat.tasks.specs import name_of, spec_of, types_of
 
         name = options.get("name") or f"{name_of(task)}-{secrets.token_hex(6)}"
-        await self.start(name, spec_of(task, reduce, options), inputs)
+        spec = spec_of(task, reduce, options)
+        await self.start(name, spec, inputs, timeout_s=timeout_s)
         return AsyncJobHandle(self, name, *types_of(task, reduce))
 
     async def start(
-        self, name: str, spec: JobSpec, inputs: Iterable[Any] | AsyncIterable[Any]
+        self,
+        name: str,
+        spec: JobSpec,
+        inputs: Iterable[Any] | AsyncIterable[Any],
+        *,
+        timeout_s: float | None = None,
     ) -> Job:
         """Makes the job if there is none, sends its inputs, and seals it. Of one that is sealed
-        the inputs are not read again."""
+        the inputs are not read again. Each request of it is answered within `timeout_s`."""
         from packetboat.tasks.uploads import AsyncUpload
 
-        job = await self.put(name, spec)
+        job = await self.put(name, spec, timeout_s=timeout_s)
         if job.state != "open":
             return job
-        count = await AsyncUpload(self._sender, name).send(inputs)
-        return await self.seal(name, count)
+        count = await AsyncUpload(self._sender, name, timeout_s).send(inputs)
+        return await self.seal(name, count, timeout_s=timeout_s)
 
     def handle(
         self, name: str, *, output_type: Any = Any, result_type: Any = Any

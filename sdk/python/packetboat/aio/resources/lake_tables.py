@@ -27,8 +27,8 @@ class AsyncLakeTables:
         return self._known
 
     async def _found(self) -> tuple[TableOfTopic, ...]:
-        topic = self._request.topic
-        pages = every(self._sender, lambda token: calls.list_exports(topic, 100, token))
+        topic, timeout_s = self._request.topic, self._request.timeout_s
+        pages = every(self._sender, lambda token: calls.list_exports(topic, 100, token), timeout_s)
         names = [export.name async for export in pages if has_all(export)]
         tables = [await self._opened(name) for name in names]
         return tuple(table for table in tables if table is not None)
@@ -36,7 +36,7 @@ class AsyncLakeTables:
     async def _opened(self, name: str) -> TableOfTopic | None:
         """A listing does not say how far lanes are, and so not which topic of that name it is."""
         try:
-            export = await self._sender.send(calls.get_export(name))
+            export = await self._sender.send(calls.get_export(name), self._request.timeout_s)
         except NotFound:
             return None
         states = export.table_state, export.rejects_state

@@ -50,7 +50,7 @@ class AsyncLaneReading:
         self._first = 0
         """The first offset of the log, as far as is known."""
 
-    async def begin(self, *, grown: bool = False, timeout_s: float | None = None) -> None:
+    async def begin(self, *, grown: bool = False) -> None:
         """Finds out where it begins. Raises HistoryMissing where that cannot be told. `grown`: it
         was not there when the reading began, and is read from its first message on."""
         request = self._request
@@ -58,7 +58,7 @@ class AsyncLaneReading:
         call = calls.offsets_of_partition(
             request.topic, self._partition, since or LONG_AGO, self._lane
         )
-        found = await self._sender.send(call, timeout_s)
+        found = await self._sender.send(call, request.timeout_s)
         self._first, self.end = found.first, found.end
         asked = None if grown else request.offset_of(self.name)
         if asked is not None:
@@ -89,7 +89,7 @@ class AsyncLaneReading:
             wait_seconds=wait_seconds,
         )
         try:
-            page = await self._sender.send(call)
+            page = await self._sender.send(call, request.timeout_s)
         except InvalidRequest as error:
             if error.status != 410:
                 raise

@@ -12,21 +12,25 @@ from packetboat.calls.streams import Line, Reopening, Splitter
 from packetboat.errors import PacketboatError
 
 
-async def lines_of(sender: AsyncSender, call: StreamCall) -> AsyncGenerator[bytes, None]:
-    """The lines of one answer."""
-    async with sender.stream(call) as response:
+async def lines_of(
+    sender: AsyncSender, call: StreamCall, timeout_s: float | None = None
+) -> AsyncGenerator[bytes, None]:
+    """The lines of one answer, which begins within `timeout_s`."""
+    async with sender.stream(call, timeout_s) as response:
         splitter = Splitter()
         async for chunk in response.chunks():
             for line in splitter.feed(chunk):
                 yield line
 
 
-async def lines(sender: AsyncSender, reopening: Reopening) -> AsyncGenerator[Line, None]:
-    """The lines of a stream, over as many answers as it takes."""
+async def lines(
+    sender: AsyncSender, reopening: Reopening, timeout_s: float | None = None
+) -> AsyncGenerator[Line, None]:
+    """The lines of a stream, over as many answers as it takes; each begins within `timeout_s`."""
     while (call := reopening.call(time.monotonic())) is not None:
         cause: PacketboatError | None = None
         try:
-            async with sender.stream(call) as response:
+            async with sender.stream(call, timeout_s) as response:
                 reopening.opened(time.monotonic())
                 splitter = Splitter()
                 async for chunk in response.chunks():

@@ -8,6 +8,7 @@ from datetime import datetime
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import messages as calls
+from packetboat.calls.call import long_poll_s
 from packetboat.models import (
     AckState,
     DelayedMessage,
@@ -120,10 +121,12 @@ class AsyncMessages:
         filter: str | None = None,
         page_size: int = 1000,
         follow: bool = False,
+        timeout_s: float | None = None,
     ) -> AsyncGenerator[StoredMessage, None]:
         """The messages of a partition in the order of offsets, up to its end as it is when it is
-        reached; with `follow` also those that come later, for ever or up to `end_offset`."""
-        at = start
+        reached; with `follow` also those that come later, for ever or up to `end_offset`. Each page
+        of them comes, or is waited for, within `timeout_s`."""
+        at, wait_seconds = start, long_poll_s(60, timeout_s) if follow else None
         while True:
             page = await self.read(
                 topic,
@@ -132,8 +135,9 @@ class AsyncMessages:
                 end_offset=end_offset,
                 lane=lane,
                 max_messages=page_size,
-                wait_seconds=60 if follow else None,
+                wait_seconds=wait_seconds,
                 filter=filter,
+                timeout_s=timeout_s,
             )
             for message in page.messages:
                 yield message
@@ -153,9 +157,10 @@ class AsyncMessages:
         lane: int | None = None,
         max_messages: int | None = None,
         filter: str | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The same as an Arrow IPC stream, in chunks; up to a million messages. An answer that was
-        cut off raises UnknownOutcome: begin again."""
+        """The same as an Arrow IPC stream, in chunks; up to a million messages. It begins within
+        `timeout_s`. An answer that was cut off raises UnknownOutcome: begin again."""
         call = calls.replay_arrow(
             topic,
             partition,
@@ -165,7 +170,7 @@ class AsyncMessages:
             max_messages=max_messages,
             filter=filter,
         )
-        async with self._sender.stream(call) as response:
+        async with self._sender.stream(call, timeout_s) as response:
             async for chunk in response.chunks():
                 yield chunk
 

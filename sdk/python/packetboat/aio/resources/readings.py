@@ -10,6 +10,7 @@ from packetboat.aio.resources.lane_readings import AsyncLaneReading
 from packetboat.aio.sender import AsyncSender
 from packetboat.aio.waiting import pause
 from packetboat.calls import topics
+from packetboat.calls.call import long_poll_s
 from packetboat.lake.cursor import ReadCursor
 from packetboat.lake.read_message import ReadMessage
 from packetboat.lake.request import ReadRequest
@@ -56,7 +57,8 @@ class AsyncReading:
         pause_s, grown_s = FIRST_PAUSE_S, time.monotonic()
         while lanes:
             came = False
-            wait_s = LONG_POLL_S if request.follow and len(lanes) == 1 else None
+            polled = request.follow and len(lanes) == 1
+            wait_s = long_poll_s(LONG_POLL_S, request.timeout_s) if polled else None
             for lane in tuple(lanes):
                 for message in await lane.page(wait_s):
                     if request.to_time is not None and message.publish_time >= request.to_time:
@@ -78,7 +80,7 @@ class AsyncReading:
     async def _begun(self) -> list[AsyncLaneReading]:
         """The lanes that are not known yet, each where it begins."""
         request = self._request
-        topic = await self._sender.send(topics.get_topic(request.topic))
+        topic = await self._sender.send(topics.get_topic(request.topic), request.timeout_s)
         if request.cursor is not None and request.cursor.created_at != topic.created_at:
             raise ValueError(f"the cursor is of another topic {topic.name}, deleted since")
         lanes = [

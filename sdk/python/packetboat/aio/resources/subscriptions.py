@@ -174,12 +174,13 @@ class AsyncSubscriptions:
         heartbeat_seconds: float = 10.0,
         max_seconds: float | None = None,
         reconnect_for_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncGenerator[BacklogUpdate, None]:
         """What subscriptions have to do: first as it is, then whenever it has changed.
 
         Of these names, or beginnings of names and a `*`; without any, of all. With `min_messages`
-        only of those with so many, and once when there are fewer again. Opened again as
-        `delivery.stream` is.
+        only of those with so many, and once when there are fewer again. Opened, and
+        opened again, as `stream` is.
         """
 
         def call_of(left_s: float | None) -> StreamCall:
@@ -188,7 +189,7 @@ class AsyncSubscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        async with aclosing(lines(self._sender, reopening)) as incoming:
+        async with aclosing(lines(self._sender, reopening, timeout_s)) as incoming:
             async for line in incoming:
                 if (update := line.update) is not None:
                     yield update
@@ -201,6 +202,7 @@ class AsyncSubscriptions:
         heartbeat_seconds: float = 10.0,
         max_seconds: float | None = None,
         reconnect_for_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncGenerator[BacklogUpdate, None]:
         """The same of one subscription; ends with it. Raises NotFound where it is not there."""
 
@@ -212,7 +214,7 @@ class AsyncSubscriptions:
         )
         began = False
         try:
-            async with aclosing(lines(self._sender, reopening)) as incoming:
+            async with aclosing(lines(self._sender, reopening, timeout_s)) as incoming:
                 async for line in incoming:
                     if (update := line.update) is not None:
                         yield update

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from packetboat.calls.call import long_poll_s
 from packetboat.cli.api import path
 from packetboat.cli.arguments import moment, wrong
 from packetboat.cli.completing import subscription_names, topic_names
@@ -135,7 +136,7 @@ def _messages(
     left = most
     held: list[str] = []
     shown: list[str] = []
-    wait_s = WAIT_S if follow else QUIET_S
+    wait_s = long_poll_s(WAIT_S if follow else QUIET_S, here.timeout_s)
     try:
         while left is None or left > 0:
             size = MESSAGES_A_PULL if left is None else min(left, MESSAGES_A_PULL)

@@ -47,15 +47,19 @@ class Audit:
         return self._sender.send(_call(tenant, filters, page_size, page_token), timeout_s)
 
     def export(
-        self, tenant: str | None = None, **filters: Unpack[AuditFilter]
+        self,
+        tenant: str | None = None,
+        *,
+        timeout_s: float | None = None,
+        **filters: Unpack[AuditFilter],
     ) -> Generator[AuditEntry, None, None]:
-        """The same in one answer, which is read as it comes. Raises UnknownOutcome where it was cut
-        off: what came is not all."""
+        """The same in one answer, which is read as it comes, and begins within `timeout_s`. Raises
+        UnknownOutcome where it was cut off: what came is not all."""
         if tenant is None:
             call = calls.export_own_audit(filters)
         else:
             call = calls.export_audit(tenant, filters)
-        with closing(lines_of(self._sender, call)) as incoming:
+        with closing(lines_of(self._sender, call, timeout_s)) as incoming:
             for line in incoming:
                 yield calls.read_entry(line)
 

@@ -29,6 +29,7 @@ class History:
         storage: Mapping[str, str] | None = None,
         follow: bool = False,
         page_size: int = 1000,
+        timeout_s: float | None = None,
     ) -> Reading:
         """The messages of a topic, also those that the log has no more: they are read from the
         table of an export (the extra `lake`), without a gap and none twice.
@@ -37,7 +38,8 @@ class History:
         (`{"0": 5}`, with priorities `{"0/1": 5}`); or from where a `cursor` of an earlier reading
         is; else from the first that anything has. Up to `to_time`, which is not included, or to
         what the log's end is at the beginning; with `follow` for ever. `storage`: how to reach the
-        lake, as PyIceberg's properties (`s3.endpoint`, …).
+        lake, as PyIceberg's properties (`s3.endpoint`, …). `timeout_s` bounds each
+        request to the server, with all its tries.
 
         Nothing is asked before the first message is. Raises HistoryMissing where neither log nor
         table has what is next, LakeNotInstalled, and ValueError for what goes against each other.
@@ -52,5 +54,6 @@ class History:
             storage,
             follow,
             page_size,
+            timeout_s,
         )
         return Reading(self._sender, request)

@@ -51,6 +51,7 @@ class Jobs:
         inputs: Iterable[In],
         *,
         reduce: ReduceTask[Out, Result],
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Out, Result]: ...
     @overload
@@ -60,6 +61,7 @@ class Jobs:
         inputs: Iterable[In],
         *,
         reduce: None = None,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Out, None]: ...
     @overload
@@ -69,6 +71,7 @@ class Jobs:
         inputs: Iterable[In],
         *,
         reduce: str,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Out, Any]: ...
     @overload
@@ -78,6 +81,7 @@ class Jobs:
         inputs: Iterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any, Any]: ...
     def run(
@@ -86,6 +90,7 @@ class Jobs:
         inputs: Iterable[Any],
         *,
         reduce: ReduceTask[Any, Any] | str | None = None,
+        timeout_s: float | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any, Any]:
         """Starts a job: a map task for each input, and where `reduce` is given one task that gets
@@ -93,24 +98,32 @@ class Jobs:
 
         With a `name` it may be called again after a crash, with the same inputs in the same order,
         and goes on: what the server has is not made anew. Raises Conflict where a job of that name
-        is made of something else.
+        is made of something else. Each request of it is answered within `timeout_s`.
         """
         from packetboat.tasks.specs import name_of, spec_of, types_of
 
         name = options.get("name") or f"{name_of(task)}-{secrets.token_hex(6)}"
-        self.start(name, spec_of(task, reduce, options), inputs)
+        spec = spec_of(task, reduce, options)
+        self.start(name, spec, inputs, timeout_s=timeout_s)
         return JobHandle(self, name, *types_of(task, reduce))
 
-    def start(self, name: str, spec: JobSpec, inputs: Iterable[Any]) -> Job:
+    def start(
+        self,
+        name: str,
+        spec: JobSpec,
+        inputs: Iterable[Any],
+        *,
+        timeout_s: float | None = None,
+    ) -> Job:
         """Makes the job if there is none, sends its inputs, and seals it. Of one that is sealed
-        the inputs are not read again."""
+        the inputs are not read again. Each request of it is answered within `timeout_s`."""
         from packetboat.tasks.uploads import Upload
 
-        job = self.put(name, spec)
+        job = self.put(name, spec, timeout_s=timeout_s)
         if job.state != "open":
             return job
-        count = Upload(self._sender, name).send(inputs)
-        return self.seal(name, count)
+        count = Upload(self._sender, name, timeout_s).send(inputs)
+        return self.seal(name, count, timeout_s=timeout_s)
 
     def handle(
         self, name: str, *, output_type: Any = Any, result_type: Any = Any

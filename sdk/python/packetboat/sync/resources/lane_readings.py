@@ -51,7 +51,7 @@ class LaneReading:
         self._first = 0
         """The first offset of the log, as far as is known."""
 
-    def begin(self, *, grown: bool = False, timeout_s: float | None = None) -> None:
+    def begin(self, *, grown: bool = False) -> None:
         """Finds out where it begins. Raises HistoryMissing where that cannot be told. `grown`: it
         was not there when the reading began, and is read from its first message on."""
         request = self._request
@@ -59,7 +59,7 @@ class LaneReading:
         call = calls.offsets_of_partition(
             request.topic, self._partition, since or LONG_AGO, self._lane
         )
-        found = self._sender.send(call, timeout_s)
+        found = self._sender.send(call, request.timeout_s)
         self._first, self.end = found.first, found.end
         asked = None if grown else request.offset_of(self.name)
         if asked is not None:
@@ -90,7 +90,7 @@ class LaneReading:
             wait_seconds=wait_seconds,
         )
         try:
-            page = self._sender.send(call)
+            page = self._sender.send(call, request.timeout_s)
         except InvalidRequest as error:
             if error.status != 410:
                 raise

@@ -13,20 +13,24 @@ from packetboat.sync.sender import Sender
 from packetboat.sync.waiting import pause
 
 
-def lines_of(sender: Sender, call: StreamCall) -> Generator[bytes, None, None]:
-    """The lines of one answer."""
-    with sender.stream(call) as response:
+def lines_of(
+    sender: Sender, call: StreamCall, timeout_s: float | None = None
+) -> Generator[bytes, None, None]:
+    """The lines of one answer, which begins within `timeout_s`."""
+    with sender.stream(call, timeout_s) as response:
         splitter = Splitter()
         for chunk in response.chunks():
             yield from splitter.feed(chunk)
 
 
-def lines(sender: Sender, reopening: Reopening) -> Generator[Line, None, None]:
-    """The lines of a stream, over as many answers as it takes."""
+def lines(
+    sender: Sender, reopening: Reopening, timeout_s: float | None = None
+) -> Generator[Line, None, None]:
+    """The lines of a stream, over as many answers as it takes; each begins within `timeout_s`."""
     while (call := reopening.call(time.monotonic())) is not None:
         cause: PacketboatError | None = None
         try:
-            with sender.stream(call) as response:
+            with sender.stream(call, timeout_s) as response:
                 reopening.opened(time.monotonic())
                 splitter = Splitter()
                 for chunk in response.chunks():

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from datetime import datetime
 
 from packetboat.calls import messages as calls
+from packetboat.calls.call import long_poll_s
 from packetboat.models import (
     AckState,
     DelayedMessage,
@@ -119,10 +120,12 @@ class Messages:
         filter: str | None = None,
         page_size: int = 1000,
         follow: bool = False,
+        timeout_s: float | None = None,
     ) -> Generator[StoredMessage, None, None]:
         """The messages of a partition in the order of offsets, up to its end as it is when it is
-        reached; with `follow` also those that come later, for ever or up to `end_offset`."""
-        at = start
+        reached; with `follow` also those that come later, for ever or up to `end_offset`. Each page
+        of them comes, or is waited for, within `timeout_s`."""
+        at, wait_seconds = start, long_poll_s(60, timeout_s) if follow else None
         while True:
             page = self.read(
                 topic,
@@ -131,8 +134,9 @@ class Messages:
                 end_offset=end_offset,
                 lane=lane,
                 max_messages=page_size,
-                wait_seconds=60 if follow else None,
+                wait_seconds=wait_seconds,
                 filter=filter,
+                timeout_s=timeout_s,
             )
             yield from page.messages
             at = page.next_offset
@@ -151,9 +155,10 @@ class Messages:
         lane: int | None = None,
         max_messages: int | None = None,
         filter: str | None = None,
+        timeout_s: float | None = None,
     ) -> Generator[bytes, None, None]:
-        """The same as an Arrow IPC stream, in chunks; up to a million messages. An answer that was
-        cut off raises UnknownOutcome: begin again."""
+        """The same as an Arrow IPC stream, in chunks; up to a million messages. It begins within
+        `timeout_s`. An answer that was cut off raises UnknownOutcome: begin again."""
         call = calls.replay_arrow(
             topic,
             partition,
@@ -163,7 +168,7 @@ class Messages:
             max_messages=max_messages,
             filter=filter,
         )
-        with self._sender.stream(call) as response:
+        with self._sender.stream(call, timeout_s) as response:
             yield from response.chunks()
 
     def offsets(

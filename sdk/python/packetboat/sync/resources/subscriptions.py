@@ -171,12 +171,13 @@ class Subscriptions:
         heartbeat_seconds: float = 10.0,
         max_seconds: float | None = None,
         reconnect_for_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> Generator[BacklogUpdate, None, None]:
         """What subscriptions have to do: first as it is, then whenever it has changed.
 
         Of these names, or beginnings of names and a `*`; without any, of all. With `min_messages`
-        only of those with so many, and once when there are fewer again. Opened again as
-        `delivery.stream` is.
+        only of those with so many, and once when there are fewer again. Opened, and
+        opened again, as `stream` is.
         """
 
         def call_of(left_s: float | None) -> StreamCall:
@@ -185,7 +186,7 @@ class Subscriptions:
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
         )
-        with closing(lines(self._sender, reopening)) as incoming:
+        with closing(lines(self._sender, reopening, timeout_s)) as incoming:
             for line in incoming:
                 if (update := line.update) is not None:
                     yield update
@@ -198,6 +199,7 @@ class Subscriptions:
         heartbeat_seconds: float = 10.0,
         max_seconds: float | None = None,
         reconnect_for_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> Generator[BacklogUpdate, None, None]:
         """The same of one subscription; ends with it. Raises NotFound where it is not there."""
 
@@ -209,7 +211,7 @@ class Subscriptions:
         )
         began = False
         try:
-            with closing(lines(self._sender, reopening)) as incoming:
+            with closing(lines(self._sender, reopening, timeout_s)) as incoming:
                 for line in incoming:
                     if (update := line.update) is not None:
                         yield update
