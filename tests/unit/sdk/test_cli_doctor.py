@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from email.utils import formatdate
@@ -33,8 +34,23 @@ def well(**changed: Answer) -> dict[str, Answer]:
             ],
             "next_page_token": None,
         },
+        "GET /subscriptions/s/skip_rules": {"skip_rules": [], "skipped": 0},
+        "GET /subscriptions/t/skip_rules": {
+            "skip_rules": [{"id": "d1", "expression": "data.total > 9.0"}],
+            "skipped": 0,
+        },
+        "GET /exports": {
+            "exports": [
+                {"name": "e", "topic": "*", "filter": "has(key)"},
+                {"name": "f", "topic": "o", "filter": None},
+                {"name": "g", "topic": "elsewhere", "filter": "of a topic that there is not"},
+            ],
+            "next_page_token": None,
+        },
         "GET /forwarders": {"forwarders": [{}], "hints": []},
         "POST /subscriptions/s:preview_filter": {"examined": 0},
+        "POST /subscriptions/t:preview_filter": {"examined": 0},
+        "POST /topics/o:preview_filter": {"examined": 0},
     }
     return answers | {
         name if name.startswith("POST ") else f"GET /{name}": value
@@ -66,6 +82,9 @@ def test_nobody_there(command: Command) -> None:
     assert "`packetboat up`" in ran.out
 
 
+NO_BOOLEAN = problem(
+    422, "invalid-request", errors=[{"field": "filter", "detail": "this is a text"}]
+)
 BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
     "another-server": ({"healthz": answer({}, 404)}, "connection", "fail", "404", 1),
     "version": ({"openapi.json": {"info": {"version": "9.0.0"}}}, "version", "warn", "9.0.0", 0),
@@ -102,14 +121,24 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
         0,
     ),
     "refused-filter": (
-        {
-            "POST /subscriptions/s:preview_filter": problem(
-                422, "invalid-request", errors=[{"field": "filter", "detail": "this is a text"}]
-            )
-        },
+        {"POST /subscriptions/s:preview_filter": NO_BOOLEAN},
         "filters",
         "warn",
         "the filter of s lets nothing through: this is a text",
+        0,
+    ),
+    "refused-skip-rule": (
+        {"POST /subscriptions/t:preview_filter": NO_BOOLEAN},
+        "filters",
+        "warn",
+        "the skip rule d1 of t skips nothing: this is a text",
+        0,
+    ),
+    "refused-filter-of-an-export": (
+        {"POST /topics/o:preview_filter": NO_BOOLEAN},
+        "filters",
+        "warn",
+        "the filter of the export e makes its runs fail: this is a text",
         0,
     ),
     "nobody-delivers": ({"forwarders": {"forwarders": []}}, "delivery", "fail", "no subscribe", 1),
@@ -163,6 +192,38 @@ def test_a_file_of_profiles_that_others_can_read(command: Command) -> None:
     ran = command("doctor", "-o", "json", answers=well())
     assert findings(ran)["profiles"][0] == "fail"
     assert ran.code == 1
+
+
+def test_each_stored_expression_is_previewed_with_one_message(command: Command) -> None:
+    ran = command("doctor", answers=well())
+    previews = [each for each in ran.server.requests if each.path.endswith(":preview_filter")]
+    assert [(each.path.split(":")[0], json.loads(each.body)["filter"]) for each in previews] == [
+        ("/subscriptions/s", "key == r'a'"),
+        ("/subscriptions/t", "data.total > 9.0"),
+        ("/topics/o", "has(key)"),
+    ]
+    assert {json.loads(each.body)["messages"] for each in previews} == {1}
+
+
+@pytest.mark.parametrize("gone", ["exports", "subscriptions"])
+def test_filters_are_looked_at_where_one_may(command: Command, gone: str) -> None:
+    denied = problem(403, "permission-denied", "No.")
+    refused = {
+        "POST /subscriptions/s:preview_filter": NO_BOOLEAN,
+        "POST /topics/o:preview_filter": NO_BOOLEAN,
+    }
+    ran = command("doctor", "-o", "json", answers=well(**{gone: denied}, **refused))
+    named = [each["detail"] for each in ran.json if each["check"] == "filters"]
+    assert len(named) == 1
+    assert ("of the export e" in named[0]) == (gone == "subscriptions")
+
+
+def test_a_subscription_that_goes_meanwhile_is_no_finding(command: Command) -> None:
+    gone = problem(404, "subscription-not-found", "No.")
+    ran = command(
+        "doctor", "-o", "json", answers=well(**{"POST /subscriptions/s:preview_filter": gone})
+    )
+    assert "filters" not in findings(ran)
 
 
 def test_who_may_not_look_is_not_told_of_failures(command: Command) -> None:

@@ -6,7 +6,10 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from importlib.metadata import version
+from itertools import islice
+from typing import NamedTuple
 
 import typer
 
@@ -19,11 +22,11 @@ from packetboat.cli.failures import hint_for
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.output import Format, colored, printable
 from packetboat.cli.shared_options import add
-from packetboat.errors import InvalidRequest, NotAuthorized, PacketboatError
+from packetboat.errors import InvalidRequest, NotAuthorized, NotFound, PacketboatError
 
 app: typer.Typer = typer.Typer()
 MAX_FILTERS = 200
-"""Of which the server is asked."""
+"""Expressions of subscriptions, and of exports, of which the server is asked."""
 _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FAIL", "31")}
 
 
@@ -94,27 +97,73 @@ def _topics(api: Api) -> Iterator[Finding]:
         yield Finding("topics", Level.WARN, f"{name} is full", fix)
 
 
+class _Stored(NamedTuple):
+    """An expression that was taken once. `preview` is where the server tries it, `effect` is what
+    it does where this version refuses it, and `fix` is the command that changes it."""
+
+    name: str
+    text: str
+    preview: str
+    effect: str
+    fix: str
+
+
 def _filters(api: Api) -> Iterator[Finding]:
-    """Which an earlier version took and this one refuses: they let no message through. The server
-    is asked, by a preview of each filter with one message."""
+    """Expressions that an earlier version took and this one refuses. The server is asked, by a
+    preview of each with one message."""
+    for stored in (_of_subscriptions(api), _of_exports(api)):
+        try:
+            for each in islice(stored, MAX_FILTERS):
+                why = _refusal(api, each)
+                if why is not None:
+                    detail = f"{each.name} {each.effect}: {why}"
+                    yield Finding("filters", Level.WARN, detail, each.fix)
+        except (NotAuthorized, NotFound):
+            continue
+        except PacketboatError as error:
+            yield Finding("filters", Level.FAIL, str(error), hint_for(error))
+
+
+def _of_subscriptions(api: Api) -> Iterator[_Stored]:
+    """Their filters, and their skip rules."""
+    for each in islice(api.pages("/subscriptions", "subscriptions"), MAX_FILTERS):
+        name = each["name"]
+        preview = path("subscriptions", name, verb="preview_filter")
+        if each.get("filter"):
+            fix = f"`packetboat subscriptions update {name} --filter …`"
+            whose = f"the filter of {name}"
+            yield _Stored(whose, each["filter"], preview, "lets nothing through", fix)
+        for rule in api.get(path("subscriptions", name, "skip_rules"))["skip_rules"]:
+            fix = f"`packetboat skip-rules remove {name} {rule['id']}`, and add a rule that holds"
+            whose = f"the skip rule {rule['id']} of {name}"
+            yield _Stored(whose, rule["expression"], preview, "skips nothing", fix)
+
+
+def _of_exports(api: Api) -> Iterator[_Stored]:
+    """Their filters. An expression is refused whatever the topic, so where an export is of many,
+    any of them does for the preview."""
+    for each in api.pages("/exports", "exports"):
+        if not each.get("filter"):
+            continue
+        pattern = each["topic"]
+        topics = (topic["name"] for topic in api.pages("/topics", "topics"))
+        topic = next((name for name in topics if fnmatchcase(name, pattern)), None)
+        if topic is not None:
+            fix = f"`packetboat export change {each['name']} --filter …`"
+            whose = f"the filter of the export {each['name']}"
+            preview = path("topics", topic, verb="preview_filter")
+            yield _Stored(whose, each["filter"], preview, "makes its runs fail", fix)
+
+
+def _refusal(api: Api, stored: _Stored) -> str | None:
+    """Why this version refuses it; None: it does not, or the thing is gone by now."""
     try:
-        filtered = [
-            (each["name"], each["filter"])
-            for each in api.pages("/subscriptions", "subscriptions")
-            if each.get("filter")
-        ]
-        for name, text in filtered[:MAX_FILTERS]:
-            try:
-                where = path("subscriptions", name, verb="preview_filter")
-                api.post(where, {"filter": text, "messages": 1}, safe=True)
-            except InvalidRequest as refused:
-                why = refused.errors[0].detail if refused.errors else str(refused)
-                detail = f"the filter of {name} lets nothing through: {why}"
-                yield Finding("filters", Level.WARN, detail, "`packetboat subscriptions update`")
-    except NotAuthorized:
-        return
-    except PacketboatError as error:
-        yield Finding("filters", Level.FAIL, str(error), hint_for(error))
+        api.post(stored.preview, {"filter": stored.text, "messages": 1}, safe=True)
+    except InvalidRequest as refused:
+        return refused.errors[0].detail if refused.errors else str(refused)
+    except NotFound:
+        pass
+    return None
 
 
 def _forwarders(api: Api) -> Iterator[Finding]:
