@@ -71,6 +71,24 @@ def test_a_call_is_tried_again_until_its_time_is_over(command: Command) -> None:
     assert command("locks", "get", "a", answers=answers).code == 0
 
 
+@pytest.mark.parametrize(("options", "told"), [((), 1), (("-q",), 0)])
+def test_that_it_is_tried_again_is_a_note(
+    command: Command, caplog: pytest.LogCaptureFixture, options: tuple[str, ...], told: int
+) -> None:
+    answers = {"GET /locks/a": [problem(503, "not-ready"), {"name": "a"}]}
+    assert command(*options, "locks", "get", "a", answers=answers).code == 0
+    assert len([each for each in caplog.messages if "tried again" in each]) == told
+
+
+def test_a_quiet_command_says_how_it_failed(
+    command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = {"GET /locks/a": problem(503, "not-ready", "There is no leader.")}
+    ran = command("-q", "--timeout", "0.1", "locks", "get", "a", answers=answers)
+    assert (ran.code, caplog.messages) == (6, [])
+    assert "There is no leader." in ran.err
+
+
 def test_what_is_not_safe_is_not_sent_twice(command: Command) -> None:
     ran = command("topics", "create", "t", answers={"POST /topics": UnknownOutcome("cut")})
     assert (ran.code, len(ran.server.requests)) == (7, 1)

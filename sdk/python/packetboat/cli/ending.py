@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import typer
 
@@ -22,7 +22,8 @@ def ending(context: typer.Context) -> Iterator[None]:
     invocation = Invocation.of(context)
     try:
         try:
-            yield
+            with _without_notes() if invocation.output.quiet else nullcontext():
+                yield
             sys.stdout.flush()
         finally:
             invocation.close()
@@ -37,3 +38,17 @@ def ending(context: typer.Context) -> Iterator[None]:
     except KeyboardInterrupt:
         sys.stderr.write("\n")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@contextmanager
+def _without_notes() -> Iterator[None]:
+    """That the SDK sends a call again is a note for people; what it logs as an error is not."""
+    import logging
+
+    logger = logging.getLogger("packetboat")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
