@@ -12,7 +12,7 @@ from metadata.delivery.hints import HintRepository
 from metadata.errors import LeaseLost
 from metadata.ids import new_uid
 from metadata.locks.locks import Lock, LockRepository
-from tests.integration.metadata.world import World, keys_of
+from tests.integration.metadata.world import HELD_S, World, keys_of
 
 LOAD = loads.Load(0.5, 0.01, 100.0, 1e6, 3, 2)
 
@@ -115,7 +115,7 @@ async def test_the_fleet_tells_loads_and_owners(world: World) -> None:
     assert live[elder].role == "subscribe"
     assert live[elder].weight == 1.0
     assert 0 <= live[younger].age_s <= live[elder].age_s < 60
-    assert 0 < live[elder].remaining_s <= 4
+    assert 0 < live[elder].remaining_s <= HELD_S
     owned = await fleet.owned([(topic.tenant_id, topic.uid)])
     assert owned == {first: elder, second: None}
     assert await fleet.owned([(topic.tenant_id, new_uid())]) == {}

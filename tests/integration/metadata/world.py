@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from metadata.catalog import Catalog
 from metadata.database import Database
@@ -26,6 +27,9 @@ from metadata.types import (
     TopicSpec,
     Unit,
 )
+
+HELD_S = 3600.0
+"""A lease of `World.forwarder`, which nobody renews: no test waits for its end."""
 
 
 class World:
@@ -62,6 +66,7 @@ class World:
     async def forwarder(self, role: str = "subscribe") -> bytes:
         incarnation = new_uid()
         await self.leases.register(incarnation, role=role)
+        await self._lease_ends_in(incarnation, HELD_S)
         return incarnation
 
     async def claim(self, incarnation: bytes, topic: Topic) -> dict[int, Claim]:
@@ -70,12 +75,14 @@ class World:
 
     async def end_lease(self, incarnation: bytes) -> None:
         """As if it had not been renewed for a while."""
+        await self._lease_ends_in(incarnation, -0.001)
 
+    async def _lease_ends_in(self, incarnation: bytes, seconds: float) -> None:
         async def work(connection: object) -> None:
             await connection.execute(  # type: ignore[attr-defined]
-                "UPDATE forwarders SET lease_until = now() - interval '1 ms'"
-                " WHERE incarnation = $1",
+                "UPDATE forwarders SET lease_until = now() + $2 WHERE incarnation = $1",
                 incarnation,
+                timedelta(seconds=seconds),
             )
 
         await self.database.statement(work, writes=True)

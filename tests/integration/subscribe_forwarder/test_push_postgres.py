@@ -284,12 +284,14 @@ async def test_the_log_is_listed_and_bounded(database: Database, endpoint: Hosti
         await p.log.flush()
         uid = site.subscription.uid
         page = await attempts.page(site.tenant_id, uid, limit=1000)
-        assert [row.offset for row in page] == sorted((row.offset for row in page), reverse=True)
-        assert len(page) == 50
+        # Deliveries end in any order; and where the lease is lost amid them, some come twice.
+        assert {row.offset for row in page} == set(range(50))
+        assert [row.id for row in page] == sorted((row.id for row in page), reverse=True)
         rest = await attempts.page(site.tenant_id, uid, before=page[29].id, limit=1000)
         assert rest == page[30:]
-        (one,) = await attempts.page(site.tenant_id, uid, message_id=page[7].message_id, limit=1000)
-        assert one == page[7]
+        wanted = page[7].message_id
+        found = await attempts.page(site.tenant_id, uid, message_id=wanted, limit=1000)
+        assert found == [row for row in page if row.message_id == wanted]
         assert await attempts.page(site.tenant_id, uid, outcome="failed", limit=10) == []
         await attempts.trim([(site.tenant_id, uid)], 20)
         assert await attempts.page(site.tenant_id, uid, limit=1000) == page[:20]
