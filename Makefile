@@ -170,8 +170,8 @@ build-image:
 	  --target $(IMAGE_TARGET) --tag $(IMAGE_NAME):$(VERSION) .
 
 .PHONY: release
-release: $(INSTALLED) ## Build wheels, checksums, a bill of materials and the image of this commit into dist/
-	@$(BIN)/python deploy/release.py --image-builder "$(IMAGE_BUILDER)"
+release: $(INSTALLED) ## Build wheels, checksums, a bill of materials and the image into dist/ (REPOSITORY=https://…)
+	@$(BIN)/python deploy/release.py --repository "$(REPOSITORY)" --image-builder "$(IMAGE_BUILDER)"
 
 .PHONY: image-test
 image-test: $(INSTALLED) ## Build the images on a Debian made here, run them confined, export (root, buildah, half an hour)

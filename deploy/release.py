@@ -1,6 +1,6 @@
 """Make the files of a release of the checked-out commit: `make release`.
 
-    python deploy/release.py [--into dist] [--image-builder docker]
+    python deploy/release.py [--into dist] [--repository https://…] [--image-builder docker]
 
 | file in `dist/` | what it is |
 |---|---|
@@ -12,6 +12,7 @@
 
 Two runs at the same commit give the same bytes, but for the image: nothing that is not committed
 goes in, and the only time in it is that of the commit. Libraries are those that are installed here.
+The wheels name the repository that they are told, and no address is made up where none is told.
 """
 
 from __future__ import annotations
@@ -72,6 +73,15 @@ def build_wheel(project: Path, into: Path, epoch_s: int) -> Path:
         (built,) = Path(place).glob("*.whl")
         into.mkdir(parents=True, exist_ok=True)
         return Path(shutil.move(built, into / built.name))
+
+
+def name_repository(tree: Path, url: str) -> None:
+    """Write it into both projects, whose wheels then say where they come from."""
+    if not re.fullmatch(r"https://[^\s\"\\]+", url):
+        raise ValueError(f"{url!r} is no https:// address of a repository")
+    for project in (tree / "sdk/python", tree):
+        with (project / "pyproject.toml").open("a", encoding="utf-8") as file:
+            file.write(f'\n[project.urls]\nRepository = "{url}"\n')
 
 
 def version_of(tree: Path) -> str:
@@ -157,11 +167,13 @@ def build_image(tree: Path, builder: str, file: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def release(into: Path, image_builder: str) -> list[Path]:
+def release(into: Path, repository: str, image_builder: str) -> list[Path]:
     """The files, in the order of their names."""
     with tempfile.TemporaryDirectory() as place:
         tree = Path(place) / "tree"
         epoch_s = committed(tree)
+        if repository:
+            name_repository(tree, repository)
         name = f"packetboat-{version_of(tree)}"
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir(parents=True)
@@ -187,11 +199,14 @@ def release(into: Path, image_builder: str) -> list[Path]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="made anew")
+    parser.add_argument("--repository", default="", help="where the source is: https://…")
     parser.add_argument("--image-builder", default="", help="docker, podman or buildah")
     given = parser.parse_args()
+    if not given.repository:
+        sys.stderr.write("no REPOSITORY=https://… is named: the wheels say no address\n")
     if not given.image_builder:
         sys.stderr.write("no docker, podman or buildah is here: no image is built\n")
-    for file in release(given.into, given.image_builder):
+    for file in release(given.into, given.repository, given.image_builder):
         sys.stdout.write(f"{file.stat().st_size:>12,}  {file}\n")
 
 

