@@ -62,24 +62,28 @@ def test_nicknames_stand_for_expressions(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cron", "zone", "field"),
+    ("cron", "zone", "field", "said"),
     [
-        ("* * * *", "UTC", "cron"),
-        ("* * * * * *", "UTC", "cron"),
-        ("60 * * * *", "UTC", "cron"),
-        ("0 0 31 2 *", "UTC", "cron"),
-        ("@reboot", "UTC", "cron"),
-        (" ".join(["1," * 60 + "1"] * 5), "UTC", "cron"),
-        ("* * * * *", "Mars/Olympus", "time_zone"),
-        ("* * * * *", "../../etc/passwd", "time_zone"),
-        ("* * * * *", "", "time_zone"),
-        ("* * * * *", "a\0b", "time_zone"),
+        ("* * * *", "UTC", "cron", "five fields (minute hour day month weekday), or one of @"),
+        ("* * * * * *", "UTC", "cron", "five fields (minute hour day month weekday), or one of @"),
+        ("60 * * * *", "UTC", "cron", "the field minute is wrong: it takes 0 to 59, with"),
+        ("*/0 * * * *", "UTC", "cron", "the field minute is wrong: it takes 0 to 59, with"),
+        ("0 0 31 2 *", "UTC", "cron", "the field day of month is wrong: it takes 1 to 31 and"),
+        ("@reboot", "UTC", "cron", "five fields (minute hour day month weekday), or one of @"),
+        (" ".join(["1," * 60 + "1"] * 5), "UTC", "cron", "at most 200 characters"),
+        ("* * * * *", "Mars/Olympus", "time_zone", "a name of the IANA time zone database"),
+        ("* * * * *", "../../etc/passwd", "time_zone", "a name of the IANA time zone database"),
+        ("* * * * *", "", "time_zone", "a name of the IANA time zone database"),
+        ("* * * * *", "a\0b", "time_zone", "a name of the IANA time zone database"),
     ],
 )
-def test_what_is_refused(cron: str, zone: str, field: str) -> None:
+def test_what_is_refused_is_said_in_our_own_words(
+    cron: str, zone: str, field: str, said: str
+) -> None:
     with pytest.raises(BadSchedule) as refused:
         check(cron, zone)
     assert refused.value.field == field
+    assert str(refused.value).startswith(said)
 
 
 def test_policies_of_missed_runs() -> None:
