@@ -56,6 +56,20 @@ def test_the_short_ones_leave_out_what_is_long() -> None:
     assert all("not long" in run.arguments[run.arguments.index("-m") + 1] for run in runs)
 
 
+def test_how_long_it_takes_is_said_at_the_start_and_in_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tests.run"])
+    monkeypatch.setattr(tests.run, "run", lambda *_: 0)
+    minutes = tests.run.MINUTES
+    assert tests.run.main() == 0
+    assert capsys.readouterr().out.endswith(f"about {minutes} minutes on two cores.\n")
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (told,) = [line for line in text.splitlines() if line.startswith("test: ")]
+    written = {10: "ten", 20: "twenty", 30: "thirty", 40: "forty"}.get(minutes, str(minutes))
+    assert f"in {written} minutes" in told
+
+
 def test_each_file_of_tests_is_in_one_share() -> None:
     for path in (ROOT / "tests").rglob("test_*.py"):
         name = str(path.relative_to(ROOT))
