@@ -18,6 +18,8 @@ import asyncio, json, os, signal
 from packetboat import AsyncClient, Worker
 from packetboat.transport import Response
 
+# A shell has what it starts in the background ignore SIGINT, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 MESSAGE = {"message_id": "m", "ack_id": "a", "partition": 0, "offset": 0, "data": 1,
            "publish_time": "2026-01-01T00:00:00Z"}
 LEASE = {"name": "orders", "topic": "t", "type": "pull", "ack_deadline_seconds": 30,
