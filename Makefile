@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(PYTHON) deploy/install.py $(VENV) --editable
-# One stamp a layer: what runs, exports beside it, and all that contributors use.
+# One stamp a layer: what runs, what sends spans beside it, exports, and all that contributors use.
 RUNS := $(VENV)/.run
+OPENTELEMETRY := $(VENV)/.opentelemetry
 EXPORTS := $(VENV)/.exports
 INSTALLED := $(VENV)/.develop
 PROJECTS := pyproject.toml setup.py sdk/python/pyproject.toml deploy/install.py
@@ -24,19 +25,26 @@ $(RUNS): requirements/run.lock $(PROJECTS)
 	@$(INSTALL)
 	@touch $@
 
-$(EXPORTS): requirements/run.lock requirements/exports.lock $(PROJECTS)
-	@$(INSTALL) --exports
+$(OPENTELEMETRY): requirements/run.lock requirements/opentelemetry.lock $(PROJECTS)
+	@$(INSTALL) --opentelemetry
 	@touch $(RUNS) $@
 
-$(INSTALLED): requirements/run.lock requirements/exports.lock requirements/develop.lock $(PROJECTS)
+$(EXPORTS): $(patsubst %,requirements/%.lock,run opentelemetry exports) $(PROJECTS)
+	@$(INSTALL) --exports
+	@touch $(RUNS) $(OPENTELEMETRY) $@
+
+$(INSTALLED): $(patsubst %,requirements/%.lock,run opentelemetry exports develop) $(PROJECTS)
 	@$(INSTALL) --develop
-	@touch $(RUNS) $(EXPORTS) $@
+	@touch $(RUNS) $(OPENTELEMETRY) $(EXPORTS) $@
 
 .PHONY: install
 install: $(INSTALLED) ## Install all that contributors use, minutes and 1.7 GB; instant when it is there
 
 .PHONY: exports
 exports: $(EXPORTS) ## Install Spark and the lake libraries beside the server: 1.1 GB, about 2 minutes
+
+.PHONY: opentelemetry
+opentelemetry: $(OPENTELEMETRY) ## Install what sends spans and metrics to a collector beside the server, 15 MB
 
 .PHONY: up
 up: $(RUNS) ## Run everything on this machine, until Ctrl-C; installs what that needs, and no more
@@ -166,7 +174,8 @@ image-exports: build-image ## The same with Spark, for runners of exports
 .PHONY: build-image
 build-image:
 	@test -n "$(IMAGE_BUILDER)" || { echo "no docker, podman or buildah is here: install one" >&2; exit 1; }
-	$(IMAGE_BUILDER) build --build-arg BASE=$(IMAGE_BASE) --file deploy/container/Dockerfile \
+	$(IMAGE_BUILDER) build --build-arg BASE=$(IMAGE_BASE) --build-arg INSTALL_OPTIONS="$(INSTALL_OPTIONS)" \
+	  --file deploy/container/Dockerfile \
 	  --target $(IMAGE_TARGET) --tag $(IMAGE_NAME):$(VERSION) .
 
 .PHONY: release

@@ -1,10 +1,12 @@
 """Install Packetboat of this checkout into a folder of its own, with the libraries of its locks.
 
-    python3 deploy/install.py FOLDER [--exports | --develop] [--only-libraries] [--editable]
+    python3 deploy/install.py FOLDER [--opentelemetry] [--exports | --develop]
+                                     [--only-libraries] [--editable]
 
 The folder becomes a virtual environment of the Python that runs this. Every library has the version
-and a hash of `requirements/`: those of `run.lock`, with `--exports` also those of `exports.lock`,
-and with `--develop` all of them. Only the standard library is used. Run it again to bring the
+and a hash of `requirements/`: those of `run.lock`, with `--opentelemetry` also those of
+`opentelemetry.lock`, with `--exports` those of both and of `exports.lock`, and with `--develop` all
+of them. Only the standard library is used. Run it again to bring the
 folder up to another checkout.
 """
 
@@ -42,9 +44,11 @@ STEPS = {"Collecting": "looked up", "Ignoring": "not for this machine"}
 """First words of pip's lines about one package."""
 
 
-def locks(*, exports: bool, develop: bool) -> list[Path]:
+def locks(*, opentelemetry: bool, exports: bool, develop: bool) -> list[Path]:
     """The files of the layers that are wanted; each adds to those before it."""
     names = ["run"]
+    if opentelemetry or exports or develop:
+        names.append("opentelemetry")
     if exports or develop:
         names.append("exports")
     if develop:
@@ -158,6 +162,9 @@ def main() -> None:
     """Exit status: 0 done, 1 pip failed or this Python is too old."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="such as /opt/packetboat")
+    parser.add_argument(
+        "--opentelemetry", action="store_true", help="what sends spans and metrics, too"
+    )
     parser.add_argument("--exports", action="store_true", help="what runners of exports need, too")
     parser.add_argument("--develop", action="store_true", help="what tests and checks need, too")
     parser.add_argument("--only-libraries", action="store_true", help="nothing of the checkout")
@@ -173,7 +180,10 @@ def main() -> None:
     try:
         if not (given.folder / "bin/pip").exists():
             venv.create(given.folder, with_pip=True)
-        install_libraries(python, locks(exports=given.exports, develop=given.develop))
+        wanted = locks(
+            opentelemetry=given.opentelemetry, exports=given.exports, develop=given.develop
+        )
+        install_libraries(python, wanted)
         if not given.only_libraries:
             install_packetboat(python, editable=given.editable)
         if given.develop:

@@ -1,8 +1,9 @@
 """Split a lock of everything into layers: `python deploy/lock.py LOCK`, as `make lock` does.
 
 A layer is a file of `requirements/`, with hashes: `run.lock` is what the server and the client need
-to run, `exports.lock` what runners of exports need beside it, `develop.lock` the rest. All layers
-are of one resolution, and none repeats a package of an earlier one. It asks the installed
+to run, `opentelemetry.lock` what spans and metrics by OTLP need beside it, `exports.lock` what
+runners of exports need beside both, `develop.lock` the rest. All layers are of one resolution, and
+none repeats a package of an earlier one. It asks the installed
 distributions which package needs which, so run it where all of them are installed.
 """
 
@@ -18,7 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ROOT / "requirements"
 OURS = {"packetboat-client": ROOT / "sdk/python", "packetboat-server": ROOT}
-EXTRAS: Mapping[str, frozenset[str]] = {"run": frozenset(), "exports": frozenset({"exports"})}
+EXTRAS: Mapping[str, frozenset[str]] = {
+    "run": frozenset(),
+    "opentelemetry": frozenset({"opentelemetry"}),
+    "exports": frozenset({"exports", "opentelemetry"}),
+}
 """Extras of the server whose libraries a layer has; the last layer has all that is left."""
 BUILD = "setuptools"
 """Builds our own packages, in every environment."""

@@ -5,7 +5,7 @@
 | file in `dist/` | what it is |
 |---|---|
 | `packetboat_client-V-py3-none-any.whl`, `packetboat_server-V-py3-none-any.whl` | the wheels |
-| `packetboat-V-run.lock`, `packetboat-V-exports.lock` | libraries, by version and hash |
+| `packetboat-V-run.lock`, `-opentelemetry.lock`, `-exports.lock` | libraries, by version and hash |
 | `packetboat-V.cdx.json` | the bill of materials, CycloneDX 1.6: all that the locks bring |
 | `packetboat-V.image.tar` | the image, where a builder of images is here |
 | `SHA256SUMS` | of all these files |
@@ -36,7 +36,7 @@ from typing import Any
 import lock
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = {"run": "required", "exports": "optional"}
+LAYERS = {"run": "required", "opentelemetry": "optional", "exports": "optional"}
 """Of the libraries, and what CycloneDX calls their scope."""
 _LINE = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)", re.M)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -146,7 +146,7 @@ def _components(tree: Path) -> Iterator[dict[str, Any]]:
 
 
 def _needs(name: str, refs: dict[str, list[str]]) -> list[str]:
-    extras = frozenset({"exports"}) if name == "packetboat-server" else frozenset[str]()
+    extras = lock.EXTRAS["exports"] if name == "packetboat-server" else frozenset[str]()
     wanted = {
         lock.normalized(re.split(r"[^A-Za-z0-9._-]", line)[0])
         for line in lock.requirements_of(name, extras)

@@ -130,6 +130,14 @@ def within(kind: type[N], bounds: Bounds, text: str) -> N:
     return value
 
 
+def boolean(text: str) -> bool:
+    """Raises ValueError, which says what it may be."""
+    values = {"1": True, "true": True, "0": False, "false": False}
+    if text.lower() not in values:
+        raise ValueError("1 or 0, true or false")
+    return values[text.lower()]
+
+
 def bounds_of(setting: Field[Any]) -> Bounds:
     """As the settings class says."""
     bounds: Bounds = setting.metadata.get(BOUNDS, ANY)

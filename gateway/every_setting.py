@@ -8,6 +8,7 @@ from typing import Any
 
 from edge.environment import SettingsError, all_faults
 from gateway.settings import ServerSettings
+from gateway.telemetry import settings as telemetry
 from metadata.settings import DatabaseSettings
 from peering.settings import PeerSettings
 from publish_forwarder import settings as publishing
@@ -22,6 +23,7 @@ _PARTS = (
     subscribing.load,
     scheduling.load,
     quotas.load,
+    telemetry.load,
 )
 
 

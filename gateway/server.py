@@ -17,12 +17,14 @@ import structlog
 import uvloop
 from hypercorn.config import Config
 
+from edge.tracing import Tracer
 from gateway import descriptors, heap, logs
 from gateway.addresses import CannotListen, bound
 from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
 from gateway.http.server import HttpServer
 from gateway.settings import Listener, ServerSettings
+from gateway.telemetry.opening import open_telemetry
 from gateway.wiring.opening import open_parts
 from gateway.wiring.parts import Parts
 from metadata.postgres.database_schema import UnfitSchema
@@ -47,7 +49,7 @@ def run(
     try:
         listener = listen(settings.host, settings.port, shared=shared)
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve(settings, listener))
+            runner.run(_serve_observed(settings, listener))
     except (UnfitSchema, PeerTlsError, CannotListen) as error:
         _log.error("not started", reason=str(error))
         return 1 if isinstance(error, UnfitSchema) else 2
@@ -62,14 +64,19 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     return listener
 
 
-async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
+async def _serve_observed(settings: ServerSettings, listener: socket.socket) -> None:
+    async with open_telemetry(settings.role.value) as tracer:
+        await _serve(settings, listener, tracer)
+
+
+async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Tracer | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     watchdog = asyncio.ensure_future(_exit_at_deadline(stop, settings.drain_s + LAST_MARGIN_S))
     try:
-        async with open_parts(settings) as parts:
+        async with open_parts(settings, tracer) as parts:
             app = create_app(
                 parts.routes,
                 parts.verifier,

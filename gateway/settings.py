@@ -22,6 +22,7 @@ from edge.environment import (
     PORT,
     Reader,
     SettingsError,
+    boolean,
     bounds_of,
     number,
     shown,
@@ -299,13 +300,6 @@ def format_addresses(addresses: Mapping[int, Address]) -> str:
     return ",".join(f"{node}={host}:{port}" for node, (host, port) in sorted(addresses.items()))
 
 
-def _boolean(text: str) -> bool:
-    values = {"1": True, "true": True, "0": False, "false": False}
-    if text.lower() not in values:
-        raise ValueError("1 or 0, true or false")
-    return values[text.lower()]
-
-
 def _ports(text: str) -> tuple[int, ...]:
     try:
         ports = tuple(int(port) for port in text.split(","))
@@ -361,7 +355,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "int | None": int,
     "float": float,
-    "bool": _boolean,
+    "bool": boolean,
     "bytes": _hex,
     "LogLevel": _log_level,
     "SharedSecret | None": SharedSecret.from_text,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gateway.middleware.errors import problem_of
 from gateway.settings import ServerSettings
+from gateway.telemetry.requests import continued
 from gateway.wiring.parts import Shared
 from subscribe_forwarder.backlogs import exchange
 from subscribe_forwarder.fronts import attending
@@ -26,7 +27,11 @@ async def open_links(shared: Shared) -> OpenLinks:
     assert settings.ack_secret is not None
     lossy = (exchange.SUBJECT, attending.SUBJECT)
     network = LinkNetwork(
-        settings.ack_secret, problem_of=problem_of, lossy=lossy, tls=shared.peer_tls
+        settings.ack_secret,
+        problem_of=problem_of,
+        lossy=lossy,
+        tls=shared.peer_tls,
+        around=None if shared.tracer is None else continued,
     )
     port = await network.start(settings.subscribe_link_host, settings.subscribe_link_port)
     shared.stack.push_async_callback(network.close, GRACE_S)

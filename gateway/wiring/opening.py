@@ -11,12 +11,14 @@ import structlog
 from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME
 from edge.load import MachineLoad
 from edge.sealing import Sealer
+from edge.tracing import Tracer
 from gateway.breakers import GroupBreakers, MetadataGate
 from gateway.egress_rules import EgressRules
 from gateway.readiness import LeaderCheck, Readiness
 from gateway.recovery.keeper import EraKeeper
 from gateway.settings import Role, ServerSettings
 from gateway.store_disks import StoreDisks
+from gateway.telemetry.requests import traced
 from gateway.tenancy.auditor import Auditor
 from gateway.wiring.admission import open_admission
 from gateway.wiring.control import open_control
@@ -52,7 +54,9 @@ _log = structlog.get_logger("packetboat.server")
 
 
 @asynccontextmanager
-async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
+async def open_parts(
+    settings: ServerSettings, tracer: Tracer | None = None
+) -> AsyncIterator[Parts]:
     """Never fails because Postgres or the store is down: readiness says so until they are up.
     Raises UnfitSchema where Postgres answers that this release can't use the database."""
     parts = Parts(load=MachineLoad(target_lag_s=settings.max_loop_lag_s))
@@ -114,6 +118,7 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             sealer=Sealer.from_text(settings.seal_keys) if settings.seal_keys else None,
             identity=open_identity(settings, database, feed, rules.guard_of, stack),
             metered=metered,
+            tracer=tracer,
         )
         parts.verifier = shared.identity.verifier
         parts.readiness.add("signing_keys", shared.identity.tokens.keys.not_ready_reason)
@@ -130,6 +135,8 @@ async def open_parts(settings: ServerSettings) -> AsyncIterator[Parts]:
             await open_scheduling(shared)
         auditor = Auditor(AuditLog(database))
         parts.routes[:] = [auditor.audited(route) for route in parts.routes]
+        if tracer is not None:
+            parts.routes[:] = [traced(tracer, route) for route in parts.routes]
         yield parts
 
 

@@ -17,6 +17,7 @@ from edge.asgi import Route
 from edge.load import MachineLoad
 from edge.quota import NO_LIMITS, Quotas, Usage
 from edge.sealing import Sealer
+from edge.tracing import Tracer
 from gateway.admission.admission import Admission
 from gateway.egress_rules import EgressRules
 from gateway.readiness import Readiness
@@ -114,6 +115,8 @@ class Shared:
     """Where this process has keys to seal with: always in the roles that need it."""
     identity: Identity
     metered: Metered
+    tracer: Tracer | None
+    """None: spans are off."""
 
 
 def own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from gateway.wiring.parts import Shared
 from metadata.delivery.forwarded import ForwardedRepository
 from publish_forwarder import routes as publish_routes
 from publish_forwarder import settings as publish_settings
 from publish_forwarder.forwarder import PublishForwarder
+from publish_forwarder.tracing import TracedPublishForwarder
 
 
 async def open_publishing(shared: Shared) -> None:
     """Messages on their way in."""
     parts, stack = shared.parts, shared.stack
     forwarded = ForwardedRepository(shared.database)
-    publisher = PublishForwarder(
+    kind: Callable[..., PublishForwarder] = PublishForwarder
+    if shared.tracer is not None:
+        kind = partial(TracedPublishForwarder, shared.tracer)
+    publisher = kind(
         shared.catalog,
         shared.store,
         publish_settings.load(),

@@ -22,6 +22,7 @@ from subscribe_forwarder.push.pushers import GRACE_S, Pushers
 from subscribe_forwarder.push.replaying import Replaying
 from subscribe_forwarder.push.requests import Requests
 from subscribe_forwarder.push.sender import Sender
+from subscribe_forwarder.push.spans import PushSpans
 
 
 def open_pushing(
@@ -45,7 +46,14 @@ def open_pushing(
     metered = shared.metered
     endpoints_here = Endpoints(metered.limiter)
     means = Means(
-        subscriber, endpoints_here, requests, sender, log, late.pass_on, usage=metered.meter
+        subscriber,
+        endpoints_here,
+        requests,
+        sender,
+        log,
+        late.pass_on,
+        usage=metered.meter,
+        spans=None if shared.tracer is None else PushSpans(shared.tracer),
     )
     endpoints = PushEndpointRepository(shared.database)
     inactive = TenantRepository(shared.database).inactive

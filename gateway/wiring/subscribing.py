@@ -30,8 +30,9 @@ from subscribe_forwarder.api.dead_letters import DeadLetters
 from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.redrives import Redrives
+from subscribe_forwarder.api.spans import HandOutSpans
 from subscribe_forwarder.api.task_acks import TaskAcks
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.trace import HandOuts, HandOutTrace
 from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.undelivered import find_undelivered
 from subscribe_forwarder.delivery.undertaker import Undertaker
@@ -118,10 +119,9 @@ async def open_subscribing(shared: Shared) -> None:
     routing.order = backlogs.most_backlog_first
 
 
-def _open_trace(shared: Shared) -> HandOutTrace | None:
-    path = shared.settings.subscribe_trace_file
-    if path is None:
-        return None
-    trace = HandOutTrace(path)
-    shared.stack.callback(trace.close)
-    return trace
+def _open_trace(shared: Shared) -> HandOuts | None:
+    path, told = shared.settings.subscribe_trace_file, None
+    if path is not None:
+        told = HandOutTrace(path)
+        shared.stack.callback(told.close)
+    return told if shared.tracer is None else HandOutSpans(shared.tracer, told)

@@ -16,7 +16,7 @@ from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.hubs import hub_of, refuse_push
 from subscribe_forwarder.api.requests import PullRequest
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, PullWaiter, Want
 from subscribe_forwarder.delivery.sending import to_send
@@ -36,7 +36,7 @@ _EMPTY = pull_body([])
 class Pulls:
     """Serves what is owned here."""
 
-    def __init__(self, forwarder: SubscribeForwarder, trace: HandOutTrace | None = None) -> None:
+    def __init__(self, forwarder: SubscribeForwarder, trace: HandOuts | None = None) -> None:
         self._forwarder = forwarder
         self._trace = trace
 

@@ -16,7 +16,7 @@ from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
 from subscribe_forwarder.api.task_acks import TaskAcks
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.api.views import Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import pulls as pull_fronts
@@ -36,7 +36,7 @@ def routes(
     fates: Fates,
     task_acks: TaskAcks,
     routing: Routing | None = None,
-    trace: HandOutTrace | None = None,
+    trace: HandOuts | None = None,
 ) -> list[Route]:
     """What the gateway mounts; called once per process that has links."""
     routing = routing or Routing.of(forwarder)

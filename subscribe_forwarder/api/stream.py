@@ -23,7 +23,7 @@ from subscribe_forwarder.api.hubs import hub_of, refuse_push
 from subscribe_forwarder.api.pulls import ATTENDS_S
 from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream_lines import LineFormat
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, Want
 from subscribe_forwarder.delivery.sending import to_send
@@ -118,7 +118,7 @@ class PartResponse(StreamResponse):
 class Streams:
     """Streams of what is owned here."""
 
-    def __init__(self, forwarder: SubscribeForwarder, trace: HandOutTrace | None = None) -> None:
+    def __init__(self, forwarder: SubscribeForwarder, trace: HandOuts | None = None) -> None:
         self._forwarder = forwarder
         self._trace = trace
 
@@ -166,7 +166,7 @@ class Stream:
         self._find = find
         self._request = request
         self._response = response
-        self._trace: HandOutTrace | None = None
+        self._trace: HandOuts | None = None
         self._forwarded = False
         self._got: Delivery | None = None
         self._in_line = False
@@ -177,7 +177,7 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._began_s = self._served_s = self._loop.time()
 
-    def trace(self, trace: HandOutTrace, *, forwarded: bool) -> None:
+    def trace(self, trace: HandOuts, *, forwarded: bool) -> None:
         """What it hands out is written there; `forwarded`: to another forwarder."""
         self._trace, self._forwarded = trace, forwarded
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from time import time_ns
-from typing import IO
+from typing import IO, Protocol
 
 import msgspec
 
@@ -18,6 +18,14 @@ from subscribe_forwarder.delivery.line import Delivery
 
 FLUSH_S = 0.2
 _encode = msgspec.json.encode
+
+
+class HandOuts(Protocol):
+    """Whoever is told of each response that carried messages."""
+
+    def note(
+        self, hub: Hub, delivery: Delivery, consumer: str, forwarded: bool, *, sent: bool
+    ) -> None: ...
 
 
 class HandOutTrace:

@@ -181,9 +181,10 @@ class StreamPart:
             query["consumer"] = request.consumer
         query |= query_of(request.places)
         headers = [(PART_HEADER, self._name)]
-        accept = header(scope, b"accept")
-        if accept is not None:
-            headers.append((b"accept", accept))
+        for name in (b"accept", b"traceparent", b"tracestate"):
+            value = header(scope, name)
+            if value is not None:
+                headers.append((name, value))
         return part_of(scope, query=query, headers=headers)
 
 

@@ -56,12 +56,15 @@ class LinkNetwork:
         problem_of: Callable[[Exception], Problem | None] = own_problem,
         lossy: Collection[str] = (),
         tls: PeerTls | None = None,
+        around: Callable[[Handler], Handler] | None = None,
     ) -> None:
         """`secret`: shared by all forwarders; the key is derived from it. `problem_of`: what to
         tell a peer of what a handler raised, None for a defect. `lossy`: subjects of notes that
-        may be dropped when a peer does not keep up; a link is ended rather than lose others."""
+        may be dropped when a peer does not keep up; a link is ended rather than lose others.
+        `around`: makes what peers are served with of each handler; None: the handler itself."""
         self._key = link_key(secret)
         self._services = Services(problem_of, lossy)
+        self._around = around
         self._tls = tls
         self._listener = PeerListener(self._accept, tls)
         self._incarnation: bytes | None = None
@@ -144,7 +147,8 @@ class LinkNetwork:
 
     def serve(self, operation: str, handler: Handler) -> None:
         assert operation not in self._services.handlers
-        self._services.handlers[operation] = handler
+        served = handler if self._around is None else self._around(handler)
+        self._services.handlers[operation] = served
 
     def answers(self, subject: str, answer: Callable[[bytes, bytes], Awaitable[bytes]]) -> None:
         assert subject not in self._services.answers

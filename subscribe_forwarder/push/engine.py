@@ -49,6 +49,7 @@ from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import PushRequest, Unsendable
 from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.settling import Item, Late, Settling
+from subscribe_forwarder.push.spans import PushSpans
 from subscribe_forwarder.push.verdict import Outcome, Verdict, judge
 from subscribe_forwarder.state.ledger import Now
 from subscribe_forwarder.throttling.throttling import Restraint
@@ -101,6 +102,8 @@ class Means(NamedTuple):
     """Acks or releases by id what somebody else owns by now."""
     wall_s: Callable[[], float] = time.time
     usage: Usage = NO_LIMITS
+    spans: PushSpans | None = None
+    """None: spans are off."""
 
 
 class _Started(NamedTuple):
@@ -476,7 +479,11 @@ class Engine:
         try:
             outgoing = [_outgoing(item) for item in items]
             request = means.requests.build(subscription, outgoing, wall_s)
-            answer = await means.sender.send(request, self._config.timeout_s)
+            post, timeout_s = means.sender.send, self._config.timeout_s
+            if means.spans is None:
+                answer = await post(request, timeout_s)
+            else:
+                answer = await means.spans.send(post, subscription, outgoing, request, timeout_s)
         except (Unsendable, MetadataError) as error:
             self._not_sent(items, str(error))
             return _UNTOLD

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.installation import WITH_EXPORTS, Installation
+from tests.e2e.servers import StartServer, servers
 
 
 @pytest.fixture
@@ -21,6 +22,13 @@ def fresh(tmp_path: Path) -> Iterator[Installation]:
             os.kill(pid, signal.SIGKILL)
     if installation.process is not None:
         installation.process.wait()
+
+
+@pytest.fixture
+def start_server(running: Installation, tmp_path: Path) -> Iterator[StartServer]:
+    """Servers beside that of the installation; they end with the test, and well."""
+    with servers(running, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

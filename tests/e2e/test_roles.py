@@ -2,84 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-import pytest
 import requests
 
-from gateway.up.data_dir import free_port
-from metadata.postgres.embedded import EmbeddedPostgres
 from tests.e2e.installation import Installation
-
-StartServer = Callable[..., str]
-
-
-@pytest.fixture
-def start_server(running: Installation, tmp_path: Path) -> Iterator[StartServer]:
-    """Starts `packetboat serve` with the installation's parts; the URL."""
-    state = json.loads((running.directory / "state.json").read_text())
-    nodes = [f"{n}=127.0.0.1:{port}" for n, port in enumerate(state["ports"]["store"], 1)]
-    postgres = EmbeddedPostgres(running.directory / "postgres", port=state["ports"]["postgres"])
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
-    environment |= {
-        "PACKETBOAT_DATABASE_URL": postgres.url,
-        "PACKETBOAT_STORE_NODES": ",".join(nodes),
-        "PACKETBOAT_STORE_SECRET": state["store_secret"],
-        "PACKETBOAT_ACK_SECRET": state["ack_secret"],
-        "PACKETBOAT_SEAL_KEYS": state["seal_keys"],
-        "PACKETBOAT_ISSUER": running.url,
-        "PACKETBOAT_DEV_TOKEN_SHA256": _sha256(running.token),
-    }
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(role: str, *options: str) -> str:
-        port = free_port("127.0.0.1")
-        command = [sys.executable, "-m", "gateway", "serve", "--role", role, "--port", str(port)]
-        log = (tmp_path / f"{role}.log").open("wb")
-        processes.append(
-            subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
-        )
-        log.close()
-        return f"http://127.0.0.1:{port}"
-
-    yield start
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    codes = [process.wait(20) for process in processes]
-    assert codes == [0] * len(codes), [p.read_text() for p in tmp_path.glob("*.log")]
-
-
-def _sha256(token: str) -> str:
-    from auth.development import token_hash
-
-    return token_hash(token)
-
-
-def wait_for(url: str, wanted: int, seconds: float = 30.0) -> dict[str, object]:
-    """The body of /readyz once it has that status."""
-    deadline_s = time.monotonic() + seconds
-    last: object = None
-    while time.monotonic() < deadline_s:
-        try:
-            answer = requests.get(f"{url}/readyz", timeout=5)
-        except requests.RequestException as error:
-            last = error
-        else:
-            last = answer.text
-            body: dict[str, object] = answer.json()
-            if answer.status_code == wanted and "metadata" not in str(body.get("reasons")):
-                return body
-        time.sleep(0.1)
-    raise AssertionError(f"{url}: {last}")
+from tests.e2e.servers import StartServer, wait_for
 
 
 def test_a_topic_answered_201_is_usable_at_every_process_at_once(

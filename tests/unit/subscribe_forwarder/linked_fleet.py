@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from edge.asgi import Handler
 from metadata.types import Subscription, Unit
 from subscribe_forwarder.api.routes import routes
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.fleet import claims
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.routing import Routing
@@ -36,7 +37,12 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
 class LinkedFleet:
     """Forwarders over real links, and who is to own what."""
 
-    def __init__(self, partitions: int, subscription_: Subscription) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        subscription_: Subscription,
+        around: Callable[[Handler], Handler] | None = None,
+    ) -> None:
         self.metadata = FakeMetadata(topic(partitions), subscription_)
         self.store = FakeStore()
         self.hints = FakeHints()
@@ -44,9 +50,10 @@ class LinkedFleet:
         self.networks: list[LinkNetwork] = []
         self.routings: list[Routing] = []
         self.partitions = partitions
+        self.around = around
 
-    async def add(self, trace: HandOutTrace | None = None) -> World:
-        network = LinkNetwork(SECRET)
+    async def add(self, trace: HandOuts | None = None) -> World:
+        network = LinkNetwork(SECRET, around=self.around)
         port = await network.start("127.0.0.1", 0)
         forwarder = SubscribeForwarder(
             store=self.store,
@@ -100,12 +107,13 @@ class LinkedFleet:
 @asynccontextmanager
 async def linked(
     *owners: int,
-    trace: HandOutTrace | None = None,
+    trace: HandOuts | None = None,
+    around: Callable[[Handler], Handler] | None = None,
     **spec: Any,
 ) -> AsyncIterator[LinkedFleet]:
     """As many forwarders as `owners` name, an owner for each partition; the first has the trace.
     Hints are read as soon as anything happens."""
-    fleet = LinkedFleet(len(owners), replace(subscription(), **spec))
+    fleet = LinkedFleet(len(owners), replace(subscription(), **spec), around)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(claims, "HINTS_EVERY_S", 0.0)
         try:

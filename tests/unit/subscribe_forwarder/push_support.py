@@ -24,6 +24,7 @@ from subscribe_forwarder.push.engine import Engine, Means
 from subscribe_forwarder.push.pushers import Pushers
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests
 from subscribe_forwarder.push.sender import Answer
+from subscribe_forwarder.push.spans import PushSpans
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TOPIC_UID,
@@ -167,7 +168,13 @@ class FakeAttempts:
 class Pushing:
     """A forwarder, what it pushes with, and what stands around it."""
 
-    def __init__(self, w: World, sender: FakeSender, endpoints: FakeEndpoints) -> None:
+    def __init__(
+        self,
+        w: World,
+        sender: FakeSender,
+        endpoints: FakeEndpoints,
+        spans: PushSpans | None = None,
+    ) -> None:
         self.w = w
         self.sender = sender
         self.endpoints = endpoints
@@ -183,6 +190,7 @@ class Pushing:
             sender,
             AttemptLog(self.attempts),
             lambda _, how, ids: self.late.extend((how, one) for one in ids),
+            spans=spans,
         )
         self.pushers = Pushers(
             w.forwarder,
@@ -255,12 +263,13 @@ async def pushing(
     subscriptions: Sequence[Subscription] = (),
     store: FakeStore | None = None,
     endpoints: FakeEndpoints | None = None,
+    spans: PushSpans | None = None,
     **push: Any,
 ) -> AsyncIterator[Pushing]:
     metadata = FakeMetadata(topic(partitions), *(subscriptions or [push_subscription(**push)]))
     async with world(store, metadata, partitions=partitions) as w:
         await w.ready()
-        made = Pushing(w, FakeSender(behave), endpoints or FakeEndpoints())
+        made = Pushing(w, FakeSender(behave), endpoints or FakeEndpoints(), spans)
         made.pushers.start()
         await made.until(lambda: bool(made.pushers._pushed))
         try:

@@ -1,0 +1,1 @@
+"""OpenTelemetry: spans and metrics of a server, off unless an operator switches them on."""

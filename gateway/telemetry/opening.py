@@ -1,0 +1,26 @@
+"""The recorder of spans and metrics of a server process, where an operator switched it on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from edge.tracing import Tracer
+from gateway.telemetry import settings as telemetry_settings
+
+
+@asynccontextmanager
+async def open_telemetry(role: str) -> AsyncIterator[Tracer | None]:
+    """Yield what starts spans, or None. What there is to tell is told at the end, or is dropped."""
+    settings = telemetry_settings.load()
+    if not settings.on:
+        yield None
+        return
+    # Imported where it is wanted: it is an extra, and its libraries take 20 MB of memory.
+    from gateway.telemetry.otlp import Exporter
+
+    exporter = Exporter(settings, role)
+    try:
+        yield exporter.tracer
+    finally:
+        await exporter.close()

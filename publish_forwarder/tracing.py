@@ -1,0 +1,84 @@
+"""Publishing with spans: one for each way into the store that a request's messages take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from edge.problem import Problem
+from edge.tracing import NOWHERE, REQUEST, Kind, Span, Tracer, message_attributes
+from publish_forwarder.budget import Share
+from publish_forwarder.delays import Delay
+from publish_forwarder.forwarder import PublishForwarder
+from publish_forwarder.idempotency import Producer
+from publish_forwarder.outcomes import Mixed, Outcome, Placed
+from publish_forwarder.parcel import Parcel
+from publish_forwarder.router import TopicRoutes
+from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
+
+
+class TracedPublishForwarder(PublishForwarder):
+    """A PublishForwarder whose requests have a span `append TOPIC` for each parcel: from its
+    acceptance to the store's answer, the wait for a place in an append included.
+
+    A parcel that nobody waits for, of durability `none`, has no span, and neither has what no
+    request publishes.
+    """
+
+    def __init__(self, tracer: Tracer, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._tracer = tracer
+
+    def publish_nowait(
+        self,
+        routes: TopicRoutes,
+        share: Share,
+        message: Message,
+        durability: Durability,
+        delay: Delay | None = None,
+    ) -> Parcel:
+        parcel = super().publish_nowait(routes, share, message, durability, delay)
+        self._follow(routes.topic.name, parcel)
+        return parcel
+
+    def publish_many_nowait(
+        self,
+        routes: TopicRoutes,
+        share: Share,
+        messages: Sequence[Message],
+        durability: Durability,
+        delays: Mapping[int, Delay] | None = None,
+        producer: Producer | None = None,
+    ) -> list[tuple[Parcel, Sequence[int]]]:
+        parcels = super().publish_many_nowait(routes, share, messages, durability, delays, producer)
+        for parcel, _ in parcels:
+            self._follow(routes.topic.name, parcel)
+        return parcels
+
+    def _follow(self, topic: str, parcel: Parcel) -> None:
+        request, future = REQUEST.get(), parcel.future
+        if future is None or request is NOWHERE:
+            return
+        attributes = message_attributes("append", topic)
+        attributes["messaging.batch.message_count"] = len(parcel.messages)
+        span = self._tracer.start(f"append {topic}", Kind.CLIENT, request, attributes)
+        future.add_done_callback(partial(_end, span))
+
+
+def _end(span: Span, future: asyncio.Future[Outcome]) -> None:
+    if future.cancelled():
+        span.end("the request ended before the store answered")
+        return
+    if (error := future.exception()) is not None:
+        span.end(str(error))
+        return
+    outcome = future.result()
+    if isinstance(outcome, Placed):
+        span.set("messaging.destination.partition.id", str(outcome.partition))
+        span.set("packetboat.offset", outcome.base_offset)
+    problems = outcome.outcomes if isinstance(outcome, Mixed) else (outcome,)
+    refused = [each.slug for each in problems if isinstance(each, Problem)]
+    span.end(refused[0] if refused else "")
