@@ -44,7 +44,7 @@ install: $(INSTALLED) ## Install all that contributors use, minutes and 1.7 GB; 
 exports: $(EXPORTS) ## Install Spark and the lake libraries beside the server: 1.1 GB, about 2 minutes
 
 .PHONY: opentelemetry
-opentelemetry: $(OPENTELEMETRY) ## Install what sends spans and metrics to a collector beside the server, 15 MB
+opentelemetry: $(OPENTELEMETRY) ## Install what sends spans and metrics to a collector beside the server: 7 MB
 
 .PHONY: up
 up: $(RUNS) ## Run everything on this machine, until Ctrl-C; installs what that needs, and no more

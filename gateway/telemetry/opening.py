@@ -16,7 +16,7 @@ async def open_telemetry(role: str) -> AsyncIterator[Tracer | None]:
     if not settings.on:
         yield None
         return
-    # Imported where it is wanted: it is an extra, and its libraries take 20 MB of memory.
+    # Imported where it is wanted: it is an extra, and its libraries take 7 MB of memory.
     from gateway.telemetry.otlp import Exporter
 
     exporter = Exporter(settings, role)

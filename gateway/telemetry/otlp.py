@@ -141,16 +141,15 @@ class OtlpTracer:
 class OtlpSpan:
     """A `Span` of `edge.tracing`."""
 
-    __slots__ = ("_span",)
+    __slots__ = ("_span", "context")
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
-
-    @property
-    def context(self) -> TraceContext:
-        carrier: dict[str, str] = {}
-        _propagator.inject(carrier, trace.set_span_in_context(self._span))
-        return TraceContext(carrier.get("traceparent"), carrier.get("tracestate"))
+        here = span.get_span_context()
+        self.context = TraceContext(
+            f"00-{here.trace_id:032x}-{here.span_id:016x}-{here.trace_flags:02x}",
+            here.trace_state.to_header() or None,
+        )
 
     def set(self, name: str, value: str | int) -> None:
         self._span.set_attribute(name, value)

@@ -32,6 +32,10 @@ PROTOCOLS = (
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
 )
+_OTHERS = (
+    *("OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"),
+    "OTEL_METRIC_EXPORT_INTERVAL",
+)
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
@@ -54,7 +58,8 @@ def load(environment: Mapping[str, str] = os.environ) -> TelemetrySettings:
     on = ours.read(SWITCH, boolean, False)
     ours.done()
     # OpenTelemetry's specification: an empty variable is one that is not set.
-    theirs = {name: text for name, text in environment.items() if name[:5] == "OTEL_" and text}
+    names = (*ENDPOINTS, *PROTOCOLS, *_OTHERS)
+    theirs = {name: text for name in names if (text := environment.get(name))}
     if not on or theirs.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return TelemetrySettings()
     reader = Reader(theirs)

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import structlog
 
 from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME
+from edge.asgi import Route
 from edge.load import MachineLoad
 from edge.sealing import Sealer
 from edge.tracing import Tracer
@@ -54,9 +55,7 @@ _log = structlog.get_logger("packetboat.server")
 
 
 @asynccontextmanager
-async def open_parts(
-    settings: ServerSettings, tracer: Tracer | None = None
-) -> AsyncIterator[Parts]:
+async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIterator[Parts]:
     """Never fails because Postgres or the store is down: readiness says so until they are up.
     Raises UnfitSchema where Postgres answers that this release can't use the database."""
     parts = Parts(load=MachineLoad(target_lag_s=settings.max_loop_lag_s))
@@ -133,11 +132,14 @@ async def open_parts(
             await open_subscribing(shared)
         if settings.role.schedules:
             await open_scheduling(shared)
-        auditor = Auditor(AuditLog(database))
-        parts.routes[:] = [auditor.audited(route) for route in parts.routes]
-        if tracer is not None:
-            parts.routes[:] = [traced(tracer, route) for route in parts.routes]
+        parts.routes[:] = _observed(parts.routes, Auditor(AuditLog(database)), tracer)
         yield parts
+
+
+def _observed(routes: list[Route], auditor: Auditor, tracer: Tracer | None) -> list[Route]:
+    """The routes as they are served: changes with the audit around them, then all with spans."""
+    audited = [auditor.audited(route) for route in routes]
+    return audited if tracer is None else [traced(tracer, route) for route in audited]
 
 
 async def _open_store(
