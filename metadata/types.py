@@ -51,7 +51,9 @@ class Unit(NamedTuple):
     @property
     def base(self) -> Unit:
         """The whole partition that it is, or is split off."""
-        return self._replace(subscription_uid=WHOLE)
+        if self.subscription_uid == WHOLE:
+            return self
+        return Unit(self.tenant_id, self.topic_uid, self.partition)
 
 
 class CursorKey(NamedTuple):

@@ -76,6 +76,7 @@ class Model:
         self.decisions: list[Decision] = []
         self.statements = 0
         self._leaving: dict[Unit, float] = {}
+        self._homes: dict[tuple[bytes, frozenset[bytes]], bytes | None] = {}
         self.balancer = Balancer(self, self, home, lambda: LOCK, lambda: self.now_s)
         for _ in range(forwarders):
             self.start(started_s=self.now_s - 100)
@@ -139,7 +140,14 @@ class Model:
         hint = self.hints.get(unit)
         if hint is not None and hint[0] in self.processes:
             return hint[0]
-        return home(unit.topic_uid, self.weights) if unit.subscription_uid == WHOLE else None
+        return self._home(unit.topic_uid) if unit.subscription_uid == WHOLE else None
+
+    def _home(self, topic_uid: bytes) -> bytes | None:
+        """Return what `home` says; asked each second of each unit, it is worked out once."""
+        asked = (topic_uid, frozenset(self.processes))
+        if asked not in self._homes:
+            self._homes[asked] = home(topic_uid, self.weights)
+        return self._homes[asked]
 
     def _move(self) -> None:
         """What is not where it is wanted goes there after a while, and is nobody's in between."""
@@ -182,9 +190,15 @@ class Model:
         flow.served += _WEIGHT * (count - flow.served)
         flow.growth += _WEIGHT * (growth - flow.growth)
 
-    def load(self, incarnation: bytes) -> Load:
-        """Its report."""
-        parts = {part: flow for part, flow in self.flows.items() if self.owner(part) == incarnation}
+    def _parts(self) -> dict[bytes | None, dict[Unit, Flow]]:
+        """Return the parts that each process serves; under None those that nobody does."""
+        parts: dict[bytes | None, dict[Unit, Flow]] = {}
+        for part, flow in self.flows.items():
+            parts.setdefault(self.owner(part), {})[part] = flow
+        return parts
+
+    def load(self, incarnation: bytes, parts: Mapping[Unit, Flow]) -> Load:
+        """Return the report of a process that serves these parts."""
         wholes: dict[Unit, list[Flow]] = {}
         for part, flow in parts.items():
             if part not in self.owners:
@@ -204,13 +218,14 @@ class Model:
 
     async def live(self) -> list[LiveForwarder]:
         self.statements += 1
+        parts = self._parts()
         return [
             LiveForwarder(
                 incarnation,
                 "subscribe",
                 "",
                 1.0,
-                self.load(incarnation),
+                self.load(incarnation, parts.get(incarnation, {})),
                 self.now_s - process.started_s,
                 4.0,
             )
