@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ruff import find_ruff_bin
+
 PACKAGE = Path(__file__).parent / "packetboat"
 SOURCE = PACKAGE / "aio" / "resources"
 TARGET = PACKAGE / "sync" / "resources"
@@ -35,7 +37,7 @@ def translated(source: str, name: str) -> str:
     for pattern, replacement in RULES:
         source = re.sub(pattern, replacement, source)
     path = str(TARGET / name)
-    ruff = [sys.executable, "-m", "ruff"]
+    ruff = [find_ruff_bin()]  # by `python -m ruff`, most of the time would go into starting Python
     fixing = ["check", "--quiet", "--select=I,UP028", "--fix", "--unsafe-fixes"]
     fixed = _run([*ruff, *fixing, path], source)
     return _run([*ruff, "format", "--quiet", path], HEADER.format(name=name) + fixed)

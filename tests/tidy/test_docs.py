@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
 from itertools import chain
@@ -22,8 +21,9 @@ from scheduler.settings import SchedulerSettings
 from spark_exports.runner import settings as runner_settings
 from spark_exports.runner.settings import RunnerSettings
 from store_nodes import settings as store_settings
+from tests.parts import ROOT
+from tests.tidy.sources import modules
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PARTS = (
     *("auth", "edge", "gateway", "publish_forwarder", "scheduler", "spark_exports"),
@@ -80,29 +80,18 @@ def subscribe_variables() -> set[str]:
 
 def slugs() -> set[str]:
     """The slug of every problem made in the source: the second argument of `Problem(...)`."""
-    found = set()
-    for part in PARTS:
-        for path in (ROOT / part).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                found |= set(_slugs_of(node))
-    return found
+    return {
+        slug + SUFFIX.get(call.name, "")
+        for module in modules(*PARTS)
+        for call in module.calls
+        if len(call.texts) > (at := SLUG_AT.get(call.name, len(call.texts)))
+        # A slug made of variables is not seen; there are two, of the kinds of things there are.
+        if (slug := call.texts[at]) is not None
+    }
 
 
 SLUG_AT = {"Problem": 1, "_not_done": 1, "unavailable": 0, "not_found": 0}
 SUFFIX = {"unavailable": "-unavailable", "not_found": "-not-found"}
-
-
-def _slugs_of(node: ast.AST) -> list[str]:
-    """A slug made of variables is not seen; there are two, of the kinds of things there are."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        return []
-    maker = node.func.id
-    if maker not in SLUG_AT or len(node.args) <= SLUG_AT[maker]:
-        return []
-    slug = node.args[SLUG_AT[maker]]
-    if not isinstance(slug, ast.Constant) or not isinstance(slug.value, str):
-        return []
-    return [slug.value + SUFFIX.get(maker, "")]
 
 
 def test_every_problem_is_documented_and_no_other() -> None:
@@ -114,13 +103,12 @@ def test_every_problem_is_documented_and_no_other() -> None:
 
 def kinds_not_found() -> set[str]:
     """What `NotFound(kind, …)` of metadata is answered as."""
-    found = set()
-    for path in (ROOT / "metadata").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.Call(func=ast.Name("NotFound"), args=[ast.Constant(str(kind)), *_]):
-                    found.add(f"{kind}-not-found")
-    return found
+    return {
+        f"{call.texts[0]}-not-found"
+        for module in modules("metadata")
+        for call in module.calls
+        if call.name == "NotFound" and call.texts and call.texts[0] is not None
+    }
 
 
 def test_every_dependency_has_a_reason() -> None:

@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.parts import ROOT
+from tests.tidy.sources import text, tracked
 
-ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "deploy"))
 lock = import_module("lock")
 install = import_module("install")
@@ -116,14 +116,15 @@ def test_both_projects_have_one_version_and_are_tied_by_it() -> None:
     assert all(line.endswith(f"=={client['version']}") for line in ours)
 
 
-@pytest.mark.parametrize("suffix", [".md", ".py", ".toml", ".yaml", ".html"])
-def test_nothing_tells_users_to_install_a_name_that_is_not_ours(suffix: str) -> None:
+def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
     """What a package index has under the name `packetboat` is a stranger's."""
     stranger = re.compile(r"pip3? install[^\n]*?[\s'\"=](-U )?packetboat\b(?!_)")
-    found = []
-    for path in ROOT.rglob(f"*{suffix}"):
-        hidden = any(part.startswith(".") or part == "build" for part in path.parts)
-        if not hidden and path != Path(__file__):
-            text = path.read_text(encoding="utf-8")
-            found += [f"{path.relative_to(ROOT)}: {one[0]}" for one in stranger.finditer(text)]
+    read = [path for path in tracked() if path.suffix in {".md", ".py", ".toml", ".yaml", ".html"}]
+    assert len(read) > 1000
+    found = [
+        f"{path.relative_to(ROOT)}: {one[0]}"
+        for path in read
+        if path != Path(__file__)
+        for one in stranger.finditer(text(path))
+    ]
     assert found == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from tests.mutants.listed import MUTANTS
 from tests.mutants.mutant import Edit, Mutant, mutated
 from tests.mutants.running import Copy, Verdict, judge
 from tests.parts import ALL, ROOT, Part, part_of
+from tests.tidy.sources import module
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name.replace(" ", "-"))
@@ -36,16 +35,9 @@ def test_names_are_unique_and_a_mutant_is_killed_or_equivalent_not_both() -> Non
     assert [one.name for one in MUTANTS if "\n" in one.equivalent] == []
 
 
-@cache
-def functions_of(path: Path) -> frozenset[str]:
+def functions_of(path: Path) -> set[str]:
     """The names of the test functions of a file, also of those in classes."""
-    if not path.is_file():
-        return frozenset()
-    return frozenset(
-        node.name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    return {function.name for function in module(path).functions} if path.is_file() else set()
 
 
 PRODUCT = "def double(x: int) -> int:\n    return 2 * x\n"

@@ -6,9 +6,9 @@ import ast
 import re
 
 from metadata import database
-from tests.tidy.test_source import ROOT, modules, name, tree
+from tests.parts import ROOT
+from tests.tidy.sources import modules
 
-RAW = {"statement", "transaction"}
 DECLARED = re.compile(r"^    ([\w/]+): ([\w, ]+); \w.+$", re.MULTILINE)
 
 
@@ -22,26 +22,14 @@ def declared() -> set[tuple[str, str]]:
 
 def uses() -> set[tuple[str, str]]:
     """(module, method) of each call on a database itself, not on `of` or `platform` of it."""
-    found = set()
-    for path in modules():
-        for function in ast.walk(tree(path)):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                found |= {(name(path), function.name) for _ in calls(function)}
-    # A function within another is walked with both: the outer one is the method.
-    return {(path, method) for path, method in found if path != name(ROOT / "metadata/database.py")}
-
-
-def calls(function: ast.AST) -> list[ast.Attribute]:
-    return [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute)
-        and node.attr in RAW
-        and isinstance(node.value, ast.Name | ast.Attribute)
-        and (node.value.id if isinstance(node.value, ast.Name) else node.value.attr).endswith(
-            "database"
-        )
-    ]
+    # The method of a function within another is the outer one; both are found.
+    return {
+        (module.name, function.name)
+        for module in modules()
+        if module.name != "metadata/database.py"
+        for line in module.raw_uses
+        for function in module.functions_around(line)
+    }
 
 
 def test_raw_statements_are_declared_with_their_reason() -> None:
@@ -56,14 +44,14 @@ def test_what_is_declared_is_there() -> None:
 
 def test_the_scheduler_has_no_database_but_the_fenced_one() -> None:
     """Make repositories of `self._database`: what they write is under the fence of the lock."""
-    path = ROOT / "scheduler/service.py"
+    tree = ast.parse((ROOT / "scheduler/service.py").read_text(encoding="utf-8"))
     made_of_it = {
         call.func.id
-        for call in ast.walk(tree(path))
+        for call in ast.walk(tree)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
         for argument in call.args
         if isinstance(argument, ast.Name) and argument.id == "database"
     }
     assert made_of_it == {"FencedDatabase", "LockRepository"}
-    names = [node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)]
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assert names.count("database") == len(made_of_it)

@@ -47,8 +47,9 @@ def test_reports_are_those_of_pytest(pytester_report: str) -> None:
 
 
 @pytest.fixture
-def pytester_report(tmp_path: Path) -> str:
+def pytester_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of one test that passes, one that fails, and one whose fixture does."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     test = tmp_path / "test_some.py"
     test.write_text(
         dedent(
