@@ -63,6 +63,17 @@ class Decision:
     kinds: list[str] = field(default_factory=list)
 
 
+class Served:
+    """Parts of one owner."""
+
+    def __init__(self) -> None:
+        self.flows: list[Flow] = []
+        self.parts: list[tuple[Unit, list[Flow]]] = []
+        """As a forwarder reports them: each subscription's part by itself."""
+        self.wholes: dict[Unit, list[Flow]] = {}
+        """And by partition what is not split off."""
+
+
 class Model:
     """Also the repositories that the balancer uses."""
 
@@ -76,6 +87,12 @@ class Model:
         self.decisions: list[Decision] = []
         self.statements = 0
         self._leaving: dict[Unit, float] = {}
+        self._still: object = None
+        """What hints, processes and owners were when nothing was on its way."""
+        self._bases: dict[Unit, Unit] = {}
+        """Of the parts; `Unit.base` makes one each time."""
+        self._at: dict[bytes | None, Served] | None = None
+        """By owner; None: to be worked out."""
         self._homes: dict[tuple[bytes, frozenset[bytes]], bytes | None] = {}
         self.balancer = Balancer(self, self, home, lambda: LOCK, lambda: self.now_s)
         for _ in range(forwarders):
@@ -107,6 +124,8 @@ class Model:
         uid = self.random.randbytes(16)
         parts = [unit._replace(subscription_uid=uid) for unit in partitions]
         self.flows |= {part: Flow(cpu / cpu_s, cpu_s) for part in parts}
+        self._bases |= {part: part.base for part in parts}
+        self._at = None
         return parts
 
     def demand(self, parts: Iterable[Unit], cpu: float) -> None:
@@ -134,7 +153,7 @@ class Model:
 
     def owner(self, part: Unit) -> bytes | None:
         """Of a subscription's part."""
-        return self.owners[part] if part in self.owners else self.owners[part.base]
+        return self.owners[part] if part in self.owners else self.owners[self._bases[part]]
 
     def _wanted(self, unit: Unit) -> bytes | None:
         hint = self.hints.get(unit)
@@ -151,6 +170,10 @@ class Model:
 
     def _move(self) -> None:
         """What is not where it is wanted goes there after a while, and is nobody's in between."""
+        hinted = {unit: hint[0] for unit, hint in self.hints.items()}
+        if self._still == (hinted, self.processes.keys(), self.owners):
+            return
+        before = self.owners.copy()
         for unit in [unit for unit in self.hints if unit.subscription_uid != WHOLE]:
             if self._wanted(unit) not in (None, self._wanted(unit.base)):
                 self.owners.setdefault(unit, None)
@@ -165,67 +188,63 @@ class Model:
                 self._leaving.pop(unit, None)
             elif self.now_s - self._leaving.setdefault(unit, self.now_s) >= LATE_S:
                 self.owners[unit] = wanted
+        if self.owners != before:
+            self._at = None
+        elif not self._leaving:
+            self._still = (hinted, set(self.processes), before)
 
     def _flow(self) -> None:
-        at: dict[bytes, list[Flow]] = {incarnation: [] for incarnation in self.processes}
-        for part, flow in self.flows.items():
-            owner = self.owner(part)
-            if owner in at:
-                at[owner].append(flow)
-            else:
-                self._serve(flow, 0.0)
-        for incarnation, flows in at.items():
-            process = self.processes[incarnation]
-            wanted = IDLE_CPU + sum((one.per_second + one.backlog) * one.cpu_s for one in flows)
+        at = self._served()
+        for owner, served in at.items():
+            if owner not in self.processes:
+                for one in served.flows:
+                    _serve(one, 0.0)
+        for incarnation, process in self.processes.items():
+            flows = at[incarnation].flows if incarnation in at else []
+            wanted = IDLE_CPU + sum([(one.per_second + one.backlog) * one.cpu_s for one in flows])
             share = min(1.0, 1 / wanted)
             for one in flows:
-                self._serve(one, share * (one.per_second + one.backlog))
+                _serve(one, share * (one.per_second + one.backlog))
             process.used = share * wanted
             process.cpu += _WEIGHT * (process.used - process.cpu)
 
-    @staticmethod
-    def _serve(flow: Flow, count: float) -> None:
-        growth = flow.per_second - count
-        flow.backlog += growth
-        flow.served += _WEIGHT * (count - flow.served)
-        flow.growth += _WEIGHT * (growth - flow.growth)
+    def _served(self) -> dict[bytes | None, Served]:
+        """Return what each process serves; under None what nobody does."""
+        if self._at is None:
+            self._at = {}
+            for part, flow in self.flows.items():
+                served = self._at.setdefault(self.owner(part), Served())
+                served.flows.append(flow)
+                served.parts.append((part, [flow]))
+                if part not in self.owners:
+                    served.wholes.setdefault(self._bases[part], []).append(flow)
+        return self._at
 
-    def _parts(self) -> dict[bytes | None, dict[Unit, Flow]]:
-        """Return the parts that each process serves; under None those that nobody does."""
-        parts: dict[bytes | None, dict[Unit, Flow]] = {}
-        for part, flow in self.flows.items():
-            parts.setdefault(self.owner(part), {})[part] = flow
-        return parts
-
-    def load(self, incarnation: bytes, parts: Mapping[Unit, Flow]) -> Load:
-        """Return the report of a process that serves these parts."""
-        wholes: dict[Unit, list[Flow]] = {}
-        for part, flow in parts.items():
-            if part not in self.owners:
-                wholes.setdefault(part.base, []).append(flow)
+    def load(self, incarnation: bytes) -> Load:
+        """Return the report of a process."""
+        served = self._served().get(incarnation, Served())
         return Load(
             cpu=self.processes[incarnation].cpu,
             lag_s=0.0,
-            per_second=sum(flow.served for flow in parts.values()),
+            per_second=sum([flow.served for flow in served.flows]),
             bytes_per_second=0.0,
             waiting=0,
             units=sum(1 for owner in self.owners.values() if owner == incarnation),
-            partitions=_costliest(wholes),
-            subscriptions=_costliest({part: [flow] for part, flow in parts.items()}),
+            partitions=_costliest(served.wholes.items()),
+            subscriptions=_costliest(served.parts),
         )
 
     # The repositories.
 
     async def live(self) -> list[LiveForwarder]:
         self.statements += 1
-        parts = self._parts()
         return [
             LiveForwarder(
                 incarnation,
                 "subscribe",
                 "",
                 1.0,
-                self.load(incarnation, parts.get(incarnation, {})),
+                self.load(incarnation),
                 self.now_s - process.started_s,
                 4.0,
             )
@@ -263,16 +282,24 @@ class Model:
         return len(dead)
 
 
-def _costliest(flows: Mapping[Unit, list[Flow]]) -> tuple[UnitLoad, ...]:
-    loads = [
+def _serve(flow: Flow, count: float) -> None:
+    growth = flow.per_second - count
+    flow.backlog += growth
+    flow.served += _WEIGHT * (count - flow.served)
+    flow.growth += _WEIGHT * (growth - flow.growth)
+
+
+def _costliest(flows: Iterable[tuple[Unit, list[Flow]]]) -> tuple[UnitLoad, ...]:
+    rates = [(sum([each.served for each in some]), unit, some) for unit, some in flows]
+    rates.sort(key=lambda each: -round(each[0], 1))
+    return tuple(
         UnitLoad.of(
             unit,
-            per_second=sum(each.served for each in some),
-            backlog=int(sum(each.backlog + each.unacked for each in some)),
-            growth_per_s=sum(each.growth for each in some),
+            per_second=rate,
+            backlog=int(sum([each.backlog + each.unacked for each in some])),
+            growth_per_s=sum([each.growth for each in some]),
             waiting=0,
         )
-        for unit, some in flows.items()
-        if sum(each.served for each in some) >= 0.05
-    ]
-    return tuple(sorted(loads, key=lambda each: -each.per_second)[:MAX_UNITS])
+        for rate, unit, some in rates[:MAX_UNITS]
+        if rate >= 0.05
+    )
