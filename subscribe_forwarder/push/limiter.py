@@ -127,8 +127,9 @@ class Limiter:
 
     def room(self, now_s: float) -> int:
         """How many requests may begin now."""
-        if self.limit >= 1:
-            return max(0, int(self.limit) - self.in_flight)
+        limit = self.limit
+        if limit >= 1:
+            return max(0, int(limit) - self.in_flight)
         return int(not self.in_flight and now_s >= self._next_s)
 
     def due_s(self, now_s: float) -> float | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import random
 from collections.abc import Iterator
+from functools import cache
+from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
 from metadata.ids import new_uid
 from subscribe_forwarder.push.endpoint import Endpoint, EndpointKey
 from subscribe_forwarder.push.sender import Answer
-from subscribe_forwarder.push.verdict import judge
+from subscribe_forwarder.push.verdict import Verdict, judge
 
 STEP_S = 0.005
 """How long a sender that may not send waits at least, where nothing ends."""
@@ -38,9 +39,9 @@ class Queueing:
         self._rng = rng
 
     def asked(self, now_s: float) -> Told:
-        begins_s = max(now_s, heapq.heappop(self._free_at_s))
+        begins_s = max(now_s, heappop(self._free_at_s))
         ends_s = begins_s + self._latency_s * self._rng.lognormvariate(0, 0.3)
-        heapq.heappush(self._free_at_s, ends_s)
+        heappush(self._free_at_s, ends_s)
         return Told(ends_s, 200)
 
 
@@ -55,10 +56,10 @@ class Refusing:
 
     def asked(self, now_s: float) -> Told:
         while self._busy and self._busy[0] <= now_s:
-            heapq.heappop(self._busy)
+            heappop(self._busy)
         if len(self._busy) >= self._capacity:
             return Told(now_s + 0.001, self._status)
-        heapq.heappush(self._busy, now_s + self._latency_s)
+        heappush(self._busy, now_s + self._latency_s)
         return Told(now_s + self._latency_s, 200)
 
 
@@ -133,17 +134,22 @@ def sending(model: Model, until_s: float, endpoint: Endpoint) -> Iterator[Sent]:
     out: list[tuple[float, int, float, Told, int]] = []
     now_s = 0.0
     while now_s < until_s:
-        while endpoint.room(now_s) > 0:
+        room = endpoint.room(now_s)
+        for _ in range(room):
             endpoint.begin(1, now_s)
             told = model.asked(now_s)
-            at_once = endpoint.limiter.in_flight
-            heapq.heappush(out, (told.at_s, next(order), now_s, told, at_once))
-        due_s = endpoint.due_s(now_s)
-        ends_s = out[0][0] if out else None
-        if ends_s is None or (due_s is not None and due_s < ends_s):
+            heappush(out, (told.at_s, next(order), now_s, told, endpoint.limiter.in_flight))
+        # Where there was room just now, there is room again when something ends.
+        due_s = None if room else endpoint.due_s(now_s)
+        if not out or (due_s is not None and due_s < out[0][0]):
             assert due_s is not None, "it would wait for ever"
             now_s = max(due_s, now_s + STEP_S)
             continue
-        now_s, _, began_s, told, at_once = heapq.heappop(out)
-        endpoint.ended(began_s, judge(Answer(told.status, {}, b"", 0.0, told.failure), 0.0), now_s)
+        now_s, _, began_s, told, at_once = heappop(out)
+        endpoint.ended(began_s, _verdict_of(told.status, told.failure), now_s)
         yield Sent(began_s, now_s, told.status == 200, at_once)
+
+
+@cache
+def _verdict_of(status: int | None, failure: str) -> Verdict:
+    return judge(Answer(status, {}, b"", 0.0, failure), 0.0)
