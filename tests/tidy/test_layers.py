@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.parts import ROOT
 from tests.tidy.sources import text, tracked
 
