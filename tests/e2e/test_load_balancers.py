@@ -26,7 +26,15 @@ SUBSCRIBERS = 3
 PATIENCE_S = 30.0
 METHODS = ("get", "put", "patch", "post", "delete")
 NOT_SERVED = ("route-not-found", "method-not-allowed")
-VALUES = {"id": "AQ", "partition": "0", "number": "1", "letter": "1", "redrive": "1", "rule": "1"}
+VALUES = {
+    "asset": "page.css",
+    "id": "AQ",
+    "letter": "1",
+    "number": "1",
+    "partition": "0",
+    "redrive": "1",
+    "rule": "1",
+}
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,8 @@ class Desk:
         """A process that has ended is there until its parent looks; where nobody does, as in many
         containers, the shell would wait for ever for it to go."""
         while True:
+            for node in self.cluster.node_dirs:
+                self.cluster.is_running(node)
             for pid in self.started():
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 (does not wait)

@@ -41,6 +41,7 @@ ROLE_OF_PATHS = (
     ("POST", "/oauth/token", "gateway"),
     ("PUT", "/tenants/t", "gateway"),
     ("POST", "/subscriptions/s/snapshots", "gateway"),
+    ("GET", "/subscriptions/s/holds", "gateway"),
     ("DELETE", "/subscriptions/s/skip_rules/1", "gateway"),
     ("GET", "/topics?page_size=/subscriptions/s/messages", "gateway"),
 )
