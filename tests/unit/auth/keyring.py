@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from joserfc.jwk import Key
+
 from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
 from metadata.errors import MetadataUnavailable
@@ -65,16 +67,21 @@ def keys_of(
     return SigningKeys(repository, policy or KeyPolicy(), sealer, clock=ring.clock)
 
 
-_MADE: dict[KeyPolicy, SigningKey] = {}
+_MADE: dict[KeyPolicy, tuple[SigningKey, Key]] = {}
 
 
 async def made_keys(clock: Clock, policy: KeyPolicy | None = None) -> SigningKeys:
-    """With a first key, which all that ask with one policy share: making one takes its time."""
+    """With a first key, which all that ask with one policy share, opened: making one takes its
+    time, and so does the check of a private key that is read."""
     ring = MemoryRing(clock)
     keys = keys_of(ring, policy)
-    made = _MADE.get(keys.policy)
-    if made is not None:
+    if keys.policy in _MADE:
+        made, opened = _MADE[keys.policy]
         ring.keys[made.kid] = made
-    await keys.rotate()
-    (_MADE[keys.policy],) = ring.keys.values()
+        await keys.rotate()
+        keys._private[made.kid] = opened
+    else:
+        await keys.rotate()
+        (made,) = ring.keys.values()
+        _MADE[keys.policy] = made, keys.signer().key
     return keys
