@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -68,9 +69,15 @@ def operations() -> dict[str, Operation]:
 
 def errors(schema: Mapping[str, Any], value: object) -> list[str]:
     """Why a value does not fit a schema of the description."""
-    whole = {**schema, "components": document()["components"]}
-    validator = jsonschema_rs.validator_for(whole, validate_formats=True)
-    return [error.message for error in validator.iter_errors(value)]
+    text = json.dumps(schema, sort_keys=True)
+    return [error.message for error in _validator(text).iter_errors(value)]
+
+
+@cache
+def _validator(schema: str) -> Any:
+    """Of a schema in JSON; each reads all components, which takes its time."""
+    whole = {**json.loads(schema), "components": document()["components"]}
+    return jsonschema_rs.validator_for(whole, validate_formats=True)
 
 
 def misfits(operation: Operation, request: Request) -> list[str]:
