@@ -195,8 +195,9 @@ lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into re
 	@mkdir -p build
 	@command -v uv >/dev/null || { echo "libraries are resolved with uv: install it" >&2; exit 1; }
 	sed '/"packetboat-client/d' pyproject.toml > build/pyproject.toml
-	uv pip compile build/pyproject.toml sdk/python/pyproject.toml --all-extras --universal \
-	  --generate-hashes --no-annotate --no-header --quiet -o build/all.lock
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml > build/build.in
+	uv pip compile build/pyproject.toml sdk/python/pyproject.toml build/build.in --all-extras --universal \
+	  --upgrade --generate-hashes --no-annotate --no-header --quiet -o build/all.lock
 	$(BIN)/python deploy/lock.py build/all.lock
 
 .PHONY: contract

@@ -87,8 +87,10 @@ def requirements_of(name: str, extras: frozenset[str] = frozenset()) -> list[str
 
 
 def layers_of(lock: str) -> dict[str, str]:
-    """The text of each layer."""
+    """The text of each layer. Raises ValueError for a lock without what builds our own packages."""
     left = packages(lock)
+    if BUILD not in left:
+        raise ValueError(f"the lock has no {BUILD}, which builds our own packages")
     layers = {}
     for layer, extras in EXTRAS.items():
         names = needed([("packetboat-server", extras), (BUILD, frozenset())])

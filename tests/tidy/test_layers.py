@@ -42,6 +42,14 @@ def test_the_layers_are_what_a_split_of_all_of_them_gives() -> None:
     assert lock.layers_of("".join(texts.values())) == texts
 
 
+def test_a_lock_without_what_builds_our_packages_is_refused() -> None:
+    """No library needs it any more, so it is resolved only where it is asked for."""
+    text = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="no setuptools"):
+        lock.layers_of(install.without(text, lock.BUILD))
+    assert "build/build.in" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
 def test_no_package_is_in_two_layers_and_each_has_hashes() -> None:
     names = [name for each in LAYERS for name in layer(each)]
     assert len(names) == len(set(names))
