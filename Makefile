@@ -41,7 +41,7 @@ $(INSTALLED): $(patsubst %,requirements/%.lock,run opentelemetry exports develop
 install: $(INSTALLED) ## Install all that contributors use, minutes and 1.7 GB; instant when it is there
 
 .PHONY: exports
-exports: $(EXPORTS) ## Install Spark and the lake libraries beside the server: 1.1 GB, about 2 minutes
+exports: $(EXPORTS) ## Install Spark and the lake libraries beside the server: 1 GB, about 2 minutes
 
 .PHONY: opentelemetry
 opentelemetry: $(OPENTELEMETRY) ## Install what sends spans and metrics to a collector beside the server: 7 MB

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 SERVER = "`make up` in a checkout of Packetboat has it, and so has the wheel of packetboat-server"
 EXPORTS = (
-    "`make exports` in the checkout of Packetboat (1.1 GB, about 2 minutes), or "
+    "`make exports` in the checkout of Packetboat (1 GB, about 2 minutes), or "
     "`python3 deploy/install.py FOLDER --exports`; then start the server or the runner again"
 )
 
