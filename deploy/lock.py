@@ -99,10 +99,26 @@ def layers_of(lock: str) -> dict[str, str]:
     return layers
 
 
+def unknown(lock: str) -> list[str]:
+    """Packages of this machine that are not installed: what they need is not known here."""
+    found = []
+    for name, text in packages(lock).items():
+        try:
+            requires(name)
+        except PackageNotFoundError:
+            if ";" not in text:
+                found.append(name)
+    return found
+
+
 def main(lock: str) -> None:
-    for layer, text in layers_of(Path(lock).read_text(encoding="utf-8")).items():
+    """Exit status 1: the layers are written, but packages may be in the wrong one."""
+    whole = Path(lock).read_text(encoding="utf-8")
+    for layer, text in layers_of(whole).items():
         (LAYERS / f"{layer}.lock").write_text(text, encoding="utf-8")
         sys.stdout.write(f"requirements/{layer}.lock: {len(packages(text))} packages\n")
+    if new := unknown(whole):
+        sys.exit(f"not installed until now: {', '.join(new)}; run `make lock` again")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ import lock
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = {"run": "required", "opentelemetry": "optional", "exports": "optional"}
 """Of the libraries, and what CycloneDX calls their scope."""
+SUMS = "SHA256SUMS"
 _LINE = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)", re.M)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -154,6 +155,14 @@ def _needs(name: str, refs: dict[str, list[str]]) -> list[str]:
     return sorted(ref for each in wanted for ref in refs.get(each, ()))
 
 
+def works(builder: str) -> bool:
+    """Whether it can build: the program of Docker may be here without its daemon."""
+    try:
+        return subprocess.run([builder, "info"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
 def build_image(tree: Path, builder: str, file: Path) -> None:
     """As `make image` builds it, saved in a file."""
     version = version_of(tree)
@@ -186,14 +195,23 @@ def release(into: Path, repository: str, image_builder: str) -> list[Path]:
         bill = into / f"{name}.cdx.json"
         bill.write_text(bill_of_materials(tree, epoch_s), encoding="utf-8")
         files.append(bill)
+        _write_sums(into, files)
         if image_builder:
             image = into / f"{name}.image.tar"
             build_image(tree, image_builder, image)
             files.append(image)
-    files.sort()
-    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
-    (into / "SHA256SUMS").write_text("".join(sums), encoding="ascii")
-    return [*files, into / "SHA256SUMS"]
+            _write_sums(into, files)
+    return [*sorted(files), into / SUMS]
+
+
+def _write_sums(into: Path, files: list[Path]) -> None:
+    sums = [f"{_digest(file)}  {file.name}\n" for file in sorted(files)]
+    (into / SUMS).write_text("".join(sums), encoding="ascii")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def main() -> None:
@@ -204,9 +222,13 @@ def main() -> None:
     given = parser.parse_args()
     if not given.repository:
         sys.stderr.write("no REPOSITORY=https://… is named: the wheels say no address\n")
-    if not given.image_builder:
+    builder = given.image_builder
+    if not builder:
         sys.stderr.write("no docker, podman or buildah is here: no image is built\n")
-    for file in release(given.into, given.repository, given.image_builder):
+    elif not works(builder):
+        sys.stderr.write(f"`{builder} info` fails, so it can't build: no image is built\n")
+        builder = ""
+    for file in release(given.into, given.repository, builder):
         sys.stdout.write(f"{file.stat().st_size:>12,}  {file}\n")
 
 

@@ -116,6 +116,32 @@ def test_the_wheels_name_the_repository_that_they_are_told(tree: Path, tmp_path:
         assert urls == {"Repository": "https://example.com/packetboat"}
 
 
+@pytest.mark.parametrize(
+    ("builder", "used", "said"),
+    [
+        ("", "", "no docker, podman or buildah is here"),
+        ("false", "", "`false info` fails"),
+        ("/no/such/docker", "", "`/no/such/docker info` fails"),
+        ("true", "true", None),
+    ],
+)
+def test_without_a_builder_that_works_a_release_has_no_image_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    builder: str,
+    used: str,
+    said: str | None,
+) -> None:
+    builders: list[str] = []
+    monkeypatch.setattr(release, "release", lambda *given: builders.append(given[2]) or [])
+    monkeypatch.setattr(sys, "argv", ["release.py", "--image-builder", builder])
+    release.main()
+    assert builders == [used]
+    told = capsys.readouterr().err
+    assert ("no image is built" in told) == (said is not None)
+    assert said is None or said in told
+
+
 def test_two_builds_give_the_same_wheels(
     sdk_wheel: Wheel, server_wheel: Wheel, tree: Path, tmp_path: Path
 ) -> None:

@@ -50,6 +50,14 @@ def test_a_lock_without_what_builds_our_packages_is_refused() -> None:
     assert "build/build.in" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+def test_a_lock_with_a_package_that_is_not_installed_is_split_again() -> None:
+    """What it needs is not known before; what is for another system is never known."""
+    known = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
+    other = "no-such-thing==1.0 ; sys_platform == 'win32'\n    --hash=sha256:00\n"
+    assert lock.unknown(known + other) == []
+    assert lock.unknown(known + "no-such-thing==1.0\n    --hash=sha256:00\n") == ["no-such-thing"]
+
+
 def test_no_package_is_in_two_layers_and_each_has_hashes() -> None:
     names = [name for each in LAYERS for name in layer(each)]
     assert len(names) == len(set(names))
