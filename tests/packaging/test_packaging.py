@@ -133,7 +133,12 @@ def test_without_a_builder_that_works_a_release_has_no_image_and_says_so(
     said: str | None,
 ) -> None:
     builders: list[str] = []
-    monkeypatch.setattr(release, "release", lambda *given: builders.append(given[2]) or [])
+
+    def built(into: Path, repository: str, image_builder: str) -> list[Path]:
+        builders.append(image_builder)
+        return []
+
+    monkeypatch.setattr(release, "release", built)
     monkeypatch.setattr(sys, "argv", ["release.py", "--image-builder", builder])
     release.main()
     assert builders == [used]

@@ -124,8 +124,8 @@ def test_no_dead_modules() -> None:
     entry = {
         "gateway/__main__.py",
         "gateway/command.py",
-        "gateway/testing/plugin.py",
         "gateway/testing/__main__.py",
+        "sdk/python/packetboat/testing/plugin.py",
         "metadata/migrations/env.py",
         "metadata/postgres/migrate.py",
         "sdk/python/generate_sync.py",
