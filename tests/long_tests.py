@@ -101,6 +101,7 @@ LONG: Mapping[str, int] = {
     "::test_a_node_that_lost_what_it_had_is_refused_and_nothing_is_lost": 30,
     "tests/chaos/test_word_count.py::test_words_are_counted_exactly_while_workers_are_killed": 40,
     "tests/chaos/test_worker_chain.py": 100,
+    "tests/contract/test_openapi.py::test_answers_to_more_that_is_drawn_are_as_described": 240,
     "tests/e2e/test_backup_of_up.py": 60,
     "tests/e2e/test_export_cluster.py": 120,
     "tests/e2e/test_exports.py": 300,
