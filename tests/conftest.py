@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -28,6 +28,17 @@ settings.register_profile("busy machine", deadline=None)
 settings.load_profile("busy machine")
 
 KEPT = {ChangeCounterRow.__tablename__, DatabaseSchemaRow.__tablename__}
+# Statements that are sent together are one transaction.
+EMPTY = "; ".join(
+    [
+        *(
+            f'DELETE FROM "{table.name}"'
+            for table in reversed(Base.metadata.sorted_tables)
+            if table.name not in KEPT
+        ),
+        "UPDATE change_counter SET version = 0, pruned_to = 0",
+    ]
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -109,10 +120,18 @@ def postgres_url(postgres_server: EmbeddedPostgres) -> str:
     return postgres_server.url
 
 
+@pytest.fixture(scope="session")
+def empty_database(postgres_url: str) -> Iterator[Callable[[], None]]:
+    """Empties the session's database."""
+    emptying = Emptying(postgres_url)
+    yield emptying.run
+    emptying.close()
+
+
 @pytest.fixture
-def database_url(postgres_url: str) -> str:
+def database_url(postgres_url: str, empty_database: Callable[[], None]) -> str:
     """The migrated database, empty. (Cheaper than one per test: dropping one is a checkpoint.)"""
-    asyncio.run(_empty(postgres_url))
+    empty_database()
     return postgres_url
 
 
@@ -125,17 +144,40 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def _empty(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        async with connection.transaction():
-            for table in reversed(Base.metadata.sorted_tables):
-                if table.name not in KEPT:
-                    await connection.execute(f'DELETE FROM "{table.name}"')
-            await connection.execute("UPDATE change_counter SET version = 0, pruned_to = 0")
-    finally:
-        await connection.close()
+class Emptying:
+    """Empties a database over one connection, whose process of Postgres knows the tables.
+
+    A new one would read the descriptions of fifty tables from the catalogue for each test.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._loop = asyncio.new_event_loop()
+        self._connection: asyncpg.Connection | None = None
+
+    def run(self) -> None:
+        self._loop.run_until_complete(self._empty())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _empty(self) -> None:
+        if self._connection is not None:
+            try:
+                await _empty(self._connection)
+                return
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                self._connection.terminate()  # a test has ended it, or the server
+        self._connection = await asyncpg.connect(self._url)
+        await _empty(self._connection)
+
+
+async def _empty(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await connection.execute(EMPTY)

@@ -107,6 +107,10 @@ def maintain(lake: Lake, run: int, attempt: int) -> None:
     table = lake.find("acme", "orders")
     assert table is not None
     compact(table, Maintenance(), run, attempt, now_s=LATER_S)
+    clean_up(table, run, attempt)
+
+
+def clean_up(table: LakeTable, run: int, attempt: int) -> None:
     expire_snapshots(table, Maintenance(keep_snapshots_s=0), now_s=LATER_S)
     remove_orphans(table, Maintenance(orphans_after_s=0), run, attempt, now_s=LATER_S)
 
@@ -173,7 +177,7 @@ def test_who_dies_at_any_step_is_followed_by_one_who_ends_it(
                 assert table is not None
                 assert rows(table) == [*of_lane(0, end), *of_lane(0, end, OTHER)], steps
                 assert table.positions == {KEY: end, OTHER: end}
-                maintain(lake, 9, 1)
+                clean_up(table, 9, 1)
                 assert rows(table) == [*of_lane(0, end), *of_lane(0, end, OTHER)], steps
                 assert files_below(home) == files_named(table), steps
     # The scenario has steps, and all of them were tried.

@@ -25,7 +25,7 @@ import pytest
 from metadata.postgres import account, binaries
 from metadata.postgres.account import Account
 from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
-from tests.seeded_postgres import free_port
+from tests.seeded_postgres import SeededPostgres, free_port, seed
 
 ROOT = Path(__file__).parents[3]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has somebody lesser")
@@ -53,7 +53,16 @@ def directory() -> Iterator[Path]:
 
 @pytest.fixture
 def server(directory: Path) -> Iterator[EmbeddedPostgres]:
+    """One whose first start makes its data."""
     server = EmbeddedPostgres(directory, port=free_port())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def made(directory: Path) -> Iterator[EmbeddedPostgres]:
+    """One whose data is a copy, for what is no matter of the first start."""
+    server = SeededPostgres(directory, port=free_port())
     yield server
     server.stop()
 
@@ -118,67 +127,69 @@ def test_a_first_start_that_was_interrupted_is_begun_again(
     assert not (directory / "data.new").exists()
 
 
-def test_a_pid_file_that_names_another_process_is_dropped(server: EmbeddedPostgres) -> None:
-    server.start()
-    pid_file = server.data / "postmaster.pid"
+def test_a_pid_file_that_names_another_process_is_dropped(made: EmbeddedPostgres) -> None:
+    made.start()
+    pid_file = made.data / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
-    server.stop()
+    made.stop()
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]))
-    server.start()
-    assert ask(server.url, "SELECT 1") == 1
+    made.start()
+    assert ask(made.url, "SELECT 1") == 1
 
 
 def test_a_second_server_on_the_same_data_is_refused(
-    server: EmbeddedPostgres, directory: Path, monkeypatch: pytest.MonkeyPatch
+    made: EmbeddedPostgres, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.start()
+    made.start()
     second = EmbeddedPostgres(directory, port=free_port())
     monkeypatch.setattr("metadata.postgres.embedded.PREDECESSOR_TIMEOUT_S", 0.2)
     with pytest.raises(EmbeddedPostgresFailed, match="already serving"):
         second.start()
-    assert ask(server.url, "SELECT 1") == 1
+    assert ask(made.url, "SELECT 1") == 1
 
 
 def test_a_taken_port_is_named_in_the_failure(directory: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        server = EmbeddedPostgres(directory, port=taken.getsockname()[1])
+        server = SeededPostgres(directory, port=taken.getsockname()[1])
         with pytest.raises(EmbeddedPostgresFailed, match="in use"):
             server.start()
         server.stop()
 
 
-def test_it_can_be_spawned_again_after_a_crash(server: EmbeddedPostgres) -> None:
-    server.start()
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGKILL)
-    while server.poll() is None:
+def test_it_can_be_spawned_again_after_a_crash(made: EmbeddedPostgres) -> None:
+    made.start()
+    assert made.pid is not None
+    os.kill(made.pid, signal.SIGKILL)
+    while made.poll() is None:
         time.sleep(0.01)
-    server.spawn()
-    server.wait_ready()
-    assert ask(server.url, "SELECT 1") == 1
+    made.spawn()
+    made.wait_ready()
+    assert ask(made.url, "SELECT 1") == 1
 
 
 def test_a_crashed_ones_children_that_are_still_there_are_waited_for(
-    server: EmbeddedPostgres,
+    made: EmbeddedPostgres,
 ) -> None:
-    server.start()
-    assert server.pid is not None
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    made.start()
+    assert made.pid is not None
+    children = Path(f"/proc/{made.pid}/task/{made.pid}/children").read_text().split()
     lingering = int(children[0])
     os.kill(lingering, signal.SIGSTOP)
-    os.kill(server.pid, signal.SIGKILL)
-    while server.poll() is None:
+    os.kill(made.pid, signal.SIGKILL)
+    while made.poll() is None:
         time.sleep(0.01)
     threading.Timer(1.0, os.kill, (lingering, signal.SIGCONT)).start()
-    server.spawn()
-    server.wait_ready()
-    assert ask(server.url, "SELECT 1") == 1
+    made.spawn()
+    made.wait_ready()
+    assert ask(made.url, "SELECT 1") == 1
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
 def test_it_dies_cleanly_with_its_parent(directory: Path, ending: signal.Signals) -> None:
+    if not (directory / "data").exists():
+        seed(directory)
     parent = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(directory), str(free_port())],
         stdin=subprocess.PIPE,
