@@ -17,7 +17,7 @@ import requests
 from auth.development import token_hash
 from gateway.up.data_dir import free_port
 from metadata.postgres.embedded import EmbeddedPostgres
-from tests.e2e.installation import Installation
+from tests.e2e.installation import START_S, Installation
 
 StartServer = Callable[..., str]
 
@@ -59,7 +59,7 @@ def servers(running: Installation, logs: Path) -> Iterator[StartServer]:
     assert codes == [0] * len(codes), [p.read_text() for p in logs.glob("*.log")]
 
 
-def wait_for(url: str, wanted: int, seconds: float = 30.0) -> dict[str, object]:
+def wait_for(url: str, wanted: int, seconds: float = START_S) -> dict[str, object]:
     """The body of /readyz once it has that status."""
     deadline_s = time.monotonic() + seconds
     last: object = None
@@ -75,3 +75,14 @@ def wait_for(url: str, wanted: int, seconds: float = 30.0) -> dict[str, object]:
                 return body
         time.sleep(0.1)
     raise AssertionError(f"{url}: {last}")
+
+
+def until_taken(call: Callable[[], requests.Response]) -> requests.Response:
+    """The first answer that is no 503, which must be a success: a client asks again after a 503."""
+    for _ in range(50):
+        answer = call()
+        if answer.status_code != 503:
+            break
+        time.sleep(0.1)
+    assert answer.ok, answer.text
+    return answer

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from functools import partial
 
 import requests
 
 from tests.e2e.installation import Installation
-from tests.e2e.servers import StartServer, wait_for
+from tests.e2e.servers import StartServer, until_taken, wait_for
 
 
 def test_a_topic_answered_201_is_usable_at_every_process_at_once(
@@ -60,22 +58,11 @@ def test_more_subscribers_share_what_there_is(
         assert published.status_code == 201
         at, other = (more, running.url) if number % 2 else (running.url, more)
         pull = partial(http.get, f"{at}/subscriptions/{topic}/messages", params={"wait_seconds": 5})
-        (message,) = until_ok(pull).json()["messages"]
+        (message,) = until_taken(pull).json()["messages"]
         ack = partial(
             http.post,
             f"{other}/subscriptions/{topic}/ack",
             json={"ack_id": message["ack_id"]},
         )
-        acked = until_ok(ack)
+        acked = until_taken(ack)
         assert acked.json()["acked"] == 1
-
-
-def until_ok(call: Callable[[], requests.Response]) -> requests.Response:
-    """A 503 is asked again, as a client must."""
-    for _ in range(50):
-        answer = call()
-        if answer.status_code != 503:
-            break
-        time.sleep(0.1)
-    assert answer.status_code == 200, answer.text
-    return answer

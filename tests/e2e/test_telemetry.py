@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import requests
 
 from tests.collector import Collector, attributes_of
 from tests.e2e.installation import Installation
-from tests.e2e.servers import StartServer, wait_for
+from tests.e2e.servers import StartServer, until_taken, wait_for
 
 TOPICS = [f"telemetry-{number}" for number in range(16)]
 """Each is served either by the server that has spans on or by one that has them off."""
@@ -117,9 +118,10 @@ class Traced:
         self, method: str, path: str, body: object, traceparent: str | None = None
     ) -> requests.Response:
         headers = {} if traceparent is None else {"traceparent": traceparent}
-        answer = self.http.request(method, self.url + path, json=body, headers=headers, timeout=30)
-        assert answer.ok, answer.text
-        return answer
+        url = self.url + path
+        return until_taken(
+            partial(self.http.request, method, url, json=body, headers=headers, timeout=30)
+        )
 
     def spans(self, name: str) -> list[Any]:
         return [span for span in self.collector.spans if span.name == name]
