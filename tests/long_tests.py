@@ -31,11 +31,12 @@ CLIENTS = ("tests/unit/sdk", "tests/unit/spark_exports", "tests/unit/subscribe_f
 SHARES = (
     Share("installations", ("tests/e2e",)),
     Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=5, without=CLIENTS),
+    Share("faults", ("tests/chaos", "tests/deploy", "tests/golden")),
     Share(
-        "clusters",
+        "stores",
         (
-            *("tests/chaos", "tests/deploy", "tests/golden", "tests/integration/placement"),
-            *("tests/integration/publish_forwarder", "tests/integration/store_nodes"),
+            *("tests/integration/placement", "tests/integration/publish_forwarder"),
+            "tests/integration/store_nodes",
         ),
     ),
     Share("outside", ("tests/packaging", "tests/terraform", "tests/security", "tests/contract")),
@@ -55,7 +56,7 @@ SHARES = (
 
 Those that start servers wait for them most of the time, and a share starts each kind of server
 once. What needs no server, `core` and `clients`, takes the processors meanwhile. They start in
-this order, three at a time (tests/run.py).
+this order, some at a time (tests/run.py).
 """
 
 ALONE = (
@@ -94,6 +95,8 @@ LONG: Mapping[str, int] = {
     "tests/chaos/test_peer_tls.py": 110,
     "tests/chaos/test_postgres_restored.py": 240,
     "tests/chaos/test_power_cuts.py::test_thirty_power_cuts_in_odd_orders_lose_nothing": 90,
+    "tests/chaos/test_replaced_nodes.py"
+    "::test_a_wiped_node_is_replaced_under_load_and_cannot_come_back": 30,
     "tests/chaos/test_rolling.py": 150,
     "tests/chaos/test_rotation.py": 90,
     "tests/chaos/test_torture_short.py::test_kills_and_a_hang_lose_nothing": 30,
@@ -132,6 +135,11 @@ LONG: Mapping[str, int] = {
     "::test_nodes_restart_one_by_one_and_leaders_come_back": 30,
     "tests/integration/store_nodes/test_admin.py"
     "::test_nothing_is_added_that_does_not_run_or_is_another": 30,
+    "tests/integration/store_nodes/test_install.py"
+    "::test_an_install_that_is_killed_again_and_again_comes_to_its_end": 30,
+    "tests/integration/store_nodes/test_install.py"
+    "::test_an_install_whose_source_dies_never_takes_the_node_back": 40,
+    "tests/integration/store_nodes/test_old_age.py": 30,
     "tests/integration/store_nodes/test_storage.py"
     "::test_a_node_that_missed_more_than_memory_holds_catches_up_from_the_log": 30,
     "tests/integration/store_nodes/test_storage.py"
