@@ -13,10 +13,10 @@ import pytest
 import requests
 
 from tests.e2e.installation import Installation
-from tests.e2e.test_roles import StartServer, start_server, wait_for
+from tests.e2e.servers import StartServer, wait_for
 from tests.e2e.test_tenancy import Http, Place, operator, until
 
-__all__ = ["operator", "start_server"]
+__all__ = ["operator"]
 _numbers = itertools.count(1)
 LIMIT = 60
 SECONDS = 10
