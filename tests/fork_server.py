@@ -8,6 +8,7 @@ interpreter instead.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -101,6 +102,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
+        atexit.register(ours.close)
         self._connection = ours
         self._lock = threading.Lock()
 
