@@ -81,7 +81,7 @@ async def test_who_holds_a_lock_keeps_it(world: World, connection: Connection) -
     await locks.release_holding(world.tenant_id, "released", owner)
     await world.forwarder()
     end = "UPDATE locks SET lease_until = now() + $1 WHERE name = $2"
-    await ask(world.database, end, timedelta(seconds=2), "held")
+    await ask(world.database, end, timedelta(seconds=10), "held")
     await ask(world.database, end, timedelta(seconds=-2), "over")
 
     await eras.enter(connection, 3, "restored", [])
