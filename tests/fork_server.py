@@ -102,7 +102,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
-        atexit.register(ours.close)
+        atexit.register(self._end)
         self._connection = ours
         self._lock = threading.Lock()
 
@@ -121,6 +121,11 @@ class ForkServer:
         with self._lock:
             self._connection.send(msgspec.json.encode(Collect(pid)))
             return self._answer()
+
+    def _end(self) -> None:
+        """Let the fork server end, and with it what it forked."""
+        self._connection.close()
+        self._process.wait()
 
     def _answer(self) -> int:
         answer = self._connection.recv(64)

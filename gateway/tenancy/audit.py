@@ -83,7 +83,9 @@ class AuditRoutes:
 
 def filter_of(query: Query) -> AuditFilter:
     """400 naming the parameter."""
-    order = query.text("order") or "newest"
+    order = query.text("order")
+    if order is None:
+        order = "newest"
     if order not in ORDERS:
         raise _misfit("order", "newest or oldest, the ones that come first")
     texts: dict[str, Any] = {}
