@@ -213,7 +213,10 @@ class Drill:
         await self._check_log(backup["recovery_point"])
         await self._check_ack_ids()
         path = f"/topics/kept/messages/{self.delayed_id}"
-        await self._ok("PATCH", path, {"delay_seconds": 0})
+        reply = await self._caller.call("PATCH", path, {"delay_seconds": 0})
+        # Where its queue is sealed, it may be published before the change has its answer.
+        released = reply.status == 409 and reply.body["type"].endswith("/already-released")
+        assert reply.ok or released, reply
         for topic in TOPICS:
             await self._check_deliveries(topic, backup)
             await self._check_publishing(topic, backup["recovery_point"])
