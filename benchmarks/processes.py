@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import functools
 import os
@@ -19,16 +18,11 @@ from types import TracebackType
 
 from benchmarks.measure import tree
 from benchmarks.settings import inherited_environment
+from gateway.up.child import die_with
 
 FREE_PORTS = range(11_000, 20_000)
 """Below those of outgoing connections, and apart from those that `packetboat up` takes."""
 _ours: set[int] = set()
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class NotReady(RuntimeError):
@@ -112,7 +106,7 @@ class Processes:
                 env=inherited_environment(**(env or {})),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with(os.getpid()),
             )
         self.add(process)
         return process

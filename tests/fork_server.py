@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import gc
 import os
 import runpy
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -27,10 +25,10 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.settings import inherited_environment
+from gateway.up.child import die_with
 
 ROOT = Path(__file__).parents[1]
 MAX_REQUEST = 128 * 1024
-_PR_SET_PDEATHSIG = 1
 
 
 class Start(msgspec.Struct, tag="start"):
@@ -101,6 +99,7 @@ class ForkServer:
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
+                preexec_fn=die_with(os.getpid()),
             )
         atexit.register(self._end)
         self._connection = ours
@@ -142,6 +141,7 @@ def fork_server() -> ForkServer:
 
 def _serve(connection: socket.socket) -> Start:
     """Fork as asked. Returns in each forked process, and never in the one that forks."""
+    dies_with_us = die_with(os.getpid())
     while True:
         encoded, files, _, _ = socket.recv_fds(connection, MAX_REQUEST, 1)
         if not encoded:
@@ -155,6 +155,7 @@ def _serve(connection: socket.socket) -> Start:
         pid = os.fork()
         if pid == 0:
             connection.close()
+            dies_with_us()
             _become(request, output)
             return request
         os.close(output)
@@ -163,7 +164,6 @@ def _serve(connection: socket.socket) -> Start:
 
 def _become(request: Start, output: int) -> None:
     """Make the forked process what a new one would be."""
-    _die_with_parent()
     os.setsid()
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -173,13 +173,6 @@ def _become(request: Start, output: int) -> None:
     sys.argv = [request.program, *request.arguments]
     # By these a store node starts itself again.
     sys.orig_argv[:] = [sys.executable, "-m", request.program, *request.arguments]
-
-
-def _die_with_parent() -> None:
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _load() -> None:
@@ -192,7 +185,6 @@ def _load() -> None:
 
 
 if __name__ == "__main__":
-    _die_with_parent()
     _load()
     start = _serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module(start.program, run_name="__main__", alter_sys=True)
