@@ -20,6 +20,8 @@ class SimClock:
         self._boot_us = rng.randrange(1000 * SECOND)
         self.insane = insane
         self.skew_us = rng.randint(-SANE_SKEW_US, SANE_SKEW_US)
+        self.furthest_us = self.skew_us
+        """The greatest skew that it has had."""
         if insane:
             self.jump()
 
@@ -34,4 +36,9 @@ class SimClock:
         return WALL_START_US + true_us + self.skew_us
 
     def jump(self) -> None:
-        self.skew_us = self._rng.randint(-JUMP_US, JUMP_US)
+        self.set(self._rng.randint(-JUMP_US, JUMP_US))
+
+    def set(self, skew_us: int) -> None:
+        """Somebody sets the wall clock."""
+        self.skew_us = skew_us
+        self.furthest_us = max(self.furthest_us, skew_us)

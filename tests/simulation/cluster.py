@@ -71,6 +71,7 @@ class Cluster:
             self.options.group,
             self.options.membership,
             self.disks,
+            self.clocks,
             lambda n: self.nodes[n].group.replica.acceptor.chosen,
         )
         self.nodes: dict[int, SimNode] = {}

@@ -7,7 +7,8 @@
 * Every acknowledged append is in the log where its receipt says, and its receipt never changes.
 * What the log refused is not in the log; nothing follows a seal.
 * Staged messages, known ids and counters are what a plain model says (oracle_library.py).
-* Log time grows with each instance and no clock of a minority drives it ahead.
+* Log time grows with each instance, and no clock of a minority of the voters that govern the
+  instance drives it ahead. A lone voter is a majority: its clock may.
 * A confirmed read is no older than what was acknowledged before it was asked.
 """
 
@@ -26,7 +27,7 @@ from store_nodes.machine.outcomes import (
     StageDone,
 )
 from store_nodes.membership import Membership
-from tests.simulation.clock import SANE_SKEW_US, WALL_START_US
+from tests.simulation.clock import WALL_START_US, SimClock
 from tests.simulation.coverage import Coverage
 from tests.simulation.disk import SimDisk
 from tests.simulation.oracle_library import Library
@@ -34,7 +35,7 @@ from tests.simulation.oracle_votes import Violation, Votes
 from tests.simulation.scheduler import Scheduler
 
 CLOCK_SLACK_US = 250_000
-"""Drift between two reports of a clock, and the skew of sane ones, with room."""
+"""Drift between two reports of a clock, with room."""
 STATE_EVERY_INSTANCES = 50
 
 
@@ -60,9 +61,11 @@ class Oracle:
         group: int,
         membership: Membership,
         disks: Mapping[int, SimDisk],
+        clocks: Mapping[int, SimClock],
         prefix: Callable[[int], int],
     ) -> None:
         self._scheduler = scheduler
+        self._clocks = clocks
         self._coverage = coverage
         self.reference = Machine(group, membership)
         """What was chosen, applied as soon as any node does."""
@@ -103,11 +106,12 @@ class Oracle:
     def _apply_first(self, instance: int, value: bytes) -> None:
         self.votes.check_chosen(instance, self.reference.membership)
         before_us = self.reference.log_time_us
+        governing = self.reference.membership
         outcomes = self.reference.apply(instance, value)
         self._values.append(value)
         self._digests.append(self.reference.digest)
         self._scheduler.note(self.reference.digest)
-        self._check_log_time(instance, before_us)
+        self._check_log_time(instance, before_us, governing)
         now_us = self.reference.log_time_us
         decoded = c.decode_value(value)
         settles = instance > 0 and c.is_membership(self._values[instance - 1])
@@ -134,13 +138,19 @@ class Oracle:
                 case _:
                     self.library.apply(command, outcome)
 
-    def _check_log_time(self, instance: int, before_us: int) -> None:
+    def _check_log_time(self, instance: int, before_us: int, governing: Membership) -> None:
+        """A stamp is the lower median of what a majority of the voters say, or follows the last.
+
+        The furthest that such a median comes is where the fewest report, those that are ahead:
+        the median of a majority of two or three is the second furthest, that of one its own."""
         now_us = self.reference.log_time_us
         if now_us <= before_us:
             raise Violation(f"instance {instance}: log time did not grow")
-        ahead = WALL_START_US + self._scheduler.now + SANE_SKEW_US + CLOCK_SLACK_US
+        furthest = sorted((self._clocks[n].furthest_us for n in governing.voters), reverse=True)
+        skew_us = furthest[governing.majority // 2]
+        ahead = WALL_START_US + self._scheduler.now + skew_us + CLOCK_SLACK_US
         if now_us > max(before_us + 1, ahead):
-            raise Violation(f"instance {instance}: log time runs ahead of the sane clocks")
+            raise Violation(f"instance {instance}: log time runs ahead of the clocks of a majority")
 
     def _stage(self, command: c.Stage, done: StageDone, value: bytes) -> None:
         self.library.stage(command, done)

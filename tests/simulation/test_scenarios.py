@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from store_nodes.membership import LEARNER, REMOVED, VOTER
+from tests.simulation.clock import WALL_START_US
 from tests.simulation.options import MS, SECOND
 from tests.simulation.scenarios import FIRST_US, Scenario, quiet_options
 
@@ -191,6 +192,37 @@ def test_row_17_one_bad_clock_moves_neither_log_time_nor_the_dedup_window(seed: 
     cluster = scenario.run()
     assert cluster.coverage.hits["clock jumped"] > 20
     assert cluster.coverage.hits["known id refused"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_row_17_a_bad_clock_moves_log_time_once_its_node_is_the_only_voter(seed: int) -> None:
+    """The clock of one voter is half an hour ahead. It moves nothing while it is one of three, or
+    of two; alone it is the majority, and the log keeps the time that it gave when others vote
+    again (the oracle's rule)."""
+    scenario = Scenario(quiet_options(seed, safety_us=3500 * MS), seed)
+    cluster = scenario.cluster
+    do, bad = cluster.reconfigurer.do, 1 + seed
+    others = [n for n in (1, 2, 3) if n != bad]
+    ahead: dict[int, list[int]] = {1: [], 2: [], 3: []}
+
+    def look() -> None:
+        reference = cluster.oracle.reference
+        seconds = (reference.log_time_us - WALL_START_US - cluster.scheduler.now) // SECOND
+        ahead[len(reference.membership.voters)].append(seconds)
+
+    scenario.at(FIRST_US, cluster.reconfigurer.watch)
+    scenario.at(FIRST_US, cluster.clocks[bad].set, 1800 * SECOND)
+    scenario.at(FIRST_US + 300 * MS, do, "voter demoted and promoted", (others[0], LEARNER))
+    scenario.at(FIRST_US + 900 * MS, do, "voter demoted and promoted", (others[1], LEARNER))
+    back = [(n, VOTER) for n in others]
+    scenario.at(FIRST_US + 1800 * MS, do, "voter demoted and promoted", *back)
+    for moment in range(28):
+        scenario.at(FIRST_US + moment * 100 * MS, look)
+    scenario.run()
+    alone = ahead[1].index(1799)
+    assert alone < 5
+    assert {*ahead[2][: len(ahead[2]) // 2], *ahead[3][:3]} <= {-1, 0}
+    assert {*ahead[1][alone:], ahead[3][-1]} <= {1796, 1797, 1798, 1799, 1800}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
