@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> int:
     with copied(parts.ROOT) as copy:
         for number, (mutant, verdict, why) in enumerate(judge(copy, mutants), 1):
             verdicts[verdict] += 1
-            print(f"{number}/{len(mutants)} {verdict.value}: {mutant.name} ({why})", flush=True)
+            said = f"{verdict.value}: {mutant.name} [{mutant.breaks}] ({why})"
+            print(f"{number}/{len(mutants)} {said}", flush=True)
     said = ", ".join(f"{count} {verdict.value}" for verdict, count in verdicts.items())
     print(f"{len(mutants)} mutants in {time.perf_counter() - began:.0f} s: {said or 'none'}")
     return 0 if mutants and all(verdict.good for verdict in verdicts) else 1

@@ -19,6 +19,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_cursors.py::test_every_part_of_the_fence_counts",
     ),
     Mutant(
@@ -30,6 +31,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         equivalent="The flush locks the row before it writes it, and PostgreSQL compares the epoch "
         "with the newest version of the row as it locks it.",
     ),
@@ -47,6 +49,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_cursors.py::test_every_part_of_the_fence_counts",
     ),
     Mutant(
@@ -63,6 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_cursors.py::test_every_part_of_the_fence_counts",
     ),
     Mutant(
@@ -74,6 +78,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return [_unit(row) for row in rows]",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_ownership.py"
         "::test_a_live_owner_keeps_its_partitions",
     ),
@@ -86,6 +91,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "SELECT true FROM forwarders WHERE",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_ownership.py"
         "::test_who_has_no_lease_claims_nothing",
     ),
@@ -98,6 +104,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    WHERE incarnation = $1\n    RETURNING",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_ownership.py"
         "::test_a_lease_that_is_over_stays_over",
     ),
@@ -110,6 +117,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "attempts = deliveries.attempts, not_before",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_rows_beside.py"
         "::test_rows_come_back_as_they_were_written",
     ),
@@ -122,6 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "offsets = excluded.offsets, expires_at",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_rows_beside.py"
         "::test_a_lease_row_is_written_over",
     ),
@@ -134,6 +143,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "WHERE tenant_id = $1 AND tag = $2\nRETURNING 1",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_publications.py"
         "::test_what_is_committed_cannot_be_aborted",
     ),
@@ -148,6 +158,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "WHERE state = 'open'\nORDER BY ack_publications.tenant_id, ack_publications.tag",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_publication_locks.py"
         "::test_a_sweep_waits_for_the_flush_that_commits_a_publication",
     ),
@@ -160,6 +171,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "AND message_offset < $5 - 1\nORDER",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_retention.py"
         "::test_kept_are_the_open_deliveries_below_the_trim",
     ),
@@ -172,6 +184,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "SELECT least(\n    (SELECT min(floor) + 1 FROM cursors",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_retention.py"
         "::test_a_trim_goes_up_to_the_lowest_pin_and_never_back",
     ),
@@ -184,6 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "       AND false)\n)\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_retention.py"
         "::test_snapshots_and_export_holds_pin_too_until_they_expire",
     ),
@@ -196,6 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "ORDER BY generation\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_retention.py"
         "::test_a_trim_waits_for_a_pin_that_is_being_made_and_stops_at_it",
     ),
@@ -208,6 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if gone:",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_due_index.py"
         "::test_an_old_scheduler_writes_nothing",
     ),
@@ -220,6 +236,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            status",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_due_index.py"
         "::test_an_old_scheduler_writes_nothing",
     ),
@@ -232,6 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if gone:",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_hints.py"
         "::test_a_scheduler_that_lost_its_lock_changes_no_hint",
     ),
@@ -244,6 +262,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/scheduler/test_schedules.py"
         "::test_a_deposed_scheduler_writes_nothing",
     ),
@@ -256,6 +275,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            count = 0",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_redrive_rows.py"
         "::test_an_old_scheduler_neither_notes_nor_ends_a_redrive",
     ),
@@ -268,6 +288,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "pass",
             ),
         ),
+        breaks="P6",
         killed_by="tests/integration/metadata/test_recovery.py"
         "::test_nothing_of_before_a_new_era_is_written_any_more",
     ),
@@ -280,6 +301,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "pass",
             ),
         ),
+        breaks="P6",
         killed_by="tests/integration/metadata/test_recovery.py"
         "::test_nothing_of_before_a_new_era_is_written_any_more",
     ),
@@ -292,6 +314,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "       OR wanted.unit_of = $7 OR NOT EXISTS (",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_units.py"
         "::test_what_is_split_off_is_claimed_apart",
     ),
@@ -304,6 +327,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "for table in (DeliveryRow,):",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_seeks.py"
         "::test_a_seek_leaves_no_exactly_once_lease_behind",
     ),
@@ -316,6 +340,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_seeks.py"
         "::test_a_seek_waits_for_a_trim_that_is_under_way",
     ),
@@ -328,6 +353,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return present + 1",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_recovery.py"
         "::test_a_seek_begins_a_generation_that_never_was",
     ),
@@ -340,6 +366,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        return self._lease(incarnation, self._monotonic_s() + MARGIN_S, live)",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_ownership.py"
         "::test_the_holder_counts_from_before_it_asked_and_less_a_margin",
     ),
@@ -352,6 +379,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            return len",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_hints.py"
         "::test_a_scheduler_that_lost_its_lock_changes_no_hint",
     ),
@@ -365,6 +393,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            await connection.execute(_DROP_ORPHANS",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_due_index.py"
         "::test_an_old_scheduler_writes_nothing",
     ),
@@ -378,12 +407,14 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            await connection.execute(_FINISH",
             ),
         ),
+        breaks="P10",
         killed_by="tests/integration/metadata/test_redrive_rows.py"
         "::test_an_old_scheduler_neither_notes_nor_ends_a_redrive",
     ),
     Mutant(
         "a deposed scheduler writes",
         (Edit("metadata/locks/fenced.py", "    IF NOT FOUND THEN", "    IF false THEN"),),
+        breaks="P10",
         killed_by="tests/integration/scheduler/test_deposed.py"
         "::test_whatever_is_written_is_under_the_fence",
     ),
@@ -396,6 +427,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "'aborted'",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/metadata/test_publications.py"
         "::test_an_aborted_row_is_kept_from_its_abort_on",
     ),
@@ -408,6 +440,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "if False:",
             ),
         ),
+        breaks="P16",
         killed_by="tests/integration/metadata/test_backup_hold.py"
         "::test_nothing_is_trimmed_while_a_backup_is_taken",
     ),

@@ -30,6 +30,8 @@ class Mutant:
     - `killed_by`, the node id of a test that passes on the product and fails on the mutant;
     - `equivalent`, one line on why no caller can tell the mutant from the product.
 
+    `breaks` is the promise of docs/GUARANTEES.md that the mutant does not keep, as "P1".
+
     The test must fail by an assertion. `fails_with` names another exception by which it may fail
     (as pytest prints it), for a test that has no assertion to reach because the mutant raises.
     """
@@ -37,6 +39,7 @@ class Mutant:
     name: str
     edits: tuple[Edit, ...]
     killed_by: str = ""
+    breaks: str = ""
     equivalent: str = ""
     fails_with: str = ""
 

@@ -20,6 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            metrics.forwarded.inc(len(course.moved))\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/scheduler/test_forwarding.py"
         "::test_a_copy_is_made_once_whenever_the_scheduler_dies",
     ),
@@ -32,6 +33,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if is_due or answer != NOT_DUE:\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/scheduler/test_forwarding.py"
         "::test_what_was_cancelled_or_released_before_the_seal_is_not_copied",
     ),
@@ -48,6 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 '                    dedup=b"",\n',
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/scheduler/test_forwarding.py"
         "::test_a_copy_is_made_once_whenever_the_scheduler_dies",
     ),
@@ -60,6 +63,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "or False:",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/scheduler/test_trimming.py"
         "::test_a_trim_goes_through_sealed_generations_and_removes_empty_ones",
     ),
@@ -72,6 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            wait_s = 0",
             ),
         ),
+        breaks="P2",
         killed_by="tests/integration/scheduler/test_trimming.py"
         "::test_a_trim_goes_through_sealed_generations_and_removes_empty_ones",
     ),
@@ -85,6 +90,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/scheduler/test_trimming.py"
         "::test_a_sealed_generation_stays_while_a_cursor_is_in_it",
     ),
@@ -97,6 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "REMEMBERED = 0.5",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/publish_forwarder/test_moves.py"
         "::test_while_an_id_may_be_remembered_its_sealed_queue_is_asked",
     ),
@@ -109,6 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            for lane in new:\n                pass",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/publish_forwarder/test_moves.py"
         "::test_a_moved_partition_takes_its_messages_along_in_order",
     ),
@@ -121,6 +129,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                if has_ids:",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/publish_forwarder/test_moves.py"
         "::test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for",
     ),
@@ -134,6 +143,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    for sealed in ():\n        if sealed.sealed_time_us",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/test_outbox_routing.py"
         "::test_other_groups_that_may_know_the_name_are_asked_first",
     ),
@@ -149,6 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                    step = await course.publish(batch)",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/scheduler/test_redriving.py"
         "::test_what_is_stored_no_more_is_counted_and_stays_open",
     ),
@@ -161,6 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 '            "aborted": 0.0,',
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/scheduler/test_publications.py"
         "::test_an_aborted_publication_is_kept_for_longer_than_staging_may_take",
     ),
@@ -179,12 +191,14 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                        await self._publications.discarded([publication])",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/scheduler/test_publications.py"
         "::test_what_cannot_be_discarded_yet_is_not_forgotten",
     ),
     Mutant(
         "a sealed queue goes while delayed messages go through it",
         (Edit("scheduler/truncator.py", "in self._led_to:", "in ():"),),
+        breaks="P3",
         killed_by="tests/integration/scheduler/test_trimming.py"
         "::test_a_sealed_generation_stays_while_a_delayed_message_goes_through_it",
     ),

@@ -14,6 +14,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        index = self.acceptor.chosen",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/consensus/test_replica.py"
         "::test_a_read_waits_for_the_values_that_phase_1_found",
     ),
@@ -28,6 +29,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/consensus/test_membership_changes.py"
         "::test_a_damaged_node_confirms_no_read",
     ),
@@ -47,6 +49,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        standing.add_promise",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/consensus/test_membership_changes.py"
         "::test_a_learners_promise_is_not_counted",
     ),
@@ -65,6 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/consensus/test_replica.py"
         "::test_a_node_promises_nothing_that_it_cannot_report_from_memory",
     ),
@@ -77,6 +81,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        if False and stages.would_release(numbers, log_time_us):",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/machine/test_stage_rules.py"
         "::test_a_sealed_queue_releases_nothing_but_says_what_it_released",
     ),
@@ -89,6 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "(due_us == HELD or due_us <= log_time_us + 1_000_000)",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/machine/test_stage_rules.py::test_what_is_not_due_stays",
     ),
     Mutant(
@@ -100,6 +106,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "FORGET_AFTER_US = 0",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/machine/test_machine_rules.py"
         "::test_a_refusal_for_the_deadline_consumes_and_repeats",
     ),
@@ -112,6 +119,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return (log_time_us + window_us) // grid * grid",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/machine/test_dedup_rules.py"
         "::test_an_id_is_remembered_its_window_and_at_most_a_quarter_more",
     ),
@@ -124,6 +132,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                if offset < upto\n",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/machine/test_machine_rules.py"
         "::test_the_kept_set_is_replaced_and_revives_nothing",
     ),
@@ -136,6 +145,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    if False:",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/store_transport/test_known_peers.py"
         "::test_who_comes_back_with_less_is_refused_with_the_remedy",
     ),
@@ -148,6 +158,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "if False:",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/store_transport/test_known_peers.py"
         "::test_who_comes_back_with_less_is_refused_with_the_remedy",
     ),
@@ -160,6 +171,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return False",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/wal/test_damage.py"
         "::test_rot_above_the_mark_is_damage_when_a_whole_frame_follows",
     ),
@@ -177,6 +189,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    if not any",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/wal/test_damage.py::test_a_lost_block",
     ),
     Mutant(
@@ -188,6 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "repaired=True) for one in self._all]",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/wal/test_damage.py"
         "::test_damage_lasts_until_it_is_repaired_and_is_not_found_again",
     ),
@@ -200,6 +214,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/wal/test_boot.py::test_what_peers_were_told_survives_a_power_cut",
     ),
     Mutant(
@@ -211,6 +226,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        return found",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/test_client_service.py"
         "::test_a_deposed_leader_answers_nothing_that_is_decided_by",
     ),
@@ -223,6 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "[]",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/checkpoint/test_checkpoint_draft.py"
         "::test_the_log_is_read_from_the_earliest_record_that_was_not_applied",
     ),
@@ -235,6 +252,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "PAST_DEADLINE_MARGIN_US = -2_000_000",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/store_client/test_appender.py"
         "::test_a_session_is_kept_a_while_past_the_deadline_of_what_was_lost",
     ),
@@ -248,6 +266,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "if False:\n                return",
             ),
         ),
+        breaks="P2",
         killed_by="tests/unit/store_client/test_appender.py"
         "::test_a_new_session_waits_for_what_may_still_be_applied",
     ),
@@ -260,6 +279,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "min(start[0] + 1, attached + 1)",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/storage/test_victims.py"
         "::test_the_segment_that_a_start_reads_from_stays",
     ),
@@ -272,6 +292,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        if any(least is None or last > least for least, last in floors):",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/storage/test_victims.py"
         "::test_a_segment_stays_while_a_member_needs_its_last_instance",
     ),
@@ -284,6 +305,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "GroupCheckpoint(group.id, 0, upto, raw, machine.applied)",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/store_node/test_never_back.py"
         "::test_an_image_that_is_ahead_is_installed_and_the_promise_stays",
     ),
@@ -300,11 +322,13 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                log.sync()",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/wal/test_group_commit.py::test_done_after_the_sync_with_positions",
     ),
     Mutant(
         "an image that the group has passed is installed",
         (Edit("store_nodes/start.py", " and is_ahead(acceptor, image.applied)", ""),),
+        breaks="P1",
         killed_by="tests/unit/store_node/test_never_back.py"
         "::test_an_image_that_the_group_has_passed_is_not_installed",
     ),
@@ -317,6 +341,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "for group in self.groups if group.id < 0",
             ),
         ),
+        breaks="P1",
         killed_by="tests/unit/store_node/test_new_groups.py"
         "::test_a_checkpoint_that_counts_a_group_has_it",
     ),

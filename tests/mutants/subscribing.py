@@ -17,6 +17,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        metrics.acked.inc(new)",
             ),
         ),
+        breaks="P4",
         killed_by="tests/unit/subscribe_forwarder/test_acks.py::test_an_answered_ack_is_committed",
     ),
     Mutant(
@@ -28,6 +29,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                pass\n",
             ),
         ),
+        breaks="P4",
         killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
         "::test_nothing_is_handed_out_once_a_flush_found_its_epoch_lost",
     ),
@@ -42,6 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 '            return self._again(work, "unknown")',
             ),
         ),
+        breaks="P4",
         killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
         "::test_an_unknown_commit_freezes_until_the_partition_is_claimed_again",
     ),
@@ -54,6 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "ledger.turn(place.offset) == place.attempt",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_acks.py"
         "::test_the_same_attempt_under_another_owner_is_not_the_present_lease",
     ),
@@ -70,6 +74,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            elif",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
         "::test_a_parked_head_is_skipped_and_the_next_goes_out_also_after_a_takeover",
     ),
@@ -82,6 +87,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                pass\n        self._keys.clear()",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
         "::test_an_ack_of_a_resumed_head_that_comes_first_after_a_takeover_leaves_nothing_parked[False]",
     ),
@@ -94,6 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "record.turn == turn and offset in",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_held_leases.py"
         "::test_a_repeat_is_known_while_the_lease_lives_and_after",
     ),
@@ -106,6 +113,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "list(heard.leases.values())",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_handover.py"
         "::test_what_is_kept_is_bounded_and_forgotten",
     ),
@@ -118,6 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_handover.py"
         "::test_the_word_of_the_last_owner_counts",
     ),
@@ -130,6 +139,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        return False",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_moved_while_loading.py"
         "::test_a_row_that_was_loaded_before_the_move",
     ),
@@ -142,6 +152,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        return generation < known",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_moved_while_loading.py"
         "::test_a_move_that_postgres_lost_is_none",
     ),
@@ -157,6 +168,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            and self.start == row.start\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_cursor.py"
         "::test_another_generation_is_not_covered",
     ),
@@ -169,6 +181,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P4",
         killed_by="tests/unit/subscribe_forwarder/test_cursor.py"
         "::test_a_row_with_more_acked_is_not_covered",
     ),
@@ -181,6 +194,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        if row is None:",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_growth_elsewhere.py"
         "::test_a_committed_cursor_of_before_a_seek_lifts_no_barrier",
     ),
@@ -193,6 +207,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_fleet_growth.py"
         "::test_what_another_forwarder_has_stepped_over_holds_up_what_is_new_in_order",
     ),
@@ -205,6 +220,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        unbroken = True\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
         "::test_another_owner_in_between_means_reading_the_rows_again",
     ),
@@ -222,6 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        self._let_go(row)",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
         "::test_a_further_failure_in_a_flush_that_never_was_is_not_taken_for_durable",
     ),
@@ -234,6 +251,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if False:\n                continue  # its next",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_undertaker.py"
         "::test_a_reader_that_changed_hands_is_not_touched",
     ),
@@ -247,6 +265,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "await to_send(delivery, guarantee, forwarder.flusher))\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
         "::test_the_lease_is_checked_again_before_the_response_leaves",
     ),
@@ -262,6 +281,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return messages",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_sending.py"
         "::test_at_most_once_is_acked_before_it_leaves",
     ),
@@ -277,6 +297,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return messages",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_sending.py"
         "::test_exactly_once_leases_are_committed_before_they_leave",
     ),
@@ -289,6 +310,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        key.subscription_uid, 0, key.partition",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_undertaker.py"
         "::test_what_is_rejected_again_after_a_seek_is_another_dead_letter",
     ),
@@ -301,6 +323,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if False:\n",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_publishing.py"
         "::test_nothing_is_acked_of_a_subscription_that_was_moved_meanwhile",
     ),
@@ -313,6 +336,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            not self._cursor.covers(state)",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
         "::test_memory_with_an_ack_that_publishes_is_not_kept_over_a_claim",
     ),
@@ -325,6 +349,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "cursor.version",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
         "::test_a_commit_waits_for_as_many_flushes_as_it_takes",
     ),
@@ -342,6 +367,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "for one in wanted if one[1].flushed_version < one[2] and one[0].cursor is one[1]]",
             ),
         ),
+        breaks="P4",
         killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
         "::test_an_ack_that_was_not_written_and_whose_cursor_was_replaced_is_not_answered",
     ),
@@ -358,6 +384,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        return True",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
         "::test_a_redelivery_blocks_its_key_only",
     ),
@@ -374,6 +401,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        self._doomed.tell",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
         "::test_what_is_released_or_expired_keeps_its_turn",
     ),
@@ -386,6 +414,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "self._cursor.read_to",
             ),
         ),
+        breaks="P3",
         killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
         "::test_a_handed_lease_of_a_settled_message_is_not_handed_on",
     ),
@@ -400,6 +429,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                places = self._held(reader, places, named.failures)",
             ),
         ),
+        breaks="P3",
         killed_by="tests/integration/subscribe_forwarder/test_exactly_once.py"
         "::test_only_the_present_lease_acks_and_may_repeat_it",
     ),
@@ -412,6 +442,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        pass",
             ),
         ),
+        breaks="P4",
         killed_by="tests/unit/subscribe_forwarder/test_push_settling.py"
         "::test_an_ack_of_a_ledger_that_was_replaced_during_its_commit_is_passed_on",
     ),
@@ -424,6 +455,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if True:",
             ),
         ),
+        breaks="P6",
         killed_by="tests/unit/subscribe_forwarder/test_directory.py"
         "::test_the_higher_epoch_is_right_whatever_came_first",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def test_names_are_unique_and_a_mutant_is_killed_or_equivalent_not_both() -> Non
     assert [name for name, times in Counter(one.name for one in MUTANTS).items() if times > 1] == []
     assert [one.name for one in MUTANTS if one.killed_by and one.equivalent] == []
     assert [one.name for one in MUTANTS if "\n" in one.equivalent] == []
+
+
+def test_every_mutant_names_the_promise_that_it_breaks() -> None:
+    page = (ROOT / "docs/GUARANTEES.md").read_text(encoding="utf-8")
+    promises = set(re.findall(r"^## (P\d+) ", page, flags=re.MULTILINE))
+    assert [one.name for one in MUTANTS if one.breaks not in promises] == []
 
 
 def functions_of(path: Path) -> set[str]:
