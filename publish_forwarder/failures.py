@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from appending.lane import NotTaken, Stopping
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import MetadataError, MetadataUnavailable, NotFound
 from metadata.types import Topic
@@ -15,23 +16,6 @@ from store_nodes.errors import (
     StoreError,
     TooLarge,
 )
-
-_LASTING = (QueueNotFound, QueueSealed, TooLarge, NotSupported)
-
-
-def is_lasting(error: StoreError) -> bool:
-    """Not done, and no later try of the same append will fare better."""
-    return isinstance(error, _LASTING)
-
-
-def is_of_node(error: StoreError) -> bool:
-    """Another partition's leader may have room; waiting for this one is no use."""
-    return isinstance(error, DiskFull)
-
-
-def is_full(error: StoreError) -> bool:
-    """The group takes no more for now, such as ids beyond those it may remember."""
-    return isinstance(error, Overloaded)
 
 
 def is_of_topic(error: StoreError) -> bool:
@@ -64,6 +48,10 @@ def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
     if isinstance(error, QueueNotFound | QueueSealed):
         detail = "The topic was deleted or moved while this was published."
         return _not_done(503, "topic-changed", "Topic changed", detail, 1)
+    if isinstance(error, Stopping):
+        return stopping()
+    if isinstance(error, NotTaken):
+        return _not_done(503, "partition-unavailable", "Temporarily unavailable", str(error), 1)
     if isinstance(error, NotSupported):
         return _not_done(501, "not-supported", "Not supported by the store", str(error))
     detail = f"The partition had no leader in time ({error})."
@@ -74,16 +62,6 @@ def _sentence(error: StoreError) -> str:
     """What a node says is no sentence of its own."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def waited_too_long(partition: int) -> Problem:
-    detail = f"Partition {partition} could not take the message in time."
-    return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
-
-
-def not_answering(partition: int) -> Problem:
-    detail = f"Partition {partition} has taken nothing for a while."
-    return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
 
 
 def stopping() -> Problem:

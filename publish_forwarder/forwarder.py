@@ -16,9 +16,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -32,32 +30,25 @@ from edge.quota import (
     rate_limited,
 )
 from metadata.errors import MetadataError
-from metadata.types import Partition, SealedPartition, Topic
+from metadata.types import Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
 from publish_forwarder.budget import Budget, Share
-from publish_forwarder.coalescer import Lane
 from publish_forwarder.delays import Delay
-from publish_forwarder.failures import is_of_topic, problem_of_lookup, stopping
+from publish_forwarder.failures import problem_of_lookup, stopping
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.lanes import ProbeLane, StageLane
-from publish_forwarder.level import queue_of
+from publish_forwarder.level import TopicLane
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_lanes
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import MESSAGE_OVERHEAD_BYTES, Parcel, message_bytes
 from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
-from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.schema_check import SchemaCheck, SchemaSource
 from publish_forwarder.settings import PublishSettings
-from publish_forwarder.turns import GroupTurns
-from store_nodes.errors import StoreError
-from store_nodes.queue_id import QueueId
+from publish_forwarder.topic_lanes import TopicLanes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
-
-SWEEP_S = 0.025
 
 
 class PublishForwarder:
@@ -90,15 +81,21 @@ class PublishForwarder:
         self._store = store
         self.quotas = quotas
         self._usage = usage
-        self._admits = admits
-        self._weight_of = weight_of
-        self._turns: dict[int, GroupTurns] = {}
         self._registry = registry
         self._routes: dict[bytes, TopicRoutes] = {}
         self._moves = Moves(self._routes, catalog, self._open)
+        self._lanes = TopicLanes(
+            store,
+            self.settings,
+            self.metrics,
+            self._routes,
+            self._moves,
+            admits=admits,
+            weight_of=weight_of,
+            stored=self._stored,
+            changed=self._changed,
+        )
         self._stale: set[tuple[bytes, str]] = set()
-        self._waiting: set[Lane] = set()
-        self._sweep_handle: asyncio.TimerHandle | None = None
         self._accepting = False
         self._incarnation = os.urandom(8).hex()
         self._publish_ids = itertools.count(1)
@@ -121,10 +118,9 @@ class PublishForwarder:
             async with asyncio.timeout(self.settings.drain_s):
                 await self.budget.until_idle()
         await self._moves.close()
-        for lane in list(self._lanes()):
-            lane.stop(stopping())
-        if self._sweep_handle is not None:
-            self._sweep_handle.cancel()
+        for lane in [lane for routes in self._routes.values() for lane in routes.all_lanes()]:
+            lane.stop()
+        self._lanes.sweep.close()
         if self._registry is not None:
             self._registry.unregister(self.metrics)
 
@@ -286,19 +282,17 @@ class PublishForwarder:
         and with it the order of what is under way."""
         if len(self._routes) >= self.settings.max_cached_topics:
             self._evict()
-        routes = TopicRoutes(topic, self.settings, self._store.has_leader, self)
+        routes = TopicRoutes(topic, self.settings, self._store.has_leader, self._lanes)
         for level in routes.levels:
-            kept: dict[int, Lane] = {}
+            kept: dict[int, TopicLane] = {}
             if before is not None:
                 old = before.levels[level.number]
                 kept, level.staging = kept_lanes(old, level)
                 level.probes = old.probes
             level.lanes = [
-                kept.get(at) or self._lane(topic, partition)
+                kept.get(at) or self._lanes.append_lane(topic, partition)
                 for at, partition in enumerate(level.partitions)
             ]
-            for lane in (*level.lanes, *level.staging.values()):
-                lane.reroute = level.reroute
         for lane in routes.all_lanes():
             lane.dedup_window_s = topic.dedup_window_s
         self._routes[topic.uid] = routes
@@ -306,91 +300,16 @@ class PublishForwarder:
             self._moves.replaced(before, routes)
         return routes
 
-    def _lane(self, topic: Topic, partition: Partition) -> Lane:
-        return Lane(
-            *self._lane_parts(topic, partition.group, queue_of(topic, partition)),
-            **self._lane_hooks(topic, partition.group),
-        )
-
-    def stage_lane(self, topic: Topic, partition: Partition) -> Lane:
-        """What the routes of a topic open when a message has a delay."""
-        return StageLane(
-            partition.generation,
-            *self._lane_parts(topic, partition.group, queue_of(topic, partition)),
-            **self._lane_hooks(topic, partition.group),
-        )
-
-    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> ProbeLane:
-        """What the routes of a topic open when a sealed queue may know an id."""
-        queue = QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation)
-        return ProbeLane(
-            sealed,
-            partial(self._moves.onward, topic),
-            *self._lane_parts(topic, sealed.group, queue),
-            **self._lane_hooks(topic, sealed.group),
-        )
-
-    def _lane_parts(self, topic: Topic, group: int, queue: QueueId) -> tuple[Any, ...]:
-        return (
-            queue.partition,
-            group,
-            self._store.appender(group, queue),
-            ReceiptWriter(topic.uid, topic.name, queue.partition, queue.lane),
-            self.settings,
-            self.metrics,
-        )
-
-    def _lane_hooks(self, topic: Topic, group: int) -> dict[str, Any]:
-        turns = self._turns.get(group)
-        if turns is None:
-            made = GroupTurns(self.settings.max_group_bytes, self._weight_of)
-            turns = self._turns[group] = made
-        return {
-            "tenant_id": topic.tenant_id,
-            "turns": turns,
-            "dedup_window_s": topic.dedup_window_s,
-            "on_waiting": self._wait,
-            "on_lasting": partial(self._lasting, topic),
-            "on_quiet": partial(self._moves.quiet, topic),
-            "admits": self._admits,
-            "on_stored": partial(self._stored, topic.tenant_id),
-        }
-
-    def _lanes(self) -> Iterable[Lane]:
-        for routes in self._routes.values():
-            yield from routes.all_lanes()
-
     def _evict(self) -> None:
         """The oldest idle topics go, a tenth at a time; busy ones stay, the budget bounds them."""
         idle = (uid for uid, routes in self._routes.items() if routes.idle)
         for uid in list(itertools.islice(idle, max(1, self.settings.max_cached_topics // 10))):
             del self._routes[uid]
 
-    def _lasting(self, topic: Topic, error: StoreError) -> None:
-        """The store no longer takes appends for this queue: read the topic again."""
-        if not is_of_topic(error):
-            return
+    def _changed(self, topic: Topic) -> None:
+        """The store no longer takes appends for a queue of it: read the topic again."""
         if len(self._stale) < self.settings.max_cached_topics:
             self._stale.add((topic.tenant_id, topic.name))
-
-    def _wait(self, lane: Lane) -> None:
-        lane.waiting = True
-        self._waiting.add(lane)
-        if self._sweep_handle is None:
-            self._sweep_handle = self._loop.call_later(SWEEP_S, self._sweep)
-
-    def _sweep(self) -> None:
-        """While anything waits behind an append: let nothing wait where it need not."""
-        self._sweep_handle = None
-        now_s = self._loop.time()
-        for lane in list(self._waiting):
-            if lane.idle:
-                lane.waiting = False
-                self._waiting.discard(lane)
-            else:
-                lane.sweep(now_s, self._store.has_leader(lane.group))
-        if self._waiting and self._sweep_handle is None:
-            self._sweep_handle = self._loop.call_later(SWEEP_S, self._sweep)
 
 
 def _stored(outcome: Outcome | None) -> Stored:

@@ -23,16 +23,16 @@ import time
 from collections.abc import Callable, Iterator, Set
 from typing import Protocol
 
+from appending.lane import Lane
 from edge.partition import partition_of
 from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.batches import BatchPart
-from publish_forwarder.coalescer import Lane
-from publish_forwarder.lanes import ProbeLane
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.settings import PublishSettings
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
+TopicLane = Lane[Parcel]
 REMEMBERED = 1.25
 """An id is remembered for at most this many dedup windows."""
 
@@ -50,8 +50,8 @@ def queue_of(topic: Topic, partition: Partition) -> QueueId:
 class LaneMaker(Protocol):
     """Opens the lanes of a topic when they are first used."""
 
-    def stage_lane(self, topic: Topic, partition: Partition) -> Lane: ...
-    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> ProbeLane: ...
+    def stage_lane(self, topic: Topic, partition: Partition) -> TopicLane: ...
+    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> TopicLane: ...
 
 
 class Level:
@@ -82,17 +82,17 @@ class Level:
         settings: PublishSettings,
         has_leader: Callable[[int], bool],
         maker: LaneMaker,
-        draining: Set[Lane],
+        draining: Set[TopicLane],
     ) -> None:
         self.topic = topic
         self.number = number
         self.partitions = topic.partitions[number :: topic.priorities]
         """The open queues, by partition."""
-        self.lanes: list[Lane] = []
+        self.lanes: list[TopicLane] = []
         """The ways to those."""
-        self.staging: dict[int, Lane] = {}
+        self.staging: dict[int, TopicLane] = {}
         """By partition, once something was published there with a delay."""
-        self.probes: dict[QueueId, ProbeLane] = {}
+        self.probes: dict[QueueId, TopicLane] = {}
         self._draining = draining
         self._settings = settings
         self._has_leader = has_leader
@@ -103,17 +103,17 @@ class Level:
         self._messages = 0
         self._bytes = 0
 
-    def all_lanes(self) -> Iterator[Lane]:
+    def all_lanes(self) -> Iterator[TopicLane]:
         yield from self.lanes
         yield from self.staging.values()
         yield from self.probes.values()
 
-    def keyed(self, key: str) -> Lane:
+    def keyed(self, key: str) -> TopicLane:
         """Where a message without an id goes now."""
         at = partition_of(key, len(self.lanes))
         return self._asking(key, at, 0, has_ids=False) or self.lanes[at]
 
-    def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> Lane:
+    def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> TopicLane:
         """The lane that takes them; one that has no leader only where none has.
 
         `unanswered` is how many messages the tenant waits for: while they are few, an idle lane is
@@ -142,13 +142,13 @@ class Level:
         self._bytes += size_bytes
         return lane
 
-    def of_kind(self, lane: Lane, parcel: Parcel) -> Lane:
+    def of_kind(self, lane: TopicLane, parcel: Parcel) -> TopicLane:
         """`lane`, or the one that stages in its partition."""
         if parcel.due_us is None:
             return lane
         return self._stage_lane(lane.partition)
 
-    def reroute(self, parcel: Parcel, away_from: Lane) -> bool:
+    def reroute(self, parcel: Parcel, away_from: TopicLane) -> bool:
         """Whether another lane took it; bounded, so that no parcel wanders for ever."""
         if parcel.reroutes >= 2 * len(self.lanes):
             return False
@@ -164,7 +164,7 @@ class Level:
         later = (one.of_partitions for one in self._remembered() if one.of_partitions > partitions)
         return min(later, default=len(self.lanes))
 
-    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[Lane, Parcel]]:
+    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicLane, Parcel]]:
         """Where a pinned parcel goes next, cut if its messages go different ways; nowhere yet if it
         waits for the other parts of its batch. `after_us`: it has been to the queues sealed until
         then."""
@@ -179,7 +179,7 @@ class Level:
             key = routing_key(parcel.messages[0])
             assert key is not None
             return [(self._next(key, parcel, after_us), parcel)]
-        ways: dict[Lane, list[int]] = {}
+        ways: dict[TopicLane, list[int]] = {}
         for index, message in enumerate(parcel.messages):
             key = routing_key(message)
             assert key is not None
@@ -189,12 +189,12 @@ class Level:
             return [(lane, parcel)]
         return list(zip(ways, parcel.cut(list(ways.values())), strict=True))
 
-    def _next(self, key: str, parcel: Parcel, after_us: int) -> Lane:
+    def _next(self, key: str, parcel: Parcel, after_us: int) -> TopicLane:
         at = partition_of(key, len(self.lanes))
         asking = self._asking(key, at, after_us, has_ids=parcel.ids is not None)
         return asking or self.of_kind(self.lanes[at], parcel)
 
-    def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> Lane | None:
+    def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> TopicLane | None:
         """The lane of a sealed queue that must be asked first. Without ids there is nothing to ask,
         but what asks for the same partition is not to be passed."""
         for sealed in self._remembered():
@@ -205,7 +205,7 @@ class Level:
                     return lane
         return None
 
-    def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> Lane | None:
+    def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> TopicLane | None:
         """Within the spread of keys that its id is made of; None: that is over."""
         for sealed in self._remembered():
             if (sealed.of_partitions, sealed.number) == (
@@ -232,18 +232,17 @@ class Level:
             self._recent = tuple(s for s in self._recent if s.sealed_time_us >= oldest_us)
         return self._recent
 
-    def _probe(self, sealed: SealedPartition) -> Lane:
+    def _probe(self, sealed: SealedPartition) -> TopicLane:
         queue = QueueId(self.topic.uid, sealed.number, sealed.lane, sealed.generation)
         lane = self.probes.get(queue)
         if lane is None:
             lane = self.probes[queue] = self._maker.probe_lane(self.topic, sealed)
         return lane
 
-    def _stage_lane(self, at: int) -> Lane:
+    def _stage_lane(self, at: int) -> TopicLane:
         lane = self.staging.get(at)
         if lane is None:
             lane = self.staging[at] = self._maker.stage_lane(self.topic, self.partitions[at])
-            lane.reroute = self.reroute
             if self._draining:
                 lane.hold()
         return lane

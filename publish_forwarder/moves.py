@@ -19,11 +19,11 @@ from typing import Protocol
 
 from metadata.errors import MetadataError, NotFound
 from metadata.types import Topic
-from publish_forwarder.coalescer import Lane
 from publish_forwarder.failures import topic_changed
-from publish_forwarder.level import Level, queue_of
+from publish_forwarder.level import Level, TopicLane, queue_of
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.router import TopicRoutes
+from store_nodes.errors import QueueNotFound
 
 FIRST_LOOK_S = 0.02
 MAX_LOOK_S = 0.25
@@ -69,7 +69,7 @@ class Moves:
         for lane in gone:
             lane.close()
 
-    def quiet(self, topic: Topic, lane: Lane) -> None:
+    def quiet(self, topic: Topic, lane: TopicLane) -> None:
         """A closed lane has nothing in flight."""
         routes = self._routes.get(topic.uid)
         if routes is not None and lane in routes.draining:
@@ -130,16 +130,16 @@ class Moves:
         stuck = [lane for lane in stuck if lane not in routes.draining]
         if refuse:
             for lane in stuck:
-                lane.refuse_all(topic_changed())
+                lane.give_up_pending(QueueNotFound("the topic is gone"))
             return False
         return bool(stuck)
 
 
-def kept_lanes(before: Level, level: Level) -> tuple[dict[int, Lane], dict[int, Lane]]:
+def kept_lanes(before: Level, level: Level) -> tuple[dict[int, TopicLane], dict[int, TopicLane]]:
     """The lanes of `before` whose queues `level` still has, by partition: to append, to stage."""
     at = {queue_of(level.topic, each): number for number, each in enumerate(level.partitions)}
-    appending: dict[int, Lane] = {}
-    staging: dict[int, Lane] = {}
+    appending: dict[int, TopicLane] = {}
+    staging: dict[int, TopicLane] = {}
     for number, lane in enumerate(before.lanes):
         now_at = at.get(queue_of(before.topic, before.partitions[number]))
         if now_at is None:

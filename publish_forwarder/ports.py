@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from appending.lane import Appender
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.types import Topic
-from store_nodes.client.appender import Receipt
-from store_nodes.commands import StageExtras
 from store_nodes.queue_id import QueueId
-from store_nodes.wire import Durability
-
-
-class Appender(Protocol):
-    """Ordered appends to one queue under a session, retried by sequence over leader changes."""
-
-    def append_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        """Fails with a NotDone or OutcomeUnknown of store_nodes.errors; may raise one at once."""
-        ...
-
-    def stage_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        extras: StageExtras,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        """The same for messages that are released later; the receipt has a stage number."""
-        ...
 
 
 class Store(Protocol):

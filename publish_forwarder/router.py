@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from edge.problem import Problem
 from metadata.types import Topic
-from publish_forwarder.coalescer import Lane
 from publish_forwarder.failures import topic_full
 from publish_forwarder.headers import MAX_PRIORITY
-from publish_forwarder.level import LaneMaker, Level
+from publish_forwarder.level import LaneMaker, Level, TopicLane
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.settings import PublishSettings
 from store_nodes.record_batch import Message
@@ -35,7 +34,7 @@ class TopicRoutes:
         self.topic = topic
         self.refusal: Problem | None = topic_full(topic) if topic.full is not None else None
         """What publishing is answered now, if it is refused."""
-        self.draining: set[Lane] = set()
+        self.draining: set[TopicLane] = set()
         """Lanes of older queues that are not answered yet: what they hold goes first."""
         self.levels: Sequence[Level] = tuple(
             Level(topic, number, settings, has_leader, maker, self.draining)
@@ -63,13 +62,13 @@ class TopicRoutes:
         """The number of its level."""
         return self.by_priority[message.priority].number
 
-    def open_lanes(self) -> Iterator[Lane]:
+    def open_lanes(self) -> Iterator[TopicLane]:
         """Those of the topic's queues as they are now."""
         for level in self.levels:
             yield from level.lanes
             yield from level.staging.values()
 
-    def all_lanes(self) -> Iterator[Lane]:
+    def all_lanes(self) -> Iterator[TopicLane]:
         for level in self.levels:
             yield from level.all_lanes()
         yield from self.draining
@@ -82,13 +81,13 @@ class TopicRoutes:
         """By how many they were spread after it was so many, or are now: in all levels alike."""
         return self.levels[0].next_partitions(partitions)
 
-    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[Lane, Parcel]]:
+    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicLane, Parcel]]:
         """Where a pinned parcel goes next."""
         return self.level_of(parcel).place(parcel, after_us)
 
     def take_in(self, parcels: Iterable[Parcel]) -> None:
         """What was accepted for queues since sealed, in order: before all that came later."""
-        first: dict[Lane, list[Parcel]] = {}
+        first: dict[TopicLane, list[Parcel]] = {}
         for parcel in parcels:
             level = self.level_of(parcel)
             if parcel.pinned:

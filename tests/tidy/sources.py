@@ -18,6 +18,7 @@ import pytest
 from tests.parts import ROOT
 
 PARTS = (
+    "appending",
     "auth",
     "edge",
     "gateway",

@@ -21,8 +21,15 @@ from store_nodes.group import Group
 
 ROOT = Path(__file__).parents[2]
 PARTS = (
-    *("auth", "edge", "gateway", "metadata", "outbox", "peering", "publish_forwarder", "quotas"),
-    *("scheduler", "spark_exports", "store_nodes", "subscribe_forwarder"),
+    *("appending", "auth", "edge", "gateway", "metadata", "outbox", "peering"),
+    *(
+        "publish_forwarder",
+        "quotas",
+        "scheduler",
+        "spark_exports",
+        "store_nodes",
+        "subscribe_forwarder",
+    ),
 )
 SUFFIXES = {
     "counter": ("_total",),

@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 import pytest
 
-from publish_forwarder.turns import GroupTurns
+from appending.turns import GroupTurns
 
 NOISY, QUIET = b"n" * 16, b"q" * 16
 

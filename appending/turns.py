@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Sender(Protocol):
-    """A `coalescer.Lane`."""
+    """A `lane.Lane`."""
 
     @property
     def tenant_id(self) -> bytes: ...

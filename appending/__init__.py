@@ -1,0 +1,1 @@
+"""The one way to put messages into the log, for all who do."""

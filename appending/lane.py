@@ -1,0 +1,643 @@
+"""The one way into the log: a lane is the line of messages for one queue, and sends them on.
+
+Publishing, the outbox, staging and the forwarding of delayed messages all put messages into the log
+through lanes. What is to be stored together or not at all is a *parcel*. What a lane promises:
+
+1. **At once, or in a batch.** A parcel that comes while nothing is in flight is sent at the end of
+   this turn of the loop; parcels that come meanwhile go together in the next append. No timer.
+2. **One line.** Parcels wait here and nowhere else. The appender below holds what was sent and is
+   not answered yet, for which the log keeps receipts; nothing waits there for its turn.
+3. **Order.** The queue gets parcels in the order in which they were added, over failures too: one
+   append is in flight at a time, and what it could not store goes back to the front. Only a lane
+   whose parcels need no order among each other has more in flight (`max_in_flight`).
+4. **Bounds.** An append has at most `max_append_bytes` (a larger parcel goes alone) and
+   `MAX_BATCH_MESSAGES`, one durability, and no id twice. What is sent to a group is bounded by its
+   `GroupTurns`; what waits in a lane is bounded by whoever adds to it.
+5. **Outcomes.** Its owner is told of each parcel once: stored there; known to the log before; not
+   done; or unknown.
+
+What happens to a parcel whose append failed:
+
+    not done, not pinned     to another lane at once, if the owner has one
+    not done, pinned         waits in front, and is sent again until its deadline, unless the
+                             owner's appends are not to be repeated
+    ids known to the log     the owner is told which; what is left goes again, first and in order
+    queue sealed or gone     the owner says whether it goes on (`Owner.ended`); else not done
+    unknown                  the appender repeated it by sequence until its deadline, and still does
+                             not know: it is not sent again, so nothing is stored twice
+
+A parcel that was sent cannot be taken back, one that waits can (`withdraw`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from appending.turns import GroupTurns
+from store_nodes.client.appender import Receipt
+from store_nodes.commands import DEDUP_ENTRY, DEDUP_WINDOW_S, StageExtras
+from store_nodes.errors import (
+    DedupKnown,
+    DiskFull,
+    Known,
+    NotDone,
+    NotSupported,
+    OutcomeUnknown,
+    Overloaded,
+    QueueNotFound,
+    QueueSealed,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message, encode
+from store_nodes.wire import Durability
+
+RETRY_FIRST_S = 0.02
+RETRY_MAX_S = 0.1
+SWEEP_S = 0.025
+_LASTING = (QueueNotFound, QueueSealed, TooLarge, NotSupported)
+"""Not done, and no later try of the same append will fare better."""
+
+
+class NotTaken(Unavailable):
+    """The lane did not send it, or gave it up; the text is a sentence that says why."""
+
+
+class Stopping(NotTaken):
+    """The process is shutting down."""
+
+
+class Appender(Protocol):
+    """Ordered appends to one queue under a session, retried by sequence over leader changes."""
+
+    def append_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        """Fails with a NotDone or OutcomeUnknown of store_nodes.errors; may raise one at once."""
+        ...
+
+    def stage_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        extras: StageExtras,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        """The same for messages that are released later; the receipt has a stage number."""
+        ...
+
+
+class Name(Protocol):
+    """What the log remembers of the message at that index of a parcel."""
+
+    @property
+    def at(self) -> int: ...
+    @property
+    def name(self) -> bytes: ...
+    @property
+    def fingerprint(self) -> int: ...
+
+
+class Names(Protocol):
+    """The names of a parcel's messages."""
+
+    @property
+    def entries(self) -> Sequence[Name]: ...
+
+
+class Parcel(Protocol):
+    """Messages that are stored together or not at all, in one queue, until `deadline_s` of the
+    loop's clock. A `pinned` one never changes its partition."""
+
+    @property
+    def messages(self) -> list[Message]: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def pinned(self) -> bool: ...
+    @property
+    def durability(self) -> Durability: ...
+    @property
+    def deadline_s(self) -> float: ...
+    @property
+    def ids(self) -> Names | None: ...
+
+
+P = TypeVar("P", bound=Parcel)
+
+
+class Owner(Protocol[P]):
+    """Whose lane it is: told what became of parcels, and asked where the lane cannot decide."""
+
+    repeats: bool
+    """Whether what is not done is sent again until its deadline."""
+
+    def admits(self, group: int) -> bool:
+        """Asked of a group that has not answered for a while: whether one more parcel waits."""
+        ...
+
+    def reroute(self, parcel: P, away_from: Lane[P]) -> bool:
+        """Whether another lane took it."""
+        ...
+
+    def waits(self, lane: Lane[P]) -> None:
+        """Something waits in it: call `sweep` every few ms until it is idle."""
+        ...
+
+    def accepted_us(self, parcels: Sequence[P]) -> int:
+        """The time that an append of these says its messages were accepted at."""
+        ...
+
+    def extras(self, parcels: Sequence[P]) -> StageExtras | None:
+        """With what an append of these is staged; None: it is appended."""
+        ...
+
+    def sent(self, batch_bytes: int) -> None:
+        """An append is on its way."""
+        ...
+
+    def stored(
+        self, parcels: Sequence[P], receipt: Receipt, size_bytes: int, seconds: float
+    ) -> None:
+        """All of an append are, one after the other, from where the receipt says."""
+        ...
+
+    def known(self, parcel: P, known: dict[int, Known]) -> P | None:
+        """The log has the messages at these indices; what is left to store."""
+        ...
+
+    def failed(self, parcel: P, error: StoreError) -> None:
+        """It is not stored and never will be (NotDone), or that is unknown."""
+        ...
+
+    def ended(self, lane: Lane[P], parcels: list[P], error: StoreError) -> bool:
+        """The queue is sealed or gone; True: the owner has seen to it that they go on."""
+        ...
+
+    def quiet(self, lane: Lane[P]) -> None:
+        """It is closed, and nothing is in flight any more."""
+        ...
+
+
+class _Flight(Generic[P]):
+    """One append that is not answered."""
+
+    __slots__ = ("parcels", "sent_at_s", "size_bytes")
+
+    def __init__(self, parcels: list[P], sent_at_s: float, size_bytes: int) -> None:
+        self.parcels = parcels
+        self.sent_at_s = sent_at_s
+        self.size_bytes = size_bytes
+
+
+class Lane(Generic[P]):
+    """Appends to one queue, or stages in it."""
+
+    __slots__ = (
+        "_appender",
+        "_joins",
+        "_lined_up_s",
+        "_loop",
+        "_max_append_bytes",
+        "_max_in_flight",
+        "_owner",
+        "_retry",
+        "_retry_s",
+        "_scheduled",
+        "_stall_s",
+        "_stopped",
+        "_turns",
+        "closed",
+        "dedup_window_s",
+        "group",
+        "held",
+        "in_flight",
+        "in_line",
+        "pending",
+        "queue",
+        "stalled",
+        "tenant_id",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        group: int,
+        queue: QueueId,
+        appender: Appender,
+        owner: Owner[P],
+        *,
+        max_append_bytes: int,
+        stall_s: float,
+        tenant_id: bytes = b"",
+        turns: GroupTurns | None = None,
+        dedup_window_s: int = DEDUP_WINDOW_S,
+        max_in_flight: int = 1,
+        joins: Callable[[P, P], bool] | None = None,
+    ) -> None:
+        """`joins`: whether the second may share an append with the first; None: all may."""
+        self.group = group
+        self.queue = queue
+        self.tenant_id = tenant_id
+        self.dedup_window_s = dedup_window_s
+        self.pending: deque[P] = deque()
+        self.in_flight: list[_Flight[P]] = []
+        self.stalled = False
+        """What waits here waits too long: what need not go here had better go elsewhere."""
+        self.closed = False
+        """The queue is sealed, or no longer the owner's: nothing is sent any more. When nothing is
+        in flight either, the owner is told, for what is pending to be moved."""
+        self.held = False
+        """What was accepted before, for an older queue of the partition, is to go first."""
+        self.waiting = False
+        """Known to the sweep."""
+        self.in_line = False
+        """More goes to the group than it takes: it is not this lane's turn yet."""
+        self._appender = appender
+        self._owner = owner
+        self._turns = turns
+        self._max_append_bytes = max_append_bytes
+        self._max_in_flight = max_in_flight
+        self._stall_s = stall_s
+        self._joins = joins
+        self._loop = asyncio.get_running_loop()
+        self._lined_up_s = 0.0
+        self._scheduled = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_s = RETRY_FIRST_S
+        self._stopped = False
+
+    @property
+    def partition(self) -> int:
+        return self.queue.partition
+
+    @property
+    def idle(self) -> bool:
+        return not self.in_flight and not self.pending
+
+    def add(self, parcel: P) -> None:
+        """Takes it in, after all that is here."""
+        if self.stalled and not (self.held or self.closed) and not self._owner.admits(self.group):
+            self._turn_away(parcel)
+            return
+        self.pending.append(parcel)
+        if len(self.in_flight) >= self._max_in_flight or self._retry is not None:
+            if not self.waiting:
+                self._owner.waits(self)
+        elif not self._scheduled:
+            # At the end of this turn of the loop: requests that arrived together go together.
+            self._scheduled = True
+            self._loop.call_soon(self._send)
+
+    def _turn_away(self, parcel: P) -> None:
+        """The group has not answered for a while: it would only wait with the others."""
+        if parcel.pinned or not self._owner.reroute(parcel, self):
+            error = NotTaken(f"Partition {self.partition} has taken nothing for a while.")
+            self._owner.failed(parcel, error)
+
+    def withdraw(self, parcel: P) -> bool:
+        """Whether it still waited; it is not sent then, and its owner is told nothing."""
+        try:
+            self.pending.remove(parcel)
+        except ValueError:
+            return False
+        return True
+
+    def put_first(self, parcels: Iterable[P]) -> None:
+        """What was accepted for an older queue goes before all that waits here."""
+        self.pending.extendleft(reversed(list(parcels)))
+        self._wake()
+
+    def hold(self) -> None:
+        """Send nothing until `let_go`."""
+        self.held = self.stalled = True
+
+    def let_go(self) -> None:
+        """What was accepted before has gone."""
+        self.held = self.stalled = False
+        self._wake()
+
+    def close(self) -> None:
+        """Send nothing any more; the owner's `quiet` follows, at once or when all is answered."""
+        self.closed = self.stalled = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if not self.in_flight:
+            self._owner.quiet(self)
+
+    def wait_for_successor(self, parcels: list[P]) -> None:
+        """The queue was sealed before it took them: those that another lane does not take stay in
+        front, and the lane is closed. `quiet` follows."""
+        self.closed = self.stalled = True
+        self._keep([p for p in parcels if p.pinned or not self._owner.reroute(p, self)])
+
+    def take_all(self) -> list[P]:
+        """What waits here, to be moved."""
+        parcels, self.pending = list(self.pending), deque()
+        return parcels
+
+    def _wake(self) -> None:
+        if self.pending and self._retry is None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._send)
+
+    def take_turn(self) -> None:
+        """Sends what waits, if anything does."""
+        self._send(in_turn=True)
+
+    def _send(self, *, in_turn: bool = False) -> None:
+        self._scheduled = False
+        if in_turn:
+            self.in_line = False
+        elif self.in_line:
+            return
+        self._retry = None
+        while self.pending and len(self.in_flight) < self._max_in_flight:
+            if self.held or self.closed:
+                self._stay()
+                return
+            turns = self._turns
+            if turns is not None and not in_turn and not turns.admits(self):
+                self._get_in_line()
+                return
+            in_turn = False
+            if not self._send_one():
+                return
+
+    def _send_one(self) -> bool:
+        """Sends an append of what waits; whether it is on its way."""
+        parcels, messages, ids = self._take()
+        now_s = self._loop.time()
+        timeout_s = max(1.0, max(parcel.deadline_s for parcel in parcels) - now_s)
+        batch = encode(messages, self._owner.accepted_us(parcels))
+        flight = _Flight(parcels, now_s, sum([parcel.size_bytes for parcel in parcels]))
+        self.in_flight.append(flight)
+        if self._turns is not None:
+            self._turns.begin(self, flight.size_bytes)
+        try:
+            future = self._append(batch, flight.parcels, len(messages), timeout_s, ids)
+        except StoreError as error:
+            self._land(flight)
+            self._failed(flight.parcels, error)
+            return False
+        self._owner.sent(len(batch))
+        future.add_done_callback(partial(self._answered, flight))
+        return True
+
+    def _append(
+        self, batch: bytes, parcels: list[P], count: int, timeout_s: float, ids: bool
+    ) -> asyncio.Future[Receipt]:
+        extras = self._owner.extras(parcels)
+        terms: dict[str, Any] = {
+            "durability": parcels[0].durability,
+            "timeout_s": timeout_s,
+            "dedup": packed_ids(parcels) if ids else b"",
+            "dedup_window_s": self.dedup_window_s,
+        }
+        if extras is None:
+            return self._appender.append_nowait(batch, count, **terms)
+        return self._appender.stage_nowait(batch, count, extras, **terms)
+
+    def _get_in_line(self) -> None:
+        """As long as an append that is not answered: what need not wait here may go elsewhere."""
+        self.in_line = True
+        self._lined_up_s = self._loop.time()
+        if not self.waiting:
+            self._owner.waits(self)
+
+    def _stay(self) -> None:
+        """Nothing is sent now; parcels still have their deadlines, and other lanes to go to."""
+        if not self.waiting:
+            self._owner.waits(self)
+        if self.closed:
+            self._owner.quiet(self)
+
+    def _take(self) -> tuple[list[P], list[Message], bool]:
+        """The parcels of the next append, oldest first; their messages; and whether any has ids."""
+        pending = self.pending
+        first = pending.popleft()
+        parcels = [first]
+        if not pending:
+            return parcels, first.messages, first.ids is not None
+        durability = first.durability
+        names = _names_of(first)
+        messages = list(first.messages)
+        room = self._max_append_bytes - first.size_bytes
+        joins = self._joins
+        while pending:
+            parcel = pending[0]
+            if (
+                parcel.size_bytes > room
+                or len(messages) + len(parcel.messages) > MAX_BATCH_MESSAGES
+                or parcel.durability != durability
+                or (joins is not None and not joins(first, parcel))
+            ):
+                break
+            if parcel.ids is not None:
+                more = _names_of(parcel)
+                if not names.isdisjoint(more):
+                    break
+                names |= more
+            room -= parcel.size_bytes
+            messages += parcel.messages
+            parcels.append(pending.popleft())
+        return parcels, messages, bool(names)
+
+    def _land(self, flight: _Flight[P]) -> None:
+        self.in_flight.remove(flight)
+        if self._turns is not None:
+            self._turns.ended(flight.size_bytes)
+
+    def _answered(self, flight: _Flight[P], future: asyncio.Future[Receipt]) -> None:
+        """One callback per append; what it does per message is the receipt."""
+        self._land(flight)
+        if not flight.parcels:
+            return  # `stop` has told its owner
+        if future.cancelled():
+            self._failed(flight.parcels, OutcomeUnknown("the store client was closed"))
+            return
+        error = future.exception()
+        if error is not None:
+            if not isinstance(error, StoreError):
+                error = OutcomeUnknown(f"{type(error).__name__}: {error}")
+            self._failed(flight.parcels, error)
+            return
+        self.stalled = self.held or self.closed
+        self._retry_s = RETRY_FIRST_S
+        seconds = self._loop.time() - flight.sent_at_s
+        self._owner.stored(flight.parcels, future.result(), flight.size_bytes, seconds)
+        if self.pending:
+            self._send()
+        elif self.closed and not self.in_flight:
+            self._owner.quiet(self)
+
+    def _failed(self, parcels: list[P], error: StoreError) -> None:
+        self.stalled = self.held or self.closed
+        if not self._goes_on(parcels, error):
+            if not isinstance(error, NotDone) or isinstance(error, _LASTING):
+                self._give_up(parcels, error)
+            else:
+                self._not_done(parcels, error)
+        if self.closed:
+            if not self.in_flight:
+                self._owner.quiet(self)
+        else:
+            self._wake()
+
+    def _goes_on(self, parcels: list[P], error: StoreError) -> bool:
+        """Whether the answer says where they are, or where they go on."""
+        if isinstance(error, DedupKnown):
+            return self._known(parcels, error.known)
+        if isinstance(error, QueueSealed | QueueNotFound):
+            return self._owner.ended(self, parcels, error)
+        return False
+
+    def _known(self, parcels: list[P], known: dict[int, Known]) -> bool:
+        """Tells of the messages that the log has; what is left goes again, first and in order."""
+        left: list[P] = []
+        base = found = 0
+        for parcel in parcels:
+            rest: P | None = parcel
+            ids = parcel.ids.entries if parcel.ids is not None else ()
+            hits = {e.at: known[base + e.at] for e in ids if base + e.at in known}
+            base += len(parcel.messages)
+            if hits:
+                found += len(hits)
+                rest = self._owner.known(parcel, hits)
+            if rest is not None:
+                left.append(rest)
+        self.pending.extendleft(reversed(left))
+        return found > 0
+
+    def _not_done(self, parcels: list[P], error: NotDone) -> None:
+        """Nothing of it is in the log: others may take it, or it is sent again, in order."""
+        now_s = self._loop.time()
+        stay = []
+        for parcel in parcels:
+            if not parcel.pinned and self._owner.reroute(parcel, self):
+                continue
+            if (
+                parcel.deadline_s <= now_s
+                or isinstance(error, DiskFull)  # another leader may have room, this one has none
+                or (parcel.ids is not None and isinstance(error, Overloaded))  # of ids, for now
+                or self._stopped
+                or not self._owner.repeats
+            ):
+                self._owner.failed(parcel, error)
+            else:
+                stay.append(parcel)
+        if stay and not self.closed:
+            self._retry = self._loop.call_later(self._retry_s, self._send)
+            self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+        self._keep(stay)
+
+    def _keep(self, parcels: list[P]) -> None:
+        """They stay in front."""
+        self.pending.extendleft(reversed(parcels))
+        if parcels and not self.waiting:
+            self._owner.waits(self)
+
+    def sweep(self, now_s: float, has_leader: bool) -> None:
+        """Every few milliseconds while something waits: move on what need not wait here."""
+        slow = self.in_line and now_s - self._lined_up_s > self._stall_s
+        if self.in_flight and now_s - self.in_flight[0].sent_at_s > self._stall_s:
+            slow = True
+        self.stalled = slow = slow or self.held or self.closed
+        if not (slow or self._retry is not None or not has_leader):
+            return
+        kept: deque[P] = deque()
+        for parcel in self.pending:
+            if parcel.deadline_s <= now_s:
+                text = f"Partition {self.partition} could not take the message in time."
+                self._owner.failed(parcel, NotTaken(text))
+            elif parcel.pinned or not self._owner.reroute(parcel, self):
+                kept.append(parcel)
+        self.pending = kept
+
+    def stop(self) -> None:
+        """At shutdown, past the drain: what was never sent is not stored, the rest is unknown."""
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self.give_up_pending(Stopping("This process is shutting down."))
+        for flight in self.in_flight:
+            parcels, flight.parcels = flight.parcels, []
+            self._give_up(parcels, OutcomeUnknown("this process is stopping"))
+
+    def give_up_pending(self, error: NotDone) -> None:
+        """What waits here has nowhere to go."""
+        self._give_up(self.take_all(), error)
+
+    def _give_up(self, parcels: list[P], error: StoreError) -> None:
+        for parcel in parcels:
+            self._owner.failed(parcel, error)
+
+
+class Sweep(Generic[P]):
+    """Sweeps lanes while anything waits in them, so that nothing waits where it need not."""
+
+    def __init__(self, has_leader: Callable[[int], bool]) -> None:
+        self._has_leader = has_leader
+        self._lanes: set[Lane[P]] = set()
+        self._handle: asyncio.TimerHandle | None = None
+
+    def add(self, lane: Lane[P]) -> None:
+        """Until it is idle."""
+        lane.waiting = True
+        self._lanes.add(lane)
+        if self._handle is None:
+            self._handle = asyncio.get_running_loop().call_later(SWEEP_S, self._run)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _run(self) -> None:
+        self._handle = None
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        for lane in list(self._lanes):
+            if lane.idle:
+                lane.waiting = False
+                self._lanes.discard(lane)
+            else:
+                lane.sweep(now_s, self._has_leader(lane.group))
+        if self._lanes and self._handle is None:
+            self._handle = loop.call_later(SWEEP_S, self._run)
+
+
+def packed_ids(parcels: Iterable[Parcel]) -> bytes:
+    """The dedup section of an append of these."""
+    entries = []
+    base = 0
+    for parcel in parcels:
+        if parcel.ids is not None:
+            entries += [
+                DEDUP_ENTRY.pack(base + entry.at, entry.name, entry.fingerprint)
+                for entry in parcel.ids.entries
+            ]
+        base += len(parcel.messages)
+    return b"".join(entries)
+
+
+def _names_of(parcel: Parcel) -> set[bytes]:
+    return {entry.name for entry in parcel.ids.entries} if parcel.ids is not None else set()

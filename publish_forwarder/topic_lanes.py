@@ -1,0 +1,236 @@
+"""The lanes of a topic: what publishing makes of what its lanes tell.
+
+A topic has three kinds of lanes. Most append to an open queue. One beside it stages what has a
+delay in the same queue. And a sealed queue may be *asked*: its group answers an append to it with
+what it knows of the ids, else that the queue is sealed, and then the parcels go on, in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from appending.lane import Lane, Sweep
+from appending.turns import GroupTurns
+from metadata.types import Partition, SealedPartition, Topic
+from publish_forwarder.failures import is_of_topic, problem_of
+from publish_forwarder.level import TopicLane, queue_of
+from publish_forwarder.metrics import PublishMetrics
+from publish_forwarder.moves import Moves
+from publish_forwarder.outcomes import Placed, Scheduled, Single, known_as
+from publish_forwarder.parcel import Parcel
+from publish_forwarder.ports import Store
+from publish_forwarder.receipts import ReceiptWriter
+from publish_forwarder.router import TopicRoutes
+from publish_forwarder.settings import PublishSettings
+from store_nodes.client.appender import Receipt
+from store_nodes.commands import StageExtras
+from store_nodes.errors import Known, NotDone, QueueSealed, StoreError
+from store_nodes.queue_id import QueueId
+
+
+class TopicLanes:
+    """Opens the lanes of topics, and is told by their owners. One per process."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: PublishSettings,
+        metrics: PublishMetrics,
+        routes: dict[bytes, TopicRoutes],
+        moves: Moves,
+        *,
+        admits: Callable[[int], bool],
+        weight_of: Callable[[bytes], float],
+        stored: Callable[[bytes, int, int], None],
+        changed: Callable[[Topic], None],
+    ) -> None:
+        """`stored` is told of the tenant, the messages and the bytes of each append that is done;
+        `changed` of a topic that the store no longer has as it is here."""
+        self.metrics = metrics
+        self.moves = moves
+        self.admits = admits
+        self.stored = stored
+        self.changed = changed
+        self.sweep: Sweep[Parcel] = Sweep(store.has_leader)
+        self._store = store
+        self._settings = settings
+        self._routes = routes
+        self._weight_of = weight_of
+        self._turns: dict[int, GroupTurns] = {}
+
+    def append_lane(self, topic: Topic, partition: Partition) -> TopicLane:
+        """What appends to an open queue."""
+        return self._lane(topic, partition.group, queue_of(topic, partition))
+
+    def stage_lane(self, topic: Topic, partition: Partition) -> TopicLane:
+        """What the routes of a topic open when a message has a delay."""
+        return self._lane(topic, partition.group, queue_of(topic, partition), staging=True)
+
+    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> TopicLane:
+        """What the routes of a topic open when a sealed queue may know an id."""
+        queue = QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation)
+        return self._lane(topic, sealed.group, queue, sealed_time_us=sealed.sealed_time_us)
+
+    def reroute(self, topic: Topic, parcel: Parcel, away_from: TopicLane) -> bool:
+        """Whether another lane of the topic, as it is now, took it."""
+        routes = self._routes.get(topic.uid)
+        return routes is not None and routes.level_of(parcel).reroute(parcel, away_from)
+
+    def _lane(
+        self,
+        topic: Topic,
+        group: int,
+        queue: QueueId,
+        *,
+        staging: bool = False,
+        sealed_time_us: int | None = None,
+    ) -> TopicLane:
+        turns = self._turns.get(group)
+        if turns is None:
+            made = GroupTurns(self._settings.max_group_bytes, self._weight_of)
+            turns = self._turns[group] = made
+        return Lane(
+            group,
+            queue,
+            self._store.appender(group, queue),
+            LaneOwner(self, topic, queue, staging=staging, sealed_time_us=sealed_time_us),
+            max_append_bytes=self._settings.max_append_bytes,
+            stall_s=self._settings.stall_s,
+            tenant_id=topic.tenant_id,
+            turns=turns,
+            dedup_window_s=topic.dedup_window_s,
+        )
+
+
+class LaneOwner:
+    """Of one lane. `staging`: of one that stages; `sealed_time_us`: of one to a sealed queue."""
+
+    __slots__ = (
+        "_lanes",
+        "_metrics",
+        "_queue",
+        "_receipts",
+        "_sealed_time_us",
+        "_staging",
+        "_topic",
+        "repeats",
+    )
+
+    def __init__(
+        self,
+        lanes: TopicLanes,
+        topic: Topic,
+        queue: QueueId,
+        *,
+        staging: bool = False,
+        sealed_time_us: int | None = None,
+    ) -> None:
+        self._lanes = lanes
+        self._metrics = lanes.metrics
+        self._topic = topic
+        self._queue = queue
+        self._receipts = ReceiptWriter(topic.uid, topic.name, queue.partition, queue.lane)
+        self._staging = staging
+        self._sealed_time_us = sealed_time_us
+        self.repeats = True
+
+    def admits(self, group: int) -> bool:
+        return self._lanes.admits(group)
+
+    def waits(self, lane: TopicLane) -> None:
+        self._lanes.sweep.add(lane)
+
+    def reroute(self, parcel: Parcel, away_from: TopicLane) -> bool:
+        if not self._lanes.reroute(self._topic, parcel, away_from):
+            return False
+        self._metrics.rerouted += len(parcel.messages)
+        return True
+
+    def accepted_us(self, parcels: Sequence[Parcel]) -> int:
+        return time.time_ns() // 1000
+
+    def extras(self, parcels: Sequence[Parcel]) -> StageExtras | None:
+        if not self._staging:
+            return None
+        return StageExtras(tuple(due_us for parcel in parcels for due_us in parcel.due_us or ()))
+
+    def sent(self, batch_bytes: int) -> None:
+        self._metrics.appends += 1
+        self._metrics.append_bytes += batch_bytes
+
+    def stored(
+        self, parcels: Sequence[Parcel], receipt: Receipt, size_bytes: int, seconds: float
+    ) -> None:
+        settle = self._settle_staged if self._staging else self._settle_placed
+        count = settle(parcels, receipt)
+        metrics = self._metrics
+        metrics.messages += count
+        metrics.append_seconds.observe(seconds)
+        self._lanes.stored(self._topic.tenant_id, count, size_bytes)
+
+    def _settle_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
+        """Tells each parcel where it is; how many messages that were."""
+        offset = receipt.base_offset
+        receipts, partition, log_time_us = (
+            self._receipts,
+            self._queue.partition,
+            receipt.log_time_us,
+        )
+        for parcel in parcels:
+            # A receipt that an earlier transmission earned is no duplicate to the publisher.
+            parcel.settle(Placed(receipts, partition, offset, log_time_us))
+            offset += len(parcel.messages)
+        return offset - receipt.base_offset
+
+    def _settle_staged(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
+        number, queue = receipt.base_offset, self._queue
+        for parcel in parcels:
+            parcel.settle(
+                Scheduled(
+                    self._receipts,
+                    queue.partition,
+                    queue.generation,
+                    number,
+                    tuple(parcel.due_us or ()),
+                    receipt.log_time_us,
+                )
+            )
+            number += len(parcel.messages)
+        count = number - receipt.base_offset
+        self._metrics.scheduled += count
+        return count
+
+    def known(self, parcel: Parcel, known: dict[int, Known]) -> Parcel | None:
+        self._metrics.duplicates += len(known)
+        return parcel.learn(known, self._known_as)
+
+    def _known_as(self, known: Known) -> Single:
+        return known_as(known, self._receipts)
+
+    def failed(self, parcel: Parcel, error: StoreError) -> None:
+        count = len(parcel.messages)
+        if isinstance(error, NotDone):
+            self._metrics.refused += count
+            if is_of_topic(error):
+                self._lanes.changed(self._topic)
+        else:
+            self._metrics.unknown += count
+        problem = problem_of(error, repeatable=parcel.ids is not None)
+        if parcel.publish_id:
+            self._metrics.lost_after_202(parcel.publish_id, count, problem)
+        parcel.settle(problem)
+
+    def ended(self, lane: TopicLane, parcels: list[Parcel], error: StoreError) -> bool:
+        """The queue was sealed, or is gone. What was asked goes on; what has a successor waits for
+        the catalog to name it (`moves`)."""
+        if self._sealed_time_us is not None:
+            self._lanes.moves.onward(self._topic, parcels, self._sealed_time_us)
+        elif isinstance(error, QueueSealed) and error.successors:
+            lane.wait_for_successor(parcels)
+        else:
+            return False
+        return True
+
+    def quiet(self, lane: TopicLane) -> None:
+        self._lanes.moves.quiet(self._topic, lane)
