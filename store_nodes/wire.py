@@ -1,13 +1,8 @@
-"""What travels between store nodes and their clients: one frame format, one list of frame types.
+"""What travels between store nodes and their clients: the list of frame types.
 
-Frame, little-endian:
-
-    length u32 (of what follows the CRC) · CRC32C u32 (of the same) ·
-    head length u32 · head (msgpack array [type, …]) · body (raw bytes, may be empty)
-
-The head says what the frame is; large bytes (a command, a batch, a peer's message) are the body
-and are never encoded again. A frame that fails a check ends its connection: what the other side
-meant is then unknown, and its requests are retried on a new connection.
+Frames are those of `peering/rpc/frames.py`. Large bytes (a command, a batch, a peer's message) are
+the body. A frame that fails a check ends its connection: what the other side meant is then unknown,
+and its requests are retried on a new connection.
 
 Handshake: the dialer sends `Hello`, is answered `Challenge`, sends `Proof`, is answered `Welcome`
 (or `Goodbye` at any point). Both sides prove that they know the cluster's secret, over nonces of
@@ -22,23 +17,24 @@ of such a type, as NotSupported, and passes over what is none. Times are µs, du
 from __future__ import annotations
 
 import enum
+import typing
 from typing import NamedTuple
 
 import msgspec
+
+from peering.rpc.connection import FrameConnection
+from peering.rpc.frames import Goodbye, Wire
 
 PROTOCOL_VERSION = 2
 OLDEST_PROTOCOL_VERSION = 1
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
-MAX_HANDSHAKE_FRAME_BYTES = 4096
-"""Before the other side has proved the secret it can make us hold no more than this."""
 NONCE_BYTES = 32
 REQUESTS = range(16, 64)
 """Type numbers of what a client asks; the first field of each is its id."""
 REFUSED = 1
-"""`Goodbye.code`: the node must not come back under this id with this data directory."""
-
-Buffer = bytes | bytearray | memoryview
+"""`Goodbye.code`: the node must not come back under this id with this data directory. Trying again
+is of no use; the text says what is."""
 
 
 class Role(enum.IntEnum):
@@ -200,14 +196,6 @@ class Welcome(_Head, tag=4):
 
     leaders: tuple[LeaderView, ...] = ()
     nodes: tuple[NodeView, ...] = ()
-
-
-class Goodbye(_Head, tag=5):
-    """The connection ends, and why; nothing sent before and unanswered was refused by this. With
-    code `REFUSED`, between peers, trying again is of no use: the text says what is."""
-
-    text: str
-    code: int = 0
 
 
 class Ping(_Head, tag=6):
@@ -533,3 +521,33 @@ Reply = (
     | StagedBatches
 )
 Head = Handshake | Ping | Pong | Leaders | Peer | Request | Reply
+
+
+# Frames.
+
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
+_any_decoder: msgspec.msgpack.Decoder[list[typing.Any]] = msgspec.msgpack.Decoder(list)
+_NUMBERS = frozenset(kind.__struct_config__.tag for kind in typing.get_args(Head))
+
+
+def unknown(raw: memoryview) -> Unknown | None:
+    """What is whole, and of a type that is none of ours; None for nonsense."""
+    try:
+        fields = _any_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not fields or not isinstance(fields[0], int) or fields[0] in _NUMBERS:
+        return None
+    first = fields[1] if len(fields) > 1 else None
+    return Unknown(fields[0], first if isinstance(first, int) else 0)
+
+
+WIRE: Wire[Head | Unknown] = Wire(
+    msgspec.msgpack.Decoder(Head).decode,
+    MAX_FRAME_BYTES,
+    WRITE_HIGH_WATER_BYTES,
+    MAX_QUEUED_BYTES,
+    unknown,
+)
+StoreConnection = FrameConnection[Head | Unknown]

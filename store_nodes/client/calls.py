@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from peering.rpc.frames import Buffer
 from store_nodes.client.link import NodeLink
 from store_nodes.errors import (
     Conflict,
@@ -23,7 +24,7 @@ from store_nodes.errors import (
     Unavailable,
 )
 from store_nodes.transport import failures
-from store_nodes.wire import Accepted, Buffer, Failed, Head, Reply
+from store_nodes.wire import Accepted, Failed, Head, Reply
 
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.2

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 
 import structlog
 
+from peering.rpc.dialling import Address
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
 from store_nodes.client.appender import Appender
@@ -21,7 +22,7 @@ from store_nodes.client.leaders import LeaderTable, LogClock
 from store_nodes.client.link import NodeLink
 from store_nodes.client.watch import OnChange, Watch
 from store_nodes.errors import StoreError, Unavailable
-from store_nodes.transport.handshake import Address, Identity
+from store_nodes.transport.handshake import Identity
 from store_nodes.wire import LeaderView, NodeView, Reply
 
 SWEEP_EVERY_S = 0.025

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from peering.rpc.frames import Buffer
 from store_nodes.client import calls
 from store_nodes.client.connections import Connections
 from store_nodes.client.guard import is_answer
 from store_nodes.errors import Unavailable
-from store_nodes.wire import Buffer
 
 
 class GuardedCalls(Connections):

@@ -13,15 +13,14 @@ from typing import Protocol
 
 import structlog
 
+from peering.rpc.dialling import Address, Backoff
+from peering.rpc.frames import Buffer, Goodbye
 from peering.tls import PeerTls
-from store_nodes.transport.connection import FrameConnection
-from store_nodes.transport.handshake import Address, Backoff, Identity, Remote, dial
+from store_nodes.transport.handshake import FIRST_RETRY_S, MOST_RETRY_S, Identity, Remote, dial
 from store_nodes.wire import (
     Accepted,
-    Buffer,
     Cancel,
     Failed,
-    Goodbye,
     Head,
     Leaders,
     LeaderView,
@@ -30,6 +29,7 @@ from store_nodes.wire import (
     Pong,
     Reply,
     Role,
+    StoreConnection,
     Unknown,
     Watched,
     Welcome,
@@ -85,7 +85,7 @@ class NodeLink:
         self._identity = identity
         self._owner = owner
         self._tls = tls
-        self._connection: FrameConnection | None = None
+        self._connection: StoreConnection | None = None
         self._requests: dict[int, OnReply] = {}
         self._streams: dict[int, OnReply] = {}
         self._last_id = 0
@@ -166,7 +166,7 @@ class NodeLink:
 
     # FrameHandler of the open connection.
 
-    def opened(self, connection: FrameConnection, remote: Remote, welcome: Welcome) -> None:
+    def opened(self, connection: StoreConnection, remote: Remote, welcome: Welcome) -> None:
         self._connection = connection
         self._pinged_at_s = None
         self.generation += 1
@@ -230,7 +230,7 @@ class NodeLink:
             self._owner.responsiveness_changed(self)
 
     async def _keep_dialing(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
         while True:
             try:
                 connection = await dial(

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 import msgspec
 import structlog
 
+from peering.rpc.frames import Buffer, Goodbye
 from store_nodes.errors import Conflict, NotSupported, StoreError
 from store_nodes.transport import failures
-from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.service import (
     FetchResult,
     GroupSnapshot,
@@ -27,7 +27,6 @@ from store_nodes.wire import (
     REQUESTS,
     Accepted,
     Appended,
-    Buffer,
     Cancel,
     Command,
     Durability,
@@ -36,7 +35,6 @@ from store_nodes.wire import (
     Fetched,
     FetchStaged,
     Finished,
-    Goodbye,
     Head,
     Locate,
     LocationIs,
@@ -58,6 +56,7 @@ from store_nodes.wire import (
     StagedHead,
     Status,
     StatusIs,
+    StoreConnection,
     Unknown,
     Watch,
     Watched,
@@ -149,7 +148,7 @@ class ClientSession:
     def __init__(
         self,
         service: NodeService,
-        connection: FrameConnection,
+        connection: StoreConnection,
         on_closed: Callable[[ClientSession], None],
     ) -> None:
         self.connection = connection
@@ -222,8 +221,7 @@ class ClientSession:
 
     def send(self, head: Head, body: Sequence[Buffer] = ()) -> None:
         """A reply. One that cannot be queued ends the connection: the client asks again."""
-        if not self.connection.send(head, body) and self.connection.open:
-            self.connection.abort("the client does not read its replies")
+        self.connection.send_or_cut(head, body)
 
     def release(self, command_bytes: int = 0) -> None:
         """A request is answered."""

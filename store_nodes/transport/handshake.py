@@ -24,27 +24,31 @@ from typing import Protocol
 
 import msgspec
 
+from peering.rpc.connection import FrameConnection, FrameHandler
+from peering.rpc.dialling import Address
+from peering.rpc.frames import Goodbye
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls, dialing
-from store_nodes.transport.connection import FrameConnection, FrameHandler
 from store_nodes.wire import (
     NONCE_BYTES,
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
     REFUSED,
+    WIRE,
     Challenge,
-    Goodbye,
     Head,
     Hello,
     Proof,
     Role,
+    StoreConnection,
     Unknown,
     Welcome,
 )
 
-HANDSHAKE_TIMEOUT_S = 2.0
 _FIELDS_OF_VERSION_1: dict[type[Head], int] = {Hello: 7, Challenge: 6}
-Address = tuple[str, int]
+HANDSHAKE_TIMEOUT_S = 2.0
+FIRST_RETRY_S, MOST_RETRY_S = 0.02, 0.5
+"""Of `Backoff`, when a node is dialed again."""
 
 
 class HandshakeFailed(ConnectionError):
@@ -97,10 +101,10 @@ class Remote:
 Admit = Callable[[Remote], Refusal | None]
 
 
-class DialedHandler(FrameHandler, Protocol):
+class DialedHandler(FrameHandler[Head | Unknown], Protocol):
     """A handler that is told when its connection is ready for use."""
 
-    def opened(self, connection: FrameConnection, remote: Remote, welcome: Welcome) -> None:
+    def opened(self, connection: StoreConnection, remote: Remote, welcome: Welcome) -> None:
         """The handshake is over."""
 
 
@@ -130,10 +134,10 @@ class Listening:
 
     def __init__(
         self,
-        connection: FrameConnection,
+        connection: StoreConnection,
         identity: Identity,
         admit: Admit,
-        opened: Callable[[FrameConnection, Remote], None],
+        opened: Callable[[StoreConnection, Remote], None],
         closed: Callable[[], None],
     ) -> None:
         self._connection = connection
@@ -211,7 +215,7 @@ class _Dialing:
 
     def __init__(
         self,
-        connection: FrameConnection,
+        connection: StoreConnection,
         identity: Identity,
         role: Role,
         expected_node: int,
@@ -245,7 +249,6 @@ class _Dialing:
         elif isinstance(head, Welcome) and self._challenge is not None:
             challenge = self._challenge
             remote = _remote(Role.PEER, challenge, challenge.version)
-            self._connection.trust()
             self._connection.handler = self._handler
             if not self.done.done():
                 self.done.set_result(None)
@@ -270,6 +273,7 @@ class _Dialing:
             self._fail(f"protocol {challenge.version}")
         else:
             self._challenge = challenge
+            self._connection.trust()
             proven = _proven(b"dialer", self._hello, challenge)
             self._connection.send(Proof(mine.secret.prove(proven)))
             remote = _remote(Role.PEER, challenge, challenge.version)
@@ -301,14 +305,14 @@ async def dial(
     admit: Admit | None = None,
     tls: PeerTls | None = None,
     timeout_s: float = HANDSHAKE_TIMEOUT_S,
-) -> FrameConnection:
+) -> StoreConnection:
     """A welcomed connection, `handler.opened` called; raises OSError (HandshakeFailed is one) or
     TimeoutError. `admit` may refuse the listener for what it proved to be."""
     loop = asyncio.get_running_loop()
     context, name = dialing(tls)
     async with asyncio.timeout(timeout_s):
         _, connection = await loop.create_connection(
-            FrameConnection, *address, ssl=context, server_hostname=name
+            lambda: FrameConnection(WIRE), *address, ssl=context, server_hostname=name
         )
         try:
             handshake = _Dialing(connection, identity, role, expected_node, handler, admit)
@@ -318,21 +322,3 @@ async def dial(
             connection.abort("gave up the handshake")
             raise
     return connection
-
-
-class Backoff:
-    """How long to wait before the next try: 20 ms doubling to 500 ms, each halved at random."""
-
-    def __init__(self, first_s: float = 0.02, most_s: float = 0.5) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
-        self._next_s = first_s
-
-    def reset(self) -> None:
-        self._next_s = self._first_s
-
-    def next_s(self) -> float:
-        """Grows with each call."""
-        wait_s = self._next_s
-        self._next_s = min(self._most_s, wait_s * 2)
-        return wait_s * (0.5 + os.urandom(1)[0] / 512)

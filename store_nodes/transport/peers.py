@@ -14,12 +14,13 @@ from typing import Protocol
 
 import structlog
 
+from peering.rpc.dialling import Address, Backoff
+from peering.rpc.frames import Buffer, Goodbye
 from peering.tls import PeerTls
-from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.handshake import (
-    Address,
+    FIRST_RETRY_S,
+    MOST_RETRY_S,
     Admit,
-    Backoff,
     Identity,
     IdentityRefused,
     Refusal,
@@ -28,13 +29,12 @@ from store_nodes.transport.handshake import (
 )
 from store_nodes.wire import (
     REFUSED,
-    Buffer,
-    Goodbye,
     Head,
     Peer,
     Ping,
     Pong,
     Role,
+    StoreConnection,
     Unknown,
     Welcome,
 )
@@ -160,7 +160,7 @@ class PeerNetwork:
             return Refusal(f"node {node} was removed; its id is never used again", lasting=True)
         return Refusal(f"node {node} is not a peer")
 
-    def adopt(self, connection: FrameConnection, remote: Remote) -> None:
+    def adopt(self, connection: StoreConnection, remote: Remote) -> None:
         """For StoreServer: a peer's connection, welcomed. It replaces an older one of that peer,
         which is a half-open rest of before its restart or of a network failure."""
         link = _PeerLink(self, connection, remote)
@@ -213,7 +213,7 @@ class PeerNetwork:
                 await connection.wait_closed()
 
     async def _keep_dialing(self, node: int) -> None:
-        backoff = Backoff()
+        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
         while True:
             connection = await self._dial_once(node)
             if connection is not None:
@@ -221,7 +221,7 @@ class PeerNetwork:
                 await connection.wait_closed()
             await asyncio.sleep(backoff.next_s())
 
-    async def _dial_once(self, node: int) -> FrameConnection | None:
+    async def _dial_once(self, node: int) -> StoreConnection | None:
         """One try; None when it did not come up."""
         try:
             return await dial(
@@ -257,7 +257,7 @@ class PeerNetwork:
 class _PeerLink:
     """One peer's connection, whoever dialed."""
 
-    def __init__(self, network: PeerNetwork, connection: FrameConnection, remote: Remote) -> None:
+    def __init__(self, network: PeerNetwork, connection: StoreConnection, remote: Remote) -> None:
         self.connection = connection
         self.remote = remote
         self._network = network
@@ -290,7 +290,7 @@ class _Dialed:
         self._network = network
         self._node = node
 
-    def opened(self, connection: FrameConnection, remote: Remote, welcome: Welcome) -> None:
+    def opened(self, connection: StoreConnection, remote: Remote, welcome: Welcome) -> None:
         self._network.adopt(connection, remote)
 
     def frame(self, head: Head | Unknown, body: bytes) -> None:

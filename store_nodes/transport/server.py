@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from peering.listener import PeerListener
+from peering.rpc.connection import FrameConnection
 from peering.tls import PeerTls
 from store_nodes.transport.client_session import ClientSession
-from store_nodes.transport.connection import FrameConnection
 from store_nodes.transport.handshake import Admit, Identity, Listening, Refusal, Remote
 from store_nodes.transport.service import NodeService
-from store_nodes.wire import Leaders, LeaderView, NodeView, Role, Welcome
+from store_nodes.wire import WIRE, Leaders, LeaderView, NodeView, Role, StoreConnection, Welcome
 
-AdoptPeer = Callable[[FrameConnection, Remote], None]
+AdoptPeer = Callable[[StoreConnection, Remote], None]
 
 
 class StoreServer:
@@ -33,7 +33,7 @@ class StoreServer:
         self._admit_peer = admit_peer
         self._adopt_peer = adopt_peer
         self._listener = PeerListener(self._accept, tls)
-        self._connections: set[FrameConnection] = set()
+        self._connections: set[StoreConnection] = set()
         self._sessions: set[ClientSession] = set()
 
     async def start(self, host: str, port: int) -> int:
@@ -61,8 +61,8 @@ class StoreServer:
     def clients(self) -> int:
         return len(self._sessions)
 
-    def _accept(self) -> FrameConnection:
-        connection = FrameConnection()
+    def _accept(self) -> StoreConnection:
+        connection = FrameConnection(WIRE)
         connection.handler = Listening(
             connection,
             self._identity,
@@ -82,7 +82,7 @@ class StoreServer:
             return Refusal("a peer must name its cluster")
         return self._admit_peer(remote)
 
-    def _opened(self, connection: FrameConnection, remote: Remote) -> None:
+    def _opened(self, connection: StoreConnection, remote: Remote) -> None:
         if remote.role is Role.PEER:
             assert self._adopt_peer is not None
             self._connections.discard(connection)

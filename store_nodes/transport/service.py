@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from peering.rpc.frames import Buffer
 from store_nodes.errors import StoreError
 from store_nodes.wire import (
-    Buffer,
     Durability,
     LeaderView,
     NodeView,

@@ -21,26 +21,26 @@ from dataclasses import dataclass
 
 import msgspec
 
+from peering.rpc.dialling import Address
+from peering.rpc.frames import Goodbye
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls, dialing
-from subscribe_forwarder.links.connection import FrameConnection
 from subscribe_forwarder.links.wire import (
     NONCE_BYTES,
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
     Challenge,
-    Goodbye,
     Head,
     Hello,
+    LinkConnection,
     Proof,
     Welcome,
 )
 
 HANDSHAKE_TIMEOUT_S = 2.0
-Address = tuple[str, int]
 Admit = Callable[[bytes], str | None]
 """Says why a peer that has proved itself is not let in; None: it is."""
-Open = Callable[[FrameConnection, bytes], None]
+Open = Callable[[LinkConnection, bytes], None]
 """Takes over a connection to that incarnation: from here on it has another handler."""
 
 
@@ -71,7 +71,7 @@ class Listening:
     """The listener's half."""
 
     def __init__(
-        self, connection: FrameConnection, identity: Identity, admit: Admit, opened: Open
+        self, connection: LinkConnection, identity: Identity, admit: Admit, opened: Open
     ) -> None:
         self._connection = connection
         self._identity = identity
@@ -89,7 +89,7 @@ class Listening:
         elif isinstance(head, Proof) and self._hello is not None and self._challenge is not None:
             self._on_proof(self._hello, self._challenge, head)
         elif isinstance(head, Goodbye):
-            self._connection.abort(f"goodbye: {head.reason}")
+            self._connection.abort(f"goodbye: {head.text}")
         else:
             self._connection.close("not a handshake")
 
@@ -128,13 +128,16 @@ class Listening:
     def closed(self, reason: str) -> None:
         self._timer.cancel()
 
+    def congestion(self, congested: bool) -> None:
+        pass
+
 
 class _Dialing:
     """The dialer's half; the connection has its handler the moment it is welcomed, so that no
     frame is missed."""
 
     def __init__(
-        self, connection: FrameConnection, identity: Identity, expected: bytes, opened: Open
+        self, connection: LinkConnection, identity: Identity, expected: bytes, opened: Open
     ) -> None:
         self._connection = connection
         self._identity = identity
@@ -154,12 +157,11 @@ class _Dialing:
         if isinstance(head, Challenge) and self._challenge is None:
             self._on_challenge(head)
         elif isinstance(head, Welcome) and self._challenge is not None:
-            self._connection.trust()
             if not self.done.done():
                 self.done.set_result(None)
             self._opened(self._connection, self._expected)
         elif isinstance(head, Goodbye):
-            self._fail(f"refused: {head.reason}")
+            self._fail(f"refused: {head.text}")
         else:
             self._fail("not a handshake")
 
@@ -173,6 +175,7 @@ class _Dialing:
             self._fail(f"protocol {challenge.version}")
         else:
             self._challenge = challenge
+            self._connection.trust()
             proven = _proven(b"dialer", self._hello, challenge)
             self._connection.send(Proof(self._identity.key.prove(proven)))
 
@@ -185,13 +188,16 @@ class _Dialing:
         if not self.done.done():
             self.done.set_exception(HandshakeFailed(reason))
 
+    def congestion(self, congested: bool) -> None:
+        pass
+
 
 async def dial(
     address: Address,
     identity: Identity,
     expected: bytes,
     opened: Open,
-    connect: Callable[[], FrameConnection],
+    connect: Callable[[], LinkConnection],
     tls: PeerTls | None = None,
 ) -> None:
     """Returns once `opened` has taken the connection over; raises OSError (HandshakeFailed is
@@ -211,20 +217,3 @@ async def dial(
         except BaseException:
             connection.abort("gave up the handshake")
             raise
-
-
-class Backoff:
-    """How long to wait before the next try: 50 ms doubling to 1 s, each up to a half shorter."""
-
-    def __init__(self, first_s: float = 0.05, most_s: float = 1.0) -> None:
-        self._first_s = self._next_s = first_s
-        self._most_s = most_s
-
-    def reset(self) -> None:
-        self._next_s = self._first_s
-
-    def next_s(self) -> float:
-        """Grows with each call."""
-        wait_s = self._next_s
-        self._next_s = min(self._most_s, wait_s * 2)
-        return wait_s * (0.5 + os.urandom(1)[0] / 512)

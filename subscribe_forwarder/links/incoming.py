@@ -11,7 +11,6 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from edge.asgi import AUTHORISED, CALLER, SUBJECT, TENANT, ClientGone, Scope
-from subscribe_forwarder.links.connection import FrameConnection
 from subscribe_forwarder.links.ports import FORWARDED, RACE
 from subscribe_forwarder.links.window import Window
 from subscribe_forwarder.links.wire import (
@@ -21,6 +20,7 @@ from subscribe_forwarder.links.wire import (
     Body,
     Chunk,
     Gone,
+    LinkConnection,
     Offer,
     Request,
     Taken,
@@ -48,7 +48,7 @@ class IncomingRequest:
         "whole",
     )
 
-    def __init__(self, connection: FrameConnection, head: Request, body: bytes) -> None:
+    def __init__(self, connection: LinkConnection, head: Request, body: bytes) -> None:
         self.begun = self.whole = self.gone = False
         """Of the answer: a part of it was sent; all of it. Of the client: it went away."""
         self._confirmed = False
@@ -133,7 +133,7 @@ class IncomingRequest:
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body = [] if self._more else None
         if self._more and body:
-            self._connection.send(Taken(self._id, len(body)))
+            self._connection.send_or_cut(Taken(self._id, len(body)))
         return {"type": "http.request", "body": body, "more_body": self._more}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -178,9 +178,9 @@ class IncomingRequest:
             self.begun = True
             headers = start.get("headers", ())
             answer = Answer(self._id, start["status"], [(k, v) for k, v in headers], more)
-            self._connection.send(answer, chunk)
+            self._connection.send_or_cut(answer, [chunk])
         else:
-            self._connection.send(Chunk(self._id, more), chunk)
+            self._connection.send_or_cut(Chunk(self._id, more), [chunk])
         self._window.unconfirmed_bytes += len(chunk)
         self.whole = not more
 
@@ -190,7 +190,7 @@ class IncomingRequest:
             raise ClientGone
         if self._race is None:
             self._race = asyncio.get_running_loop().create_future()
-            self._connection.send(Offer(self._id))
+            self._connection.send_or_cut(Offer(self._id))
         return await asyncio.shield(self._race)
 
     def _wake(self) -> None:

@@ -16,12 +16,8 @@ import structlog
 
 from edge.asgi import SUBJECT, TENANT, ClientGone, Receive, Scope, Send
 from edge.problem import unavailable
+from peering.rpc.frames import Goodbye
 from subscribe_forwarder.links import metrics
-from subscribe_forwarder.links.connection import (
-    MAX_QUEUED_NOTES_BYTES,
-    SILENCE_S,
-    FrameConnection,
-)
 from subscribe_forwarder.links.incoming import IncomingRequest
 from subscribe_forwarder.links.outgoing import OutgoingQuestion, OutgoingRequest
 from subscribe_forwarder.links.ports import PeerGone
@@ -31,8 +27,8 @@ from subscribe_forwarder.links.wire import (
     CHUNK_BYTES,
     MAX_REQUESTS,
     Ended,
-    Goodbye,
     Head,
+    LinkConnection,
     Note,
     Ping,
     Pong,
@@ -43,6 +39,10 @@ from subscribe_forwarder.links.wire import (
     ToServer,
 )
 
+MAX_QUEUED_NOTES_BYTES = 8 * 1024 * 1024
+"""Beyond it notes are not sent."""
+SILENCE_S = 2.5
+"""A peer of which no frame came for so long is given up."""
 _log = structlog.get_logger("packetboat.links")
 
 
@@ -51,7 +51,7 @@ class Link:
 
     def __init__(
         self,
-        connection: FrameConnection,
+        connection: LinkConnection,
         incarnation: bytes,
         services: Services,
         ended: Callable[[Link, str], None],
@@ -106,7 +106,7 @@ class Link:
             whole = not more and len(body) <= CHUNK_BYTES
             first = body if whole else memoryview(body)[:CHUNK_BYTES]
             head = _request(request_id, operation, scope, more=not whole, race=race is not None)
-            self.connection.send(head, first)
+            self.connection.send_or_cut(head, [first])
             if whole:
                 self._young.append(request)
             else:
@@ -122,7 +122,7 @@ class Link:
         question = OutgoingQuestion()
         self._asked[request_id] = question
         try:
-            self.connection.send(Question(request_id, subject), body)
+            self.connection.send_or_cut(Question(request_id, subject), [body])
             async with asyncio.timeout(timeout_s):
                 return await question.answer
         finally:
@@ -143,7 +143,7 @@ class Link:
             else:
                 connection.abort("backed up")
             return False
-        connection.send(Note(subject), body)
+        connection.send_or_cut(Note(subject), [body])
         return True
 
     def _next_id(self) -> int:
@@ -172,11 +172,11 @@ class Link:
         elif isinstance(head, Note):
             self._on_note(head, body)
         elif isinstance(head, Ping):
-            self.connection.send(Pong(head.number))
+            self.connection.send_or_cut(Pong(head.number))
         elif isinstance(head, Pong):
             self._on_pong(head)
         elif isinstance(head, Goodbye):
-            self.connection.abort(f"goodbye: {head.reason}")
+            self.connection.abort(f"goodbye: {head.text}")
         else:
             self.connection.close(f"unexpected {type(head).__name__}")
 
@@ -189,6 +189,9 @@ class Link:
             served.disconnect()
         self._young.clear()
 
+    def congestion(self, congested: bool) -> None:
+        pass  # parts of bodies wait for room
+
     # What keeps it.
 
     def tick(self, now_s: float, own_pause_s: float) -> None:
@@ -197,12 +200,12 @@ class Link:
         for request in young:
             request.watch()
         self._count()
-        if now_s - own_pause_s - self.connection.heard_s > SILENCE_S:
+        if now_s - own_pause_s - self.connection.last_frame_s > SILENCE_S:
             self.connection.abort("silent")
             return
         self._pings += 1
         self._pinged_s = now_s
-        self.connection.send(Ping(self._pings))
+        self.connection.send_or_cut(Ping(self._pings))
 
     def close(self, reason: str) -> None:
         self.connection.close(reason)
@@ -257,12 +260,12 @@ class Link:
             problem = self._services.problem(error, head.operation)
             end = Ended(head.id, True) if request.begun else raised(head.id, problem)
         except asyncio.CancelledError:
-            self.connection.send(Ended(head.id, request.begun))
+            self.connection.send_or_cut(Ended(head.id, request.begun))
             raise
         finally:
             self._served.pop(head.id, None)
         if end is not None:
-            self.connection.send(end)
+            self.connection.send_or_cut(end)
 
     def _on_question(self, head: Question, body: bytes) -> None:
         if not self._admit(head.id):
@@ -275,9 +278,11 @@ class Link:
     async def _reply(self, head: Question, body: bytes) -> None:
         answer = self._services.answers[head.subject]
         try:
-            self.connection.send(Reply(head.id), await answer(self._incarnation, body))
+            reply = await answer(self._incarnation, body)
+            self.connection.send_or_cut(Reply(head.id), [reply])
         except Exception as error:
-            self.connection.send(raised(head.id, self._services.problem(error, head.subject)))
+            problem = self._services.problem(error, head.subject)
+            self.connection.send_or_cut(raised(head.id, problem))
 
     def _on_note(self, head: Note, body: bytes) -> None:
         hear = self._services.hearers.get(head.subject)
@@ -302,7 +307,7 @@ class Link:
         return True
 
     def _refuse(self, request_id: int, detail: str) -> None:
-        self.connection.send(raised(request_id, unavailable("subscription", detail)))
+        self.connection.send_or_cut(raised(request_id, unavailable("subscription", detail)))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

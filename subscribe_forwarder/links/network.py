@@ -17,13 +17,12 @@ import structlog
 from edge.asgi import Handler
 from edge.problem import Problem
 from peering.listener import PeerListener
+from peering.rpc.connection import FrameConnection
+from peering.rpc.dialling import Address, Backoff
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
-from subscribe_forwarder.links import metrics
-from subscribe_forwarder.links.connection import PING_EVERY_S, FrameConnection, Pulse
+from subscribe_forwarder.links import legacy, metrics
 from subscribe_forwarder.links.handshake import (
-    Address,
-    Backoff,
     Identity,
     Listening,
     dial,
@@ -32,7 +31,12 @@ from subscribe_forwarder.links.handshake import (
 from subscribe_forwarder.links.link import Link
 from subscribe_forwarder.links.ports import Peer
 from subscribe_forwarder.links.services import Services
+from subscribe_forwarder.links.wire import WIRE, LinkConnection
 
+PING_EVERY_S = 0.5
+PAUSED_S = 2.0
+"""Less than `link.SILENCE_S`: before a peer may give us up, we know that it may have."""
+FIRST_RETRY_S, MOST_RETRY_S = 0.05, 1.0
 YIELD_S = 0.2
 """The larger incarnation lets the smaller one dial first."""
 UNLISTED_S = 10.0
@@ -44,6 +48,18 @@ _log = structlog.get_logger("packetboat.links")
 
 def own_problem(error: Exception) -> Problem | None:
     return error if isinstance(error, Problem) else None
+
+
+class Pulse:
+    """When this process was last seen alive by itself, in seconds of the monotonic clock."""
+
+    __slots__ = ("beat_s",)
+
+    def __init__(self) -> None:
+        self.beat_s = time.monotonic()
+
+    def paused(self) -> bool:
+        return time.monotonic() - self.beat_s > PAUSED_S
 
 
 class LinkNetwork:
@@ -72,7 +88,7 @@ class LinkNetwork:
         self._links: dict[bytes, Link] = {}
         self._dialing: dict[bytes, asyncio.Task[None]] = {}
         self._changed: list[Callable[[bytes, bool], None]] = []
-        self._connections: set[FrameConnection] = set()
+        self._connections: set[LinkConnection] = set()
         self._pulse = Pulse()
         self._ticking: asyncio.Task[None] | None = None
         self._closing = False
@@ -171,7 +187,7 @@ class LinkNetwork:
         assert self._incarnation is not None
         return Identity(self._key, self._incarnation)
 
-    def _accept(self) -> FrameConnection:
+    def _accept(self) -> LinkConnection:
         connection = self._connection()
         if self._incarnation is None or self._closing:
             connection.abort("no forwarder yet")
@@ -185,8 +201,13 @@ class LinkNetwork:
             )
         return connection
 
-    def _connection(self) -> FrameConnection:
-        connection = FrameConnection(self._pulse, self._connections.discard)
+    def _connection(self) -> LinkConnection:
+        connection = FrameConnection(
+            WIRE,
+            ended=self._connections.discard,
+            stood_still=self._pulse.paused,
+            layout=legacy.LAYOUT,
+        )
         self._connections.add(connection)
         return connection
 
@@ -200,7 +221,7 @@ class LinkNetwork:
         return None
 
     def _open(
-        self, connection: FrameConnection, peer: bytes, identity: Identity, *, dialled: bool
+        self, connection: LinkConnection, peer: bytes, identity: Identity, *, dialled: bool
     ) -> None:
         link = Link(connection, peer, self._services, self._ended, dialled=dialled)
         old = self._links.get(peer)
@@ -239,7 +260,7 @@ class LinkNetwork:
             self._dialing.pop(incarnation).cancel()
 
     async def _keep_dialing(self, peer: bytes, identity: Identity) -> None:
-        backoff = Backoff()
+        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
         if peer < identity.incarnation:
             await asyncio.sleep(YIELD_S)
         while True:
@@ -270,7 +291,7 @@ class LinkNetwork:
             slept_s = time.monotonic()
             await asyncio.sleep(PING_EVERY_S)
             now_s = time.monotonic()
-            if self._pulse.paused(now_s):
+            if self._pulse.paused():
                 for connection in list(self._connections):
                     connection.abort("this process stood still")
             self._pulse.beat_s = now_s

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from edge.asgi import ClientGone, Receive, Send
-from subscribe_forwarder.links.connection import FrameConnection
 from subscribe_forwarder.links.ports import PeerGone
 from subscribe_forwarder.links.problems import problem_in
 from subscribe_forwarder.links.window import Window
@@ -25,6 +24,7 @@ from subscribe_forwarder.links.wire import (
     Chunk,
     Ended,
     Gone,
+    LinkConnection,
     Offer,
     Raised,
     Reply,
@@ -80,7 +80,7 @@ class OutgoingRequest:
 
     def __init__(
         self,
-        connection: FrameConnection,
+        connection: LinkConnection,
         request_id: int,
         receive: Receive,
         send: Send,
@@ -155,7 +155,7 @@ class OutgoingRequest:
         if self._reader is not None:
             self._reader.cancel()
         if not self._settled:
-            self._connection.send(Gone(self._id))
+            self._connection.send_or_cut(Gone(self._id))
 
     async def _take(self, head: ToAsker, body: bytes) -> bool:
         """True: that was all."""
@@ -164,7 +164,7 @@ class OutgoingRequest:
         if isinstance(head, Offer) and self._race is not None:
             won = await self._race()
             self._lost = not won
-            self._connection.send(Verdict(self._id, won))
+            self._connection.send_or_cut(Verdict(self._id, won))
             return False
         self._settled = True
         if isinstance(head, Raised) and not self._begun:
@@ -196,7 +196,7 @@ class OutgoingRequest:
             raise self._error from None
         finally:
             self._sender = None
-        self._connection.send(Written(self._id, len(body), not head.more))
+        self._connection.send_or_cut(Written(self._id, len(body), not head.more))
         self._settled = not head.more
         return not head.more
 
@@ -234,7 +234,7 @@ class OutgoingRequest:
             await self._window.below(WINDOW_BYTES - len(chunk))
             await self._connection.room(len(chunk))
             self._window.unconfirmed_bytes += len(chunk)
-            self._connection.send(Body(self._id, more or at < len(part)), chunk)
+            self._connection.send_or_cut(Body(self._id, more or at < len(part)), [chunk])
             if at >= len(part):
                 return
 

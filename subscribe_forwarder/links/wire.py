@@ -1,9 +1,7 @@
 """What links say: the heads of their frames, and the bounds that both sides keep.
 
-    frame = u32 bytes of the head · u32 bytes of the body · u32 CRC32C of both · head · body
-            (little endian; the head is msgpack, an array that begins with its number)
-
-The dialer speaks first (handshake.py). After that both sides are equal: each numbers its own
+Frames are those of `peering/rpc/frames.py` (of release 0.2.0: legacy.py). The dialer speaks first
+(handshake.py). After that both sides are equal: each numbers its own
 requests and questions, and what is about one carries that number. Frames arrive in the order in
 which they were sent, notes among them. A later version may append fields that have defaults.
 
@@ -21,14 +19,19 @@ from __future__ import annotations
 
 import msgspec
 
+from peering.rpc.connection import FrameConnection
+from peering.rpc.frames import Goodbye, Wire
+
 PROTOCOL_VERSION = 1
 OLDEST_PROTOCOL_VERSION = 1
 NONCE_BYTES = 32
-MAX_HANDSHAKE_BYTES = 1024
-"""Of head and body each, until the other side has proved itself."""
 MAX_HEAD_BYTES = 256 * 1024
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Of one frame. Bodies of requests and of answers are cut into chunks and may be larger."""
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+"""A peer that reads nothing is cut when so much is unsent."""
+HIGH_WATER_BYTES = 1024 * 1024
+"""Chunks wait while so much is queued."""
 CHUNK_BYTES = 128 * 1024
 WINDOW_BYTES = 512 * 1024
 """Of a body, in either direction: so much may be on its way unconfirmed."""
@@ -62,10 +65,6 @@ class Proof(_Head, tag=3):
 
 class Welcome(_Head, tag=4):
     pass
-
-
-class Goodbye(_Head, tag=5):
-    reason: str
 
 
 class Ping(_Head, tag=6):
@@ -203,3 +202,10 @@ Head = (
 )
 ToAsker = Reply | Taken | Offer | Answer | Chunk | Ended | Raised
 ToServer = Body | Verdict | Written | Gone
+WIRE: Wire[Head] = Wire(
+    msgspec.msgpack.Decoder(Head).decode,
+    MAX_HEAD_BYTES + MAX_BODY_BYTES,
+    HIGH_WATER_BYTES,
+    MAX_QUEUED_BYTES,
+)
+LinkConnection = FrameConnection[Head]

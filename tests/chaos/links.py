@@ -11,8 +11,8 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from store_nodes.transport.frames import BadFrame, FrameReader
-from store_nodes.wire import Hello, Role
+from peering.rpc.frames import HANDSHAKE_FRAME_BYTES, BadFrame, FrameReader
+from store_nodes.wire import WIRE, Hello, Role
 
 HOST = "127.0.0.1"
 CHUNK_BYTES = 64 * 1024
@@ -131,7 +131,7 @@ class Links:
 
 async def _who(reader: asyncio.StreamReader) -> tuple[bytes, int]:
     """(what was read, the node that dials or 0 for a client)."""
-    frames = FrameReader()
+    frames = FrameReader(WIRE.decode, HANDSHAKE_FRAME_BYTES)
     read = b""
     while True:
         chunk = await reader.read(CHUNK_BYTES)
@@ -139,7 +139,9 @@ async def _who(reader: asyncio.StreamReader) -> tuple[bytes, int]:
             raise EOFError
         read += chunk
         frames.get_buffer()[: len(chunk)] = chunk
-        for head, _ in frames.received(len(chunk)):
+        frames.filled(len(chunk))
+        while (frame := frames.next()) is not None:
+            head, _ = frame
             if isinstance(head, Hello) and head.role == Role.PEER:
                 return read, head.node
             return read, 0

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
 
+from peering.rpc.connection import FrameConnection
+from peering.rpc.frames import Goodbye, encode_frame, encode_head
 from peering.shared_secret import SharedSecret
 from store_nodes import wire
 from store_nodes.client import StoreClient
 from store_nodes.errors import NotSupported, Unavailable
-from store_nodes.transport import connection as connections
-from store_nodes.transport import failures, handshake
-from store_nodes.transport.connection import FrameConnection
-from store_nodes.transport.frames import encode_frame
+from store_nodes.transport import failures, handshake, server
 from store_nodes.transport.handshake import (
     HandshakeFailed,
     Identity,
@@ -72,7 +72,9 @@ def address(store: FakeStore) -> tuple[str, int]:
 
 async def raw_dial(store: FakeStore, collector: Collector) -> FrameConnection:
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(FrameConnection, *address(store))
+    _, connection = await loop.create_connection(
+        lambda: FrameConnection(wire.WIRE), *address(store)
+    )
     connection.handler = collector
     return connection
 
@@ -113,7 +115,7 @@ async def test_client_that_guesses_the_proof_is_refused(store):
     connection.send(wire.Hello(1, 1, b"", wire.Role.CLIENT, 0, b"", bytes(32)))
     connection.send(wire.Proof(bytes(32)))
     await until(lambda: collector.reasons != [])
-    assert collector.frames[-1][0] == wire.Goodbye("the secrets differ")
+    assert collector.frames[-1][0] == Goodbye("the secrets differ")
     assert store.nodes[1].server.clients == 0
 
 
@@ -156,7 +158,7 @@ async def test_corrupt_frame_closes_the_connection_and_the_append_is_stored_once
         transport = link._connection._transport
         appender = client.appender(GROUP, QUEUE)
         future = appender.append_nowait(b"x", 1)
-        transport.write(b"".join(encode_frame(wire.Ping(1)))[:-1] + b"\xff")
+        transport.write(b"".join(encode_frame(encode_head(wire.Ping(1))))[:-1] + b"\xff")
         assert (await future).base_offset == 0
         assert link.generation == 2
         assert store.log.stored() == [b"x"]
@@ -184,14 +186,14 @@ async def test_corrupt_reply_closes_the_connection_and_the_append_is_stored_once
 async def test_replies_of_one_iteration_are_one_write(monkeypatch):
     async with store_and_client() as (store, client):
         writes = 0
-        real = connections.FrameConnection._flush
+        real = FrameConnection._flush
 
         def flush(self):
             nonlocal writes
             writes += bool(self._out)
             real(self)
 
-        monkeypatch.setattr(connections.FrameConnection, "_flush", flush)
+        monkeypatch.setattr(FrameConnection, "_flush", flush)
         appender = client.appender(GROUP, QUEUE)
         await asyncio.gather(*(appender.append_nowait(b"x" * 100, 1) for _ in range(64)))
         assert writes <= 8
@@ -199,7 +201,7 @@ async def test_replies_of_one_iteration_are_one_write(monkeypatch):
 
 
 async def test_slow_reader_stops_being_read_and_loses_nothing(monkeypatch):
-    monkeypatch.setattr(connections, "WRITE_HIGH_WATER_BYTES", 10_000)
+    monkeypatch.setattr(server, "WIRE", replace(wire.WIRE, high_water_bytes=10_000))
     async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
         for number in range(4):
@@ -379,8 +381,8 @@ async def test_a_stranger_cannot_tell_a_node_to_stop(nodes):
 
     class Stranger(asyncio.Protocol):
         def connection_made(self, transport) -> None:
-            goodbye = wire.Goodbye("stop", wire.REFUSED)
-            transport.write(b"".join(bytes(part) for part in encode_frame(goodbye)))
+            goodbye = Goodbye("stop", wire.REFUSED)
+            transport.write(b"".join(bytes(part) for part in encode_frame(encode_head(goodbye))))
 
     server = await asyncio.get_running_loop().create_server(Stranger, "127.0.0.1", 0)
     at = ("127.0.0.1", server.sockets[0].getsockname()[1])

@@ -11,8 +11,8 @@ import pytest
 
 from edge.asgi import ClientGone, Receive, Scope, Send, read_body, respond
 from edge.problem import Problem
-from subscribe_forwarder.links import connection as connections
 from subscribe_forwarder.links import link as link_module
+from subscribe_forwarder.links import network
 from subscribe_forwarder.links.ports import RACE, PeerGone
 from subscribe_forwarder.links.wire import CHUNK_BYTES, WINDOW_BYTES
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
@@ -286,7 +286,7 @@ async def test_what_the_clients_side_raises_ends_the_request() -> None:
 async def test_ten_thousand_pulls_may_wait_and_their_end_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module, name in ((connections, "PAUSED_S"), (link_module, "SILENCE_S")):
+    for module, name in ((network, "PAUSED_S"), (link_module, "SILENCE_S")):
         monkeypatch.setattr(module, name, 60.0)  # tracing makes everything slow
 
     async def waits(scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from peering.rpc.frames import FrameReader, Goodbye, encode_head
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.links import handshake
-from subscribe_forwarder.links.frames import FrameReader, encode_frame
 from subscribe_forwarder.links.handshake import link_key
+from subscribe_forwarder.links.legacy import LAYOUT
 from subscribe_forwarder.links.network import LinkNetwork
-from subscribe_forwarder.links.wire import Challenge, Goodbye, Head, Hello, Proof, Welcome
+from subscribe_forwarder.links.wire import WIRE, Challenge, Head, Hello, Proof, Welcome
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import (
     SECRET,
@@ -34,16 +35,20 @@ from tests.unit.subscribe_forwarder.link_pair import (
 THEM = incarnation_of(7)
 
 
+def encode(head: Head) -> bytes:
+    return b"".join(LAYOUT.encode(encode_head(head), [], 2000))
+
+
 class Stranger:
     """Speaks frames by hand."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._frames = FrameReader()
+        self._frames: FrameReader[Head] = LAYOUT.reader(WIRE.decode, 2000)
 
     def say(self, head: Head) -> None:
-        self._writer.write(encode_frame(head))
+        self._writer.write(encode(head))
 
     def say_bytes(self, data: bytes) -> None:
         self._writer.write(data)
@@ -55,13 +60,14 @@ class Stranger:
                 data = await self._reader.read(65536)
                 if not data:
                     return None
-                self._frames.feed(data)
+                self._frames.get_buffer()[: len(data)] = data
+                self._frames.filled(len(data))
         return frame[0]
 
     async def refused(self) -> str:
         """Why; the connection is closed then."""
         head = await self.hear()
-        reason = head.reason if isinstance(head, Goodbye) else ""
+        reason = head.text if isinstance(head, Goodbye) else ""
         assert head is None or isinstance(head, Goodbye)
         if head is not None:
             assert await self.hear() is None
@@ -180,9 +186,9 @@ async def test_a_later_version_that_still_speaks_ours_is_let_in() -> None:
     "data",
     [
         b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
-        struct.pack("<III", 2000, 0, 0),
-        encode_frame(Welcome()),
-        encode_frame(Proof(b"x")),
+        struct.pack("<III", 2049, 0, 0),
+        encode(Welcome()),
+        encode(Proof(b"x")),
         b"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff",
     ],
 )

@@ -6,18 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from peering.rpc.dialling import Backoff
 from peering.tls import PeerTls
-from subscribe_forwarder.links import connection as connections
 from subscribe_forwarder.links import link as link_module
 from subscribe_forwarder.links import network
-from subscribe_forwarder.links.connection import PING_EVERY_S
-from subscribe_forwarder.links.handshake import Backoff
-from subscribe_forwarder.links.network import LinkNetwork
+from subscribe_forwarder.links.network import FIRST_RETRY_S, MOST_RETRY_S, PING_EVERY_S, LinkNetwork
 from subscribe_forwarder.links.ports import PeerGone
+from subscribe_forwarder.links.wire import WIRE
 from tests.unit.peering.peer_certificates import Certificates
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import (
@@ -175,7 +175,7 @@ async def test_after_a_stop_of_our_own_nothing_is_read(monkeypatch: pytest.Monke
     heard: list[bytes] = []
     async with open_links() as (one, two):
         one.links.hears("news", lambda who, body: heard.append(body))
-        one.links._pulse.beat_s -= connections.PAUSED_S + 0.1
+        one.links._pulse.beat_s -= network.PAUSED_S + 0.1
         two.link(one).note("news", b"stale")
         await until(lambda: one.links.peers() == [])
         assert heard == []
@@ -188,7 +188,7 @@ async def test_after_a_stop_of_our_own_nothing_is_read(monkeypatch: pytest.Monke
 async def test_a_stop_is_noticed_also_where_nothing_comes() -> None:
     async with open_links() as (one, two):
         link = one.link(two)
-        one.links._pulse.beat_s -= connections.PAUSED_S + 0.1
+        one.links._pulse.beat_s -= network.PAUSED_S + 0.1
         await until(lambda: not link.connection.open)
         await linked([one, two])
 
@@ -222,7 +222,7 @@ async def test_notes_beyond_the_bound_are_dropped_or_end_the_link(
 
 
 async def test_a_peer_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MAX_QUEUED_BYTES", 10_000)
+    monkeypatch.setattr(network, "WIRE", replace(WIRE, max_queued_bytes=10_000))
     async with open_links() as (one, two):
         link = one.link(two)
         asking = [asyncio.create_task(link.ask("x", bytes(4000), 5.0)) for _ in range(4)]
@@ -274,7 +274,7 @@ async def test_links_over_tls_with_certificates_of_both_sides(tmp_path: Path) ->
 
 
 def test_waits_between_tries_grow_to_a_bound() -> None:
-    backoff = Backoff()
+    backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
     waits = [backoff.next_s() for _ in range(10)]
     for wait, most in zip(waits, (0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1, 1, 1), strict=True):
         assert most / 2 <= wait <= most
