@@ -20,7 +20,7 @@ from pathlib import Path
 
 import store_nodes.node  # noqa: F401  a node's code is part of a node's memory
 from store_nodes import commands
-from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import GroupCheckpoint, Rest
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.machine.dedup import MAX_DEDUP_ENTRIES
@@ -51,7 +51,7 @@ def peak_mib_of(call: Callable[[], object]) -> float:
 def checkpoint(loads: list[Load]) -> None:
     """As a node does: one group's state at a time, on a real disk."""
     with tempfile.TemporaryDirectory() as directory:
-        CheckpointStore(OsFiles(Path(directory))).write_groups(
+        CheckpointStore(DiskFiles(Path(directory))).write_groups(
             len(loads),
             (
                 GroupCheckpoint(one.machine.group, 0, 0, one.machine.state_snapshot())

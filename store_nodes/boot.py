@@ -15,7 +15,6 @@ count goes on with each start, and would one day be as high as what they remembe
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +51,7 @@ class BootRecord:
         self._refused_path = directory / REFUSED_NAME
         found = self._load()
         self.boot = found.boot
-        self.run = os.urandom(RUN_BYTES)
+        self.run = self._disk.random_bytes(RUN_BYTES)
         self._sequence = found.sequence
         self._tail = found.tail
         self._incarnation = found.incarnation

@@ -7,7 +7,6 @@ What blocks runs in a thread of its own, one thing at a time; any OSError is fat
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from store_nodes.disk_room import no_room
 from store_nodes.known_peers import FLUSH_S, KnownPeers
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import CheckpointDraft, Started
+from store_nodes.wal.disk import Disk
 from store_nodes.wal.group_commit import GroupCommit
 
 EVERY_S = 1.0
@@ -36,8 +36,9 @@ class DiskWatch:
     """How full the disk is. Past the watermark appends are refused; with half of the reserve gone
     too, values of peers are not taken either."""
 
-    def __init__(self, settings: StoreNodeSettings) -> None:
+    def __init__(self, settings: StoreNodeSettings, disk: Disk) -> None:
         self._settings = settings
+        self._disk = disk
         self.full = False
         self.free_bytes = 0
 
@@ -55,8 +56,7 @@ class DiskWatch:
         )
 
     def look(self) -> None:
-        stat = os.statvfs(self._settings.data_dir)
-        self.free_bytes = stat.f_bavail * stat.f_frsize
+        self.free_bytes = self._disk.free_bytes(self._settings.data_dir)
         full = self.free_bytes < self._settings.disk_reserve_bytes
         if full != self.full:
             log.warning("disk watermark", free_bytes=self.free_bytes, appends_refused=full)
@@ -77,7 +77,7 @@ class Housekeeping:
         age: Callable[[], None],
         fatal: Callable[[str], None],
     ) -> None:
-        self.disk = DiskWatch(started.settings)
+        self.disk = DiskWatch(started.settings, started.wal.disk)
         self.told_tail = pack_tail(started.wal.tail)
         """What peers may be told; durable here."""
         self._started = started

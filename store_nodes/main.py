@@ -13,7 +13,8 @@ import asyncio
 import os
 import signal
 import sys
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, NoReturn, Protocol
 
 import structlog
 import uvloop
@@ -21,16 +22,17 @@ import uvloop
 from peering.tls import PeerTls, PeerTlsError, open_peer_tls
 from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.checkpoint.format import CheckpointBehind
+from store_nodes.checkpoint.store import MANIFESTS
 from store_nodes.known_peers import REMEDY, KnownPeers
 from store_nodes.metrics_server import MetricsServer
 from store_nodes.node import Node
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import Started, load
+from store_nodes.start import Started, directories, load
 from store_nodes.transport.handshake import Identity
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
 from store_nodes.wal import identity as identities
-from store_nodes.wal.disk import OsDisk
+from store_nodes.wal.disk import Disk, OsDisk
 from store_nodes.wal.errors import DirectoryLocked, IdentityMismatch, WalUnsupported
 from store_nodes.wal.group_commit import GroupCommit
 
@@ -41,7 +43,40 @@ _EXIT_AGAIN = -1
 log = structlog.get_logger()
 
 
-def main(settings: StoreNodeSettings) -> int:
+class Host(Protocol):
+    """The system that a node's process runs on."""
+
+    @property
+    def disk(self) -> Disk: ...
+
+    def run(self, work: Coroutine[Any, Any, int]) -> int:
+        """The result of `work`, on an event loop of its own."""
+
+    def leave(self, status: int) -> NoReturn:
+        """End the process at once: no handler, no flush, no goodbye."""
+
+    def start_again(self) -> NoReturn:
+        """Replace the process by a new one that begins as this one did."""
+
+
+class System:
+    """The real one."""
+
+    def __init__(self) -> None:
+        self.disk: Disk = OsDisk()
+
+    def run(self, work: Coroutine[Any, Any, int]) -> int:
+        return uvloop.run(work)
+
+    def leave(self, status: int) -> NoReturn:
+        sys.stderr.flush()
+        os._exit(status)
+
+    def start_again(self) -> NoReturn:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def main(settings: StoreNodeSettings, host: Host | None = None) -> int:
     """Run the node until SIGTERM or SIGINT; the process's exit status."""
     if not __debug__:
         print("refused: assertions guard the log, do not run with -O", file=sys.stderr)  # noqa: T201
@@ -51,57 +86,62 @@ def main(settings: StoreNodeSettings) -> int:
     except PeerTlsError as error:
         print(f"refused: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    status = uvloop.run(_run(settings, tls))
+    process = _Process(host or System())
+    status = process.host.run(_run(settings, tls, process))
     if status == _EXIT_AGAIN:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        process.host.start_again()
     return status
 
 
-def fatal(reason: str) -> None:
-    """Leave at once: no handler, no flush, no goodbye."""
-    log.critical("store node stops", reason=reason)
-    sys.stderr.flush()
-    os._exit(EXIT_FATAL)
+class _Process:
+    """How the process ends before its time."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def fatal(self, reason: str) -> NoReturn:
+        """Leave at once; a restart may help."""
+        log.critical("store node stops", reason=reason)
+        self.host.leave(EXIT_FATAL)
+
+    def refused(self, reason: str) -> NoReturn:
+        """Leave at once, saying that a restart changes nothing."""
+        log.critical("store node refused", reason=reason)
+        self.host.leave(EXIT_REFUSED)
+
+    def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback that failed half-way leaves a state that only the log can restore."""
+        error = context.get("exception")
+        if error is not None:
+            log.critical("unhandled", exc_info=error)
+        self.fatal(str(context.get("message")))
+
+    def on_flushing_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fatal(f"group commit: {error!r}")
 
 
-def _refused(reason: str) -> None:
-    """Leave at once, saying that a restart changes nothing."""
-    log.critical("store node refused", reason=reason)
-    sys.stderr.flush()
-    os._exit(EXIT_REFUSED)
-
-
-def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A callback that failed half-way leaves a state that nobody knows: the log knows better."""
-    error = context.get("exception")
-    if error is not None:
-        log.critical("unhandled", exc_info=error)
-    fatal(str(context.get("message")))
-
-
-def _on_flushing_done(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        fatal(f"group commit: {error!r}")
-
-
-def _open(settings: StoreNodeSettings) -> tuple[Started, BootRecord]:
+def _open(settings: StoreNodeSettings, disk: Disk) -> tuple[Started, BootRecord]:
     """The storage, and this start counted; raises what `load` does."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    boot = BootRecord(settings.data_dir)
-    kept = identities.load(OsDisk(), settings.data_dir / "wal")
+    checkpoint_dir, wal_dir = directories(settings)
+    for directory in (checkpoint_dir, wal_dir):
+        disk.make_directory(directory)
+    boot = BootRecord(settings.data_dir, disk=disk)
+    kept = identities.load(disk, wal_dir)
     if boot.refusal is not None:
         raise IdentityMismatch(boot.refusal)
-    if kept is None and any(settings.data_dir.glob("checkpoints/manifest-?")):
+    if kept is None and not {*MANIFESTS}.isdisjoint(disk.names(checkpoint_dir)):
         raise IdentityMismatch(f"{settings.data_dir} holds checkpoints but no log")
     synced = boot.told(bytes.fromhex(kept.incarnation_uid)) if kept is not None else None
-    started = load(settings, synced)
+    started = load(settings, synced, disk=disk)
     boot.started(bytes.fromhex(started.wal.identity.incarnation_uid))
     return started, boot
 
 
-async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
+async def _run(settings: StoreNodeSettings, tls: PeerTls | None, process: _Process) -> int:
+    disk = process.host.disk
     try:
-        started, boot = _open(settings)
+        started, boot = _open(settings, disk)
     except DirectoryLocked as error:
         log.critical("store node stops", reason=str(error))
         return EXIT_FATAL
@@ -111,7 +151,7 @@ async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
             text += f". {_remedy(settings)}"
         log.critical("store node refused", reason=text)
         return EXIT_REFUSED
-    commit = GroupCommit(started.wal, on_fatal=lambda error: fatal(f"log: {error}"))
+    commit = GroupCommit(started.wal, on_fatal=lambda error: process.fatal(f"log: {error}"))
     identity = Identity(
         secret=settings.secret,
         cluster_uid=settings.cluster_uid,
@@ -125,16 +165,16 @@ async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
 
     def refused(reason: str) -> None:
         boot.refuse(reason)
-        _refused(reason)
+        process.refused(reason)
 
-    known = KnownPeers(settings.data_dir)
+    known = KnownPeers(settings.data_dir, disk=disk)
     node = Node(
         settings,
         started,
         commit,
         boot,
         known,
-        fatal=fatal,
+        fatal=process.fatal,
         refused=refused,
         restart=stop.set,
         tls=tls,
@@ -150,11 +190,11 @@ async def _run(settings: StoreNodeSettings, tls: PeerTls | None) -> int:
     server = StoreServer(node, identity, admit_peer=peers.admit, adopt_peer=peers.adopt, tls=tls)
     node.connect(peers, server)
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_on_unhandled)
+    loop.set_exception_handler(process.on_unhandled)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     flushing = asyncio.create_task(commit.run(), name="group-commit")
-    flushing.add_done_callback(_on_flushing_done)
+    flushing.add_done_callback(process.on_flushing_done)
     watching = asyncio.create_task(tls.watch(), name="certificates") if tls is not None else None
     await server.start(*settings.listen)
     node.start()

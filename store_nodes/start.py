@@ -14,10 +14,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 
-from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import (
     Checkpoint,
     CheckpointBehind,
@@ -42,6 +43,7 @@ from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.loading import IndexLoader
 from store_nodes.storage.pages import Pages
 from store_nodes.wal.batch_frame import entry_at
+from store_nodes.wal.disk import Disk, OsDisk
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
@@ -151,15 +153,22 @@ class Started:
         )
 
 
-def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started:
+def directories(settings: StoreNodeSettings) -> tuple[Path, Path]:
+    """Of the checkpoints and of the log."""
+    return settings.data_dir / "checkpoints", settings.data_dir / "wal"
+
+
+def load(
+    settings: StoreNodeSettings, synced: Position | None = None, *, disk: Disk | None = None
+) -> Started:
     """Open the data directory; raises DirectoryLocked, IdentityMismatch, CheckpointBehind and
     OSError. `synced`: how far the log is known to have been synced, whatever it and the checkpoints
     say."""
-    checkpoint_dir = settings.data_dir / "checkpoints"
-    wal_dir = settings.data_dir / "wal"
+    disk = disk or OsDisk()
+    checkpoint_dir, wal_dir = directories(settings)
     for directory in (checkpoint_dir, wal_dir):
-        directory.mkdir(parents=True, exist_ok=True)
-    checkpoints = CheckpointStore(OsFiles(checkpoint_dir))
+        disk.make_directory(directory)
+    checkpoints = CheckpointStore(DiskFiles(checkpoint_dir, disk))
     damage: list[str] = []
     loaded = _load_checkpoint(checkpoints, damage)
     start = Position(0, 0, 0)
@@ -169,6 +178,7 @@ def load(settings: StoreNodeSettings, synced: Position | None = None) -> Started
         wal_dir,
         cluster_uid=settings.cluster_uid,
         node_id=settings.node_id,
+        disk=disk,
         segment_bytes=settings.segment_bytes,
         start_at=max(one for one in (start, synced) if one is not None)
         if loaded is not None or synced is not None

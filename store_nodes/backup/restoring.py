@@ -27,7 +27,7 @@ from store_nodes.backup.coverage import first_gap
 from store_nodes.backup.held import Held
 from store_nodes.backup.packs import Pack, read_batches
 from store_nodes.boot import REFUSED_NAME, BootRecord
-from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.machine import snapshot
@@ -136,7 +136,7 @@ def restore_node(
     )
     checkpoint_dir = settings.data_dir / "checkpoints"
     checkpoint_dir.mkdir()
-    checkpoints = CheckpointStore(OsFiles(checkpoint_dir))
+    checkpoints = CheckpointStore(DiskFiles(checkpoint_dir))
     checkpoints.write(Checkpoint(groups, *log_end, *tail))
     disk = OsDisk()
     disk.sync_directory(settings.data_dir)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
+
+from store_nodes.wal.disk import Disk, OsDisk, read_whole
 
 DIGEST_BYTES = 32
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -42,69 +43,69 @@ class Files(Protocol):
     def sync_directory(self) -> None: ...
 
 
-class OsFiles:
-    """`Files` over a real directory, which must exist."""
+class DiskFiles:
+    """`Files` in a directory of a disk, which must exist."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._directory = directory
+        self._disk = disk or OsDisk()
 
     def names(self) -> list[str]:
-        return sorted(entry.name for entry in os.scandir(self._directory) if entry.is_file())
+        return self._disk.names(self._directory)
 
     def read(self, name: str) -> bytes | None:
-        try:
-            return (self._directory / name).read_bytes()
-        except FileNotFoundError:
-            return None
+        return read_whole(self._disk, self._directory / name)
 
     def view(self, name: str) -> memoryview | None:
         try:
-            with open(self._directory / name, "rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    return memoryview(b"")
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            fd = self._disk.open(self._directory / name)
         except FileNotFoundError:
             return None
+        try:
+            return self._disk.map(fd)
+        finally:
+            self._disk.close(fd)
 
     def write_synced(self, name: str, data: bytes) -> None:
-        with open(self._directory / name, "wb", buffering=0) as file:
-            _write_all(file.fileno(), data, 0)
-            os.fsync(file.fileno())
+        with self._replaced(name) as fd:
+            self._disk.write(fd, [data], 0)
+            self._disk.sync(fd)
 
     def write_parts_synced(
         self, name: str, head_bytes: int, parts: Iterable[bytes], head: Callable[[], bytes]
     ) -> tuple[int, bytes]:
-        with open(self._directory / name, "w+b", buffering=0) as file:
-            at = head_bytes
+        disk = self._disk
+        with self._replaced(name) as fd:
+            end = head_bytes
             for part in parts:
-                at = _write_all(file.fileno(), part, at)
-            _write_all(file.fileno(), head(), 0)
-            os.fsync(file.fileno())
+                disk.write(fd, [part], end)
+                end += len(part)
+            disk.write(fd, [head()], 0)
+            disk.sync(fd)
             digest = blake2b(digest_size=DIGEST_BYTES)
-            file.seek(0)
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
-            return at, digest.digest()
+            for at in range(0, end, _CHUNK_BYTES):
+                digest.update(disk.read(fd, min(_CHUNK_BYTES, end - at), at))
+            return end, digest.digest()
+
+    @contextmanager
+    def _replaced(self, name: str) -> Iterator[int]:
+        """The file of that name, empty."""
+        path = self._directory / name
+        try:
+            fd = self._disk.open(path)
+        except FileNotFoundError:
+            fd = self._disk.open(path, create=True)
+        try:
+            self._disk.truncate(fd, 0)
+            yield fd
+        finally:
+            self._disk.close(fd)
 
     def rename(self, old: str, new: str) -> None:
-        os.rename(self._directory / old, self._directory / new)
+        self._disk.rename(self._directory / old, self._directory / new)
 
     def remove(self, name: str) -> None:
-        os.unlink(self._directory / name)
+        self._disk.remove(self._directory / name)
 
     def sync_directory(self) -> None:
-        handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _write_all(handle: int, data: bytes, at: int) -> int:
-    """Where it ends."""
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(handle, rest, at)
-        at += written
-        rest = rest[written:]
-    return at
+        self._disk.sync_directory(self._directory)

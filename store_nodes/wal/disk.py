@@ -7,6 +7,7 @@ the kernel may have marked the pages clean, so that a second one proves nothing.
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,10 @@ class Disk(Protocol):
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def map(self, fd: int) -> memoryview:
+        """The whole file as it is now, without holding it in memory; good after `close`."""
         ...
 
     def size(self, fd: int) -> int: ...
@@ -115,6 +120,11 @@ class OsDisk:
             pieces.append(piece)
             done += len(piece)
         return b"".join(pieces)
+
+    def map(self, fd: int) -> memoryview:
+        if self.size(fd) == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size

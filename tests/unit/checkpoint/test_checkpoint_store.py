@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import (
     Checkpoint,
     CheckpointDamaged,
@@ -153,11 +153,11 @@ def test_a_failed_write_is_not_swallowed() -> None:
 
 
 def test_on_real_files(tmp_path: Path) -> None:
-    store = CheckpointStore(OsFiles(tmp_path))
+    store = CheckpointStore(DiskFiles(tmp_path))
     assert store.load() is None
     for n in (1, 2, 3):
         store.write(checkpoint(n))
-    loaded = CheckpointStore(OsFiles(tmp_path)).load()
+    loaded = CheckpointStore(DiskFiles(tmp_path)).load()
     assert loaded is not None
     assert loaded.checkpoint == checkpoint(3)
     assert sorted(p.name for p in tmp_path.iterdir()) == [file_name(2), file_name(3), *MANIFESTS]
@@ -177,10 +177,10 @@ def test_a_checkpoint_written_group_by_group_is_read_whole(tmp_path: Path) -> No
         asked.append("rest")
         return rest_of(wanted)
 
-    store = CheckpointStore(OsFiles(tmp_path))
+    store = CheckpointStore(DiskFiles(tmp_path))
     assert store.write_groups(len(wanted.groups), groups(), rest) == 1
     assert asked == ["group 1", "group 2", "group 3", "rest"]
     assert store.oldest_start == (wanted.wal_segment, wanted.wal_offset)
-    loaded = CheckpointStore(OsFiles(tmp_path)).load()
+    loaded = CheckpointStore(DiskFiles(tmp_path)).load()
     assert loaded is not None
     assert loaded.checkpoint == wanted

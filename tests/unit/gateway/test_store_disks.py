@@ -21,6 +21,7 @@ from store_nodes import wire
 from store_nodes.disk_room import no_room_of
 from store_nodes.errors import DiskFull
 from store_nodes.housekeeping import DiskWatch
+from store_nodes.wal.disk import OsDisk
 from tests.unit.store_node.node_support import settings_of
 
 MIB = 1024 * 1024
@@ -33,7 +34,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskWatch:
     disk = SimpleNamespace(f_bavail=100, f_frsize=MIB)
     monkeypatch.setattr(os, "statvfs", lambda path: disk)
     settings = msgspec.structs.replace(settings_of(tmp_path), disk_reserve_bytes=RESERVE)
-    watch = DiskWatch(settings)
+    watch = DiskWatch(settings, OsDisk())
     watch.look()
     return watch
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from peering.shared_secret import SharedSecret
 from store_nodes.boot import BootRecord
-from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client import SnapshotImage
@@ -147,6 +147,6 @@ async def running(
 
 def last_checkpoint(directory: Path) -> Checkpoint:
     """What the next start begins with."""
-    loaded = CheckpointStore(OsFiles(directory / "checkpoints")).load()
+    loaded = CheckpointStore(DiskFiles(directory / "checkpoints")).load()
     assert loaded is not None
     return loaded.checkpoint

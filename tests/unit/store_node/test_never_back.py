@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from store_nodes.checkpoint.files import OsFiles
+from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client import SnapshotImage
 from store_nodes.errors import Unavailable
@@ -156,7 +156,7 @@ async def test_a_start_refuses_a_checkpoint_that_is_behind_its_mark(
         await one.advance(instances=5)
         before = one.applied()
         await one.node._housekeeping.checkpoint()
-    checkpoints = CheckpointStore(OsFiles(tmp_path / "checkpoints"))
+    checkpoints = CheckpointStore(DiskFiles(tmp_path / "checkpoints"))
     loaded = checkpoints.load()
     assert loaded is not None
     first, *others = loaded.checkpoint.groups

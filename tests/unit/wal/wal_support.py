@@ -154,6 +154,9 @@ class SimDisk:
         self.read_bytes[name] = self.read_bytes.get(name, 0) + len(piece)
         return piece
 
+    def map(self, fd: int) -> memoryview:
+        return memoryview(bytes(self._open[fd][0].live))
+
     def size(self, fd: int) -> int:
         return len(self._open[fd][0].live)
 
