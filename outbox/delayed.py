@@ -14,48 +14,26 @@ the message is now. Or the copy has it: then whoever makes the change learns tha
 published. Turns are counted from 0 for each message; a successor that was sealed as well still
 knows the ones it gave, and leads on to those that give the next.
 
-Ids are remembered for a day (`WINDOW_S`): so long a scheduler may take from copying a message to
-discarding the original. Names and turns are in logs: other processes and later versions must
-compute the same. Schedulers of 0.2.0 know names alone; so a turn is an id of its own, which they
-pass over, and never a name that they would take for a copy.
+Ids are remembered for a day (`appending.writer.NAMES_KEPT_S`): so long a scheduler may take from
+copying a message to discarding the original. Names and turns are in logs: other processes and later
+versions must compute the same. Schedulers of 0.2.0 know names alone; so a turn is an id of its own,
+which they pass over, and never a name that they would take for a copy.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Protocol
 
-from outbox.routing import Target
-from store_nodes.client import Receipt
-from store_nodes.commands import DEDUP_ENTRY, StageExtras
+from appending.writer import Batch, Target, Writer, names_of
+from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.errors import DedupKnown, Known, QueueNotFound, QueueSealed, StoreError
 from store_nodes.queue_id import QueueId
-from store_nodes.record_batch import Message, encode
-from store_nodes.wire import Durability
+from store_nodes.record_batch import Message
 
-WINDOW_S = 86_400
 TAG = b"turn"
 """Of the messages that take turns; the platform's publications have other tags."""
-
-
-class Stager(Protocol):
-    """Stages messages in one queue."""
-
-    def stage_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        extras: StageExtras,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        """Fails with a StoreError; may raise one at once."""
-        ...
 
 
 class Discarding(Protocol):
@@ -64,12 +42,6 @@ class Discarding(Protocol):
     async def discard(
         self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
     ) -> int: ...
-
-
-class Store(Discarding, Protocol):
-    """The part of `store_nodes.client.StoreClient` that taking turns uses."""
-
-    def appender(self, group: int, queue: QueueId) -> Stager: ...
 
 
 def copy_ids(index: int, queue: QueueId, number: int, turn: int) -> bytes:
@@ -84,7 +56,13 @@ async def discard_turn(store: Discarding, group: int, known: Known, timeout_s: f
 
 
 async def take_turn(
-    store: Store, group: int, queue: QueueId, number: int, *, timeout_s: float = 5.0
+    writer: Writer,
+    store: Discarding,
+    group: int,
+    queue: QueueId,
+    number: int,
+    *,
+    timeout_s: float = 5.0,
 ) -> Known | None:
     """None: whatever copy of the message is made from now on is made of what it is now. Otherwise
     it is published, there. Raises StoreError: then it is not known which; QueueNotFound: a queue
@@ -99,15 +77,8 @@ async def take_turn(
     while open_targets:
         target, turn = open_targets.pop()
         try:
-            receipt = await store.appender(*target).stage_nowait(
-                encode([Message(b"")], 0),
-                1,
-                StageExtras(None, TAG),
-                durability=Durability.QUORUM,
-                timeout_s=timeout_s,
-                dedup=_turn_id(0, queue, number, turn),
-                dedup_window_s=WINDOW_S,
-            )
+            names = names_of(_turn_id(0, queue, number, turn))
+            receipt = await writer.stage(target, Batch([Message(b"")], names), TAG)
         except DedupKnown as error:
             (known,) = error.known.values()
             if not known.staged:

@@ -8,9 +8,7 @@ sealed queue is asked first, which answers with what it knows, or that it is sea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
+from appending.writer import Target
 from edge.partition import partition_of
 from metadata.types import Topic
 from outbox.item import Item
@@ -18,13 +16,6 @@ from store_nodes.queue_id import QueueId
 
 REMEMBERED = 1.25
 """A name is remembered for at most this many windows."""
-
-
-class Target(NamedTuple):
-    """A queue, and the group that holds it."""
-
-    group: int
-    queue: QueueId
 
 
 def route_of(item: Item) -> str:
@@ -55,20 +46,3 @@ def way_of(topic: Topic, item: Item, now_us: int, window_s: int) -> tuple[Target
         )
     queue = QueueId(topic.uid, here.number, here.lane, here.generation)
     return (*way, Target(here.group, queue))
-
-
-def successor_of(item: Item, queue: QueueId, successors: Sequence[tuple[int, bytes]]) -> Target:
-    """Where the message goes on when its queue was sealed meanwhile.
-
-    Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
-    divisor of m (`gateway.topics.placement.successors`), so m can be told from them.
-    """
-    targets = {
-        target.queue.partition: target
-        for target in (Target(group, QueueId.unpack(raw)) for group, raw in successors)
-    }
-    numbers = sorted(targets)
-    wanted = queue.partition
-    if len(numbers) > 1:
-        wanted = partition_of(route_of(item), len(numbers) * (numbers[1] - numbers[0]))
-    return targets.get(wanted) or targets[numbers[0]]

@@ -10,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from appending import writer
+from appending.chunks import chunks
+from appending.writer import Batch, Target, Writer
 from edge import message_id
 from edge.partition import partition_of
 from metadata.delivery.deliveries import StagedOutputs
 from metadata.types import Topic
-from outbox.appenders import Appenders
-from outbox.outbox import BATCH_BYTES, TopicFull, size_bytes
-from outbox.routing import Target
-from store_nodes.client import Receipt
-from store_nodes.commands import StageExtras
+from outbox.outbox import TopicFull
 from store_nodes.queue_id import QueueId
-from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message, encode
+from store_nodes.record_batch import Message
 
 
 class Output(NamedTuple):
@@ -33,22 +32,9 @@ class Output(NamedTuple):
     message: Message
 
 
-class StageAppender(Protocol):
-    """Ordered stages in one queue."""
-
-    @property
-    def idle(self) -> bool: ...
-    def stage(
-        self, batch: bytes, count: int, extras: StageExtras, *, timeout_s: float
-    ) -> Awaitable[Receipt]:
-        """Raises StoreErrors."""
-        ...
-
-
-class Store(Protocol):
+class Store(writer.Store, Protocol):
     """The part of `store_nodes.client.StoreClient` that staging and releasing use."""
 
-    def appender(self, group: int, queue: QueueId) -> StageAppender: ...
     async def release(
         self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
     ) -> list[int | None]: ...
@@ -102,8 +88,7 @@ class Staging:
     ) -> None:
         self._store = store
         self._timeout_s = timeout_s
-        self._wall_us = wall_us
-        self._appenders: Appenders[StageAppender] = Appenders(store.appender)
+        self._writer = Writer(store, timeout_s, wall_us=wall_us)
 
     async def stage(self, planned: Plan, tag: bytes) -> Staged:
         """All of it, held until it is released by name. Raises StoreError: then some of it may be
@@ -162,14 +147,9 @@ class Staging:
     ) -> StagedOutputs:
         queue = target.queue
         numbers: list[int] = []
-        for chunk in _chunks(planned.outputs, indices):
-            messages = [planned.outputs[index].message for index in chunk]
-            receipt = await self._appenders.of(target).stage(
-                encode(messages, self._wall_us()),
-                len(messages),
-                StageExtras(None, tag),
-                timeout_s=self._timeout_s,
-            )
+        for chunk in chunks(indices, lambda index: planned.outputs[index].message):
+            batch = Batch([planned.outputs[index].message for index in chunk])
+            receipt = await self._writer.stage(target, batch, tag)
             for at, index in enumerate(chunk):
                 number = receipt.base_offset + at
                 numbers.append(number)
@@ -179,17 +159,3 @@ class Staging:
                     )
                 )
         return StagedOutputs(target.group, queue.pack(), tuple(numbers))
-
-
-def _chunks(outputs: Sequence[Output], indices: Sequence[int]) -> Iterator[list[int]]:
-    chunk: list[int] = []
-    total_bytes = 0
-    for index in indices:
-        size = size_bytes(outputs[index].message)
-        if chunk and (len(chunk) >= MAX_BATCH_MESSAGES or total_bytes + size > BATCH_BYTES):
-            yield chunk
-            chunk, total_bytes = [], 0
-        chunk.append(index)
-        total_bytes += size
-    if chunk:
-        yield chunk

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from appending.chunks import message_bytes
 from edge.partition import partition_of
 from edge.problem import Problem
 from publish_forwarder.batches import Batch, BatchPart
@@ -19,7 +20,7 @@ from publish_forwarder.failures import topic_changed
 from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
 from publish_forwarder.level import routing_key
 from publish_forwarder.outcomes import Outcome, each
-from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim, message_bytes
+from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim
 from publish_forwarder.refusals import refuse
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message

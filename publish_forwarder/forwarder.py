@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from appending.chunks import MESSAGE_OVERHEAD_BYTES, message_bytes
 from edge.problem import Problem
 from edge.quota import (
     NO_LIMITS,
@@ -40,7 +41,7 @@ from publish_forwarder.level import TopicLane
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_lanes
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
-from publish_forwarder.parcel import MESSAGE_OVERHEAD_BYTES, Parcel, message_bytes
+from publish_forwarder.parcel import Parcel
 from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages

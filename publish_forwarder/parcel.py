@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from appending.chunks import message_bytes
 from edge.problem import Problem
 from publish_forwarder.budget import Share
 from publish_forwarder.idempotency import Id
@@ -31,27 +32,6 @@ from store_nodes.wire import Durability
 
 if TYPE_CHECKING:
     from publish_forwarder.batches import BatchPart
-
-MESSAGE_OVERHEAD_BYTES = 160
-"""More than the encoding of a message adds to its texts, and about what it costs in memory."""
-
-
-def message_bytes(message: Message) -> int:
-    """An upper bound of the encoded size, without encoding."""
-    size = MESSAGE_OVERHEAD_BYTES + len(message.data)
-    texts = (message.key, message.content_type, message.publisher_id, message.idempotency_key)
-    for text in (*texts, message.traceparent, message.tracestate):
-        if text is not None:
-            size += _utf8_bytes(text)
-    if message.attributes is not None:
-        for name, value in message.attributes.items():
-            size += _utf8_bytes(name) + _utf8_bytes(value) + 8
-    return size
-
-
-def _utf8_bytes(text: str) -> int:
-    """Exact for ASCII, else an upper bound."""
-    return len(text) if text.isascii() else 4 * len(text)
 
 
 class Sink(Protocol):

@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
+from appending.writer import Writer
 from edge import message_id
 from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.decode_errors import field_error, not_json
@@ -66,6 +67,7 @@ class ScheduledMessages:
         self._catalog = catalog
         self._store = store
         self._forwarded = forwarded
+        self._writer = Writer(store)
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 once it is certain that the message will not be published."""
@@ -160,7 +162,7 @@ class ScheduledMessages:
         key, number = QueueKey(place.topic.tenant_id, *place.queue), place.number
         if self._forwarded is not None and await self._forwarded.find(key, [number]):
             raise _released(place.text)
-        known = await take_turn(self._store, place.group, place.queue, number)
+        known = await take_turn(self._writer, self._store, place.group, place.queue, number)
         if known is None:
             return
         if self._forwarded is not None:

@@ -19,47 +19,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
+from appending.chunks import chunks
+from appending.writer import Batch, Target, Writer, names_of, spread
 from edge import message_id
-from edge.partition import partition_of
 from metadata.delivery.forwarded import Forwarded, ForwardedRepository
-from outbox import delayed, routing
-from outbox.appenders import Appenders
+from outbox import delayed
 from scheduler import metrics
 from scheduler.pending import StagedQueue
-from scheduler.ports import Appender, DueStore
+from scheduler.ports import DueStore
 from scheduler.releasing import NOT_DUE, Handed
-from store_nodes.errors import DedupKnown, QueueNotFound, QueueSealed, Unavailable
+from store_nodes.errors import Known, QueueNotFound, QueueSealed, Unavailable
 from store_nodes.queue_id import QueueId
-from store_nodes.record_batch import Message, decode, encode, peek
+from store_nodes.record_batch import Message, decode, peek
 
 FORWARD_AT_ONCE = 200
 FETCH_BYTES = 1024 * 1024
 
-Target = tuple[int, bytes]
-"""A group and a packed queue id."""
-Successors = Sequence[Target]
+Successors = Sequence[tuple[int, bytes]]
+"""Groups and packed queue ids."""
 
 
 class _Staged(NamedTuple):
     number: int
     message: Message
     accepted_time_us: int
-    size_bytes: int
     turn: int = 0
-
-
-@dataclass
-class _Round:
-    """What became of the messages of one call."""
-
-    queue: StagedQueue
-    handed: Handed
-    moved: list[Forwarded] = field(default_factory=list)
 
 
 class Forwarding:
@@ -71,7 +59,7 @@ class Forwarding:
         self._store = store
         self._repository = repository
         self._timeout_s = timeout_s
-        self._appenders: Appenders[Appender] = Appenders(store.appender)
+        self._writer = Writer(store, timeout_s)
 
     async def forward(
         self, queue: StagedQueue, numbers: Sequence[int], successors: Successors
@@ -80,24 +68,38 @@ class Forwarding:
         may have been copied already, and are found copied the next time."""
         if not successors:
             return Handed(set(numbers), set())  # sealed for good: its topic is being deleted
-        course = _Round(queue, Handed(set(), set()))
+        course = _Course(self, queue)
         # Read before the log is asked: what is cancelled in between is then not copied, also where
         # a publish forwarder of 0.2.0, which takes no turns, cancels it.
         first, bodies = await self._fetch(queue, numbers[:FORWARD_AT_ONCE])
-        due = await self._due(course, first)
+        due = await self.due(course, first)
         if any(number not in bodies for number in due):
             raise Unavailable(f"no replica has all staged messages of {queue.id} now")
-        for target, some in _by_target(queue, [bodies[number] for number in due], successors):
-            await self._append(course, some, target)
+        copied = [bodies[number] for number in due]
+        for target, some in spread(copied, course.route, queue.id, successors):
+            await self._append(target, some, course)
         await self._repository.record(queue.key, course.moved)
         if course.moved:
-            copied = [each.stage_number for each in course.moved]
-            await self._store.discard(queue.group, queue.id, copied, timeout_s=self._timeout_s)
+            moved = [each.stage_number for each in course.moved]
+            await self._store.discard(queue.group, queue.id, moved, timeout_s=self._timeout_s)
             metrics.forwarded.inc(len(course.moved))
-            course.handed.done.update(copied)
+            course.handed.done.update(moved)
         return course.handed
 
-    async def _due(self, course: _Round, numbers: Sequence[int]) -> list[int]:
+    async def _append(self, target: Target, staged: list[_Staged], course: _Course) -> None:
+        """Notes where the copies are, also those made before."""
+        for chunk in chunks(staged, lambda each: each.message):
+            try:
+                await self._writer.put((target,), chunk, course)
+            except QueueNotFound as error:
+                # The queue that the messages are staged in is there.
+                raise Unavailable(f"a successor of {course.queue.id} is gone") from error
+
+    async def discard_turn(self, group: int, known: Known) -> None:
+        """The message that took a turn."""
+        await delayed.discard_turn(self._store, group, known, self._timeout_s)
+
+    async def due(self, course: _Course, numbers: Sequence[int]) -> list[int]:
         """Those that the log says are staged and due; what the others are is noted."""
         answers = await asyncio.gather(*(self._ask(course.queue, number) for number in numbers))
         due: list[int] = []
@@ -146,102 +148,59 @@ class Forwarding:
                 size_bytes += len(batch.batch)
                 _, accepted_time_us = peek(batch.batch)
                 for number_of, message in enumerate(decode(batch.batch), batch.base_stage):
-                    size = len(message.data)
-                    found[number_of] = _Staged(number_of, message, accepted_time_us, size)
+                    found[number_of] = _Staged(number_of, message, accepted_time_us)
         return numbers, found
 
-    async def _append(self, course: _Round, staged: list[_Staged], target: Target) -> None:
-        """Notes where the copies are, also those made before."""
-        queue = course.queue
-        group, raw = target
-        at = routing.Target(group, QueueId.unpack(raw))
-        while staged:
-            try:
-                receipt = await self._appenders.of(at).append(
-                    encode([_copy(queue, each) for each in staged], staged[0].accepted_time_us),
-                    len(staged),
-                    timeout_s=self._timeout_s,
-                    dedup=b"".join(
-                        delayed.copy_ids(index, queue.id, each.number, each.turn)
-                        for index, each in enumerate(staged)
-                    ),
-                    dedup_window_s=delayed.WINDOW_S,
-                )
-            except DedupKnown as error:
-                staged = await self._after_known(course, staged, group, error)
-            except QueueSealed as sealed:
-                # Sealed again since: the same rule from there.
-                self._appenders.forget(at)
-                if not sealed.successors:
-                    raise
-                for further, some in _by_target(queue, staged, sealed.successors):
-                    await self._append(course, some, further)
-                return
-            except QueueNotFound as error:
-                # The queue that the messages are staged in is there.
-                raise Unavailable(f"{at.queue}, a successor of {queue.id}, is gone") from error
-            else:
-                partition = at.queue.partition
-                course.moved += [
-                    Forwarded(each.number, partition, receipt.base_offset + n)
-                    for n, each in enumerate(staged)
-                ]
-                return
 
-    async def _after_known(
-        self, course: _Round, staged: Sequence[_Staged], group: int, error: DedupKnown
+class _Course:
+    """What became of the messages of one call."""
+
+    def __init__(self, forwarding: Forwarding, queue: StagedQueue) -> None:
+        self.queue = queue
+        self.handed = Handed(set(), set())
+        self.moved: list[Forwarded] = []
+        self._forwarding = forwarding
+
+    def route(self, staged: _Staged) -> str | None:
+        message = staged.message
+        return message.key if message.key is not None else message.idempotency_key
+
+    def batch(self, staged: Sequence[_Staged]) -> Batch:
+        ids = b"".join(
+            delayed.copy_ids(index, self.queue.id, each.number, each.turn)
+            for index, each in enumerate(staged)
+        )
+        copies = [_copy(self.queue, each) for each in staged]
+        return Batch(copies, names_of(ids), staged[0].accepted_time_us)
+
+    def stored(self, target: Target, staged: Sequence[_Staged], base_offset: int) -> None:
+        self.moved += [
+            Forwarded(each.number, target.queue.partition, offset)
+            for offset, each in enumerate(staged, base_offset)
+        ]
+
+    async def known(
+        self, target: Target, staged: Sequence[_Staged], known: dict[int, Known]
     ) -> list[_Staged]:
-        """What is to be tried again: what nothing is known of, and under its next turn what is
-        still due although a change took the last one."""
+        """What nothing is known of, and under its next turn what is still due although a change
+        took the last one."""
         changed: list[int] = []
-        for index, known in error.known.items():
+        for index, first in known.items():
             number = staged[index].number
-            if known.staged:
+            if first.staged:
                 changed.append(number)
-                await delayed.discard_turn(self._store, group, known, self._timeout_s)
+                await self._forwarding.discard_turn(target.group, first)
             else:
-                partition = QueueId.unpack(known.queue).partition
-                course.moved.append(Forwarded(number, partition, known.position))
-        still_due = set(await self._due(course, changed))
+                partition = QueueId.unpack(first.queue).partition
+                self.moved.append(Forwarded(number, partition, first.position))
+        still_due = set(await self._forwarding.due(self, changed))
         again: list[_Staged] = []
         for index, each in enumerate(staged):
-            if index not in error.known:
+            if index not in known:
                 again.append(each)
             elif each.number in still_due:
                 again.append(each._replace(turn=each.turn + 1))
         return again
-
-
-def _by_target(
-    queue: StagedQueue, staged: Sequence[_Staged], successors: Successors
-) -> list[tuple[Target, list[_Staged]]]:
-    """By the successor that each one belongs to, in appends of a bounded size."""
-    parts: list[tuple[Target, list[_Staged]]] = []
-    open_parts: dict[Target, tuple[list[_Staged], int]] = {}
-    for each in staged:
-        target = _target(queue, each.message, successors)
-        some, size_bytes = open_parts.get(target, ([], 0))
-        if not some or size_bytes + each.size_bytes > FETCH_BYTES:
-            some, size_bytes = [], 0
-            parts.append((target, some))
-        some.append(each)
-        open_parts[target] = (some, size_bytes + each.size_bytes)
-    return parts
-
-
-def _target(queue: StagedQueue, message: Message, successors: Successors) -> Target:
-    """Where its key belongs; a message without one goes to the same partition, or else the first.
-
-    Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
-    divisor of m (`gateway.topics.placement.successors`), so m can be told from them.
-    """
-    queues = {QueueId.unpack(raw).partition: (group, raw) for group, raw in successors}
-    numbers = sorted(queues)
-    key = message.key if message.key is not None else message.idempotency_key
-    wanted = queue.key.partition
-    if key is not None and len(numbers) > 1:
-        wanted = partition_of(key, len(numbers) * (numbers[1] - numbers[0]))
-    return queues.get(wanted, successors[0])
 
 
 def _copy(queue: StagedQueue, staged: _Staged) -> Message:

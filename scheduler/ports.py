@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from appending.lane import Appender
 from outbox import reading
 from scheduler.backup_age import Counters
 from store_nodes.client import (
     Location,
     QueueInfo,
     QueueOffsets,
-    Receipt,
     StagedEntry,
     StagedPage,
 )
@@ -30,18 +30,6 @@ class Clock(Protocol):
     """A group's log time."""
 
     def now_us(self) -> int: ...
-
-
-class Appender(Protocol):
-    """Ordered appends to one queue."""
-
-    @property
-    def idle(self) -> bool: ...
-    def append(
-        self, batch: bytes, count: int, *, timeout_s: float, dedup: bytes, dedup_window_s: int
-    ) -> Awaitable[Receipt]:
-        """Raises DedupKnown and other StoreErrors."""
-        ...
 
 
 class DueStore(Protocol):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from appending.writer import Target, successor_of
 from edge.partition import partition_of
 from metadata.types import Partition, Retention, SealedPartition, Topic, TopicState
 from outbox.item import Item
-from outbox.routing import Target, successor_of, way_of
+from outbox.routing import route_of, way_of
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
@@ -86,6 +87,6 @@ def test_a_sealed_queue_names_where_the_message_goes_on() -> None:
     item = Item(Message(b"", key="k"), b"name")
     old, new = partition_of("k", 2), partition_of("k", 6)
     successors = [(n, QueueId(UID, n, 0, 1).pack()) for n in range(old, 6, 2)]
-    assert successor_of(item, QueueId(UID, old), successors).queue.partition == new
+    assert successor_of(route_of(item), QueueId(UID, old), successors).queue.partition == new
     only = [(3, QueueId(UID, 0, 0, 1).pack())]
-    assert successor_of(item, QueueId(UID, 0), only) == Target(3, QueueId(UID, 0, 0, 1))
+    assert successor_of(route_of(item), QueueId(UID, 0), only) == Target(3, QueueId(UID, 0, 0, 1))

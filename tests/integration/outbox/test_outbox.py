@@ -12,7 +12,6 @@ from edge import message_id
 from edge.partition import partition_of
 from metadata.types import Partition, Retention, SealedPartition, Topic, TopicState
 from outbox import Item, Outbox, TopicFull
-from outbox.outbox import _chunks
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueSealed
 from store_nodes.queue_id import QueueId
@@ -114,10 +113,3 @@ async def test_a_topic_that_is_full_or_gone_refuses(client: StoreClient) -> None
     await client.seal(0, QueueId(topic.uid, 0), [])
     with pytest.raises(QueueSealed):
         await Outbox(client).append(topic, items("a"))
-
-
-def test_appends_are_bounded() -> None:
-    small = [Item(Message(b"x"), b"%d" % n) for n in range(2001)]
-    assert [len(chunk) for chunk in _chunks(small, range(2001))] == [1000, 1000, 1]
-    large = [Item(Message(bytes(700_000)), b"%d" % n) for n in range(3)]
-    assert [len(chunk) for chunk in _chunks(large, range(3))] == [1, 1, 1]

@@ -62,18 +62,39 @@ class FakeAppender:
         self._session = store.next_session()
         self._seq = 0
 
+    def _do(self, raw: bytes) -> Outcome:
+        """A new session follows a refusal, as its sequence may be used or not."""
+        try:
+            return self._store.do(self._group, raw)
+        except StoreError:
+            self._session, self._seq = self._store.next_session(), 0
+            raise
+
+    def append_nowait(
+        self,
+        batch: bytes,
+        count: int,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        dedup: bytes,
+        dedup_window_s: int,
+    ) -> asyncio.Future[Receipt]:
+        assert durability is Durability.QUORUM
+        return asyncio.ensure_future(
+            self.append(batch, count, dedup=dedup, dedup_window_s=dedup_window_s)
+        )
+
     async def append(
         self,
         batch: bytes,
         count: int,
         *,
-        timeout_s: float = 5.0,
         dedup: bytes = b"",
         dedup_window_s: int = 600,
     ) -> Receipt:
         self._seq += 1
-        outcome = self._store.do(
-            self._group,
+        outcome = self._do(
             c.encode_append(
                 self._queue.pack(),
                 self._session,
@@ -109,8 +130,7 @@ class FakeAppender:
     ) -> Receipt:
         await self._store._call("stage", self._group)
         self._seq += 1
-        outcome = self._store.do(
-            self._group,
+        outcome = self._do(
             c.encode_stage(
                 self._queue.pack(),
                 self._session,

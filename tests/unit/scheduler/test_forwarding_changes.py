@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from appending.writer import Writer
 from edge import message_id
 from edge.problem import Problem
 from metadata.delivery.due import Progress, QueueKey
@@ -228,7 +229,7 @@ async def test_a_change_whose_process_dies_takes_no_message_along() -> None:
 
     store.discard = dies  # type: ignore[method-assign]
     for _ in range(2):
-        assert await delayed.take_turn(store, 0, OLD, 0) is None
+        assert await delayed.take_turn(Writer(store), store, 0, OLD, 0) is None
     assert len(store.machines[1].staged(NEW[1].pack(), -1, 10)) == 2
     store.discard = discard  # type: ignore[method-assign]
     await forward(store, index)

@@ -1,0 +1,332 @@
+"""Appends and stages for callers that wait for the answer, over the lanes of a process.
+
+What the writer promises besides what its lanes do:
+
+1. **One session a queue.** Lanes are kept, for at most `MAX_LANES` queues; the least recently used
+   leaves first, but never with anything under way.
+2. **Bounds.** More than `MAX_WAITING` batches waiting for one queue are refused with Overloaded.
+3. **Cancellation.** A batch whose caller is cancelled is not sent, unless it was already.
+4. **Outcomes.** A call ends in its receipt, in NotDone, or in OutcomeUnknown, by its timeout. The
+   appender repeats a batch under its sequence until then; what is not done by then is the caller's
+   to try again. DedupKnown names the messages that the log has: nothing of that batch was stored.
+5. **Sealed queues** (`put`). What a queue was sealed before it took goes on to its successors, each
+   message to the one that its key belongs to, in order; and before the open queue, sealed ones are
+   asked whether they know a message by its name. So whoever names its messages stores each once,
+   over moves and growths.
+
+Staged batches (`stage`) have no order among each other until they are released, so up to
+`STAGES_IN_FLIGHT` are sent at once; appends keep their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol, TypeVar
+
+from appending.chunks import CHUNK_BYTES, message_bytes
+from appending.lane import Appender, Lane, Sweep
+from edge.partition import partition_of
+from store_nodes.client.appender import WINDOW, Receipt
+from store_nodes.commands import DEDUP_ENTRY, StageExtras
+from store_nodes.errors import (
+    DedupKnown,
+    Known,
+    Overloaded,
+    QueueNotFound,
+    QueueSealed,
+    StoreError,
+    Unavailable,
+)
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message
+from store_nodes.wire import Durability
+
+MAX_LANES = 1000
+MAX_WAITING = 1024
+MAX_SUCCESSORS = 64
+"""One after the other, that a message is led to."""
+STAGES_IN_FLIGHT = WINDOW
+NAMES_KEPT_S = 86_400
+"""How long the log remembers the names of what is put by a writer."""
+STALL_S = 0.25
+"""From when on those that wait for an answer are told at their deadlines."""
+E = TypeVar("E")
+
+
+class Target(NamedTuple):
+    """A queue, and the group that holds it."""
+
+    group: int
+    queue: QueueId
+
+
+class Store(Protocol):
+    """The part of `store_nodes.client.StoreClient` that a writer uses."""
+
+    def appender(self, group: int, queue: QueueId) -> Appender: ...
+
+
+class Named(NamedTuple):
+    """The message at that index of a batch has this name."""
+
+    at: int
+    name: bytes
+    fingerprint: int
+
+
+class Batch(NamedTuple):
+    """Messages that are stored together. `accepted_us`: when they were accepted; 0: now."""
+
+    messages: list[Message]
+    names: Sequence[Named] = ()
+    accepted_us: int = 0
+
+
+class Course(Protocol[E]):
+    """What the caller of `put` makes of its entries on their way."""
+
+    def route(self, entry: E) -> str | None:
+        """What decides the partition; None: any of those that follow on its own."""
+        ...
+
+    def batch(self, entries: Sequence[E]) -> Batch:
+        """What is stored of them, in this order."""
+        ...
+
+    def stored(self, target: Target, entries: Sequence[E], base_offset: int) -> None:
+        """They are, from that offset on."""
+        ...
+
+    async def known(
+        self, target: Target, entries: Sequence[E], known: dict[int, Known]
+    ) -> Sequence[E]:
+        """The log has those at these indices; what is to be tried again."""
+        ...
+
+
+class _Waited:
+    """A batch whose caller waits: a parcel."""
+
+    __slots__ = ("batch", "deadline_s", "entries", "future", "messages", "size_bytes", "tag")
+
+    def __init__(
+        self,
+        batch: Batch,
+        tag: bytes | None,
+        deadline_s: float,
+        future: asyncio.Future[Receipt],
+    ) -> None:
+        self.batch = batch
+        self.messages = batch.messages
+        self.entries = batch.names
+        self.tag = tag
+        """Of one that is staged."""
+        self.size_bytes = sum(map(message_bytes, batch.messages))
+        self.deadline_s = deadline_s
+        self.future = future
+
+    @property
+    def ids(self) -> _Waited | None:
+        return self if self.entries else None
+
+    @property
+    def pinned(self) -> bool:
+        return True
+
+    @property
+    def durability(self) -> Durability:
+        return Durability.QUORUM
+
+
+class Writer:
+    """One per process and purpose; use it on one event loop. It needs no closing: callers that are
+    cancelled take back what waits."""
+
+    def __init__(
+        self,
+        store: Store,
+        timeout_s: float = 5.0,
+        *,
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._owner = _Owner(wall_us)
+        self._lanes: OrderedDict[tuple[Target, bool], Lane[_Waited]] = OrderedDict()
+
+    async def append(self, target: Target, batch: Batch) -> Receipt:
+        """Stores it at the end of the queue. Raises StoreError."""
+        return await self._wait(target, batch, None)
+
+    async def stage(self, target: Target, batch: Batch, tag: bytes) -> Receipt:
+        """Stores it to be released by number; the receipt has the first. Raises StoreError."""
+        return await self._wait(target, batch, tag)
+
+    async def put(self, way: Sequence[Target], entries: Iterable[E], course: Course[E]) -> None:
+        """Appends to the last queue of the way, or its successors, what those before it do not
+        know. Raises StoreError: then some of it may be stored, as `course` was told.
+
+        The entries fit one batch; those of one partition are stored in their order.
+        """
+        left = list(entries)
+        for asked in way[:-1]:
+            with suppress(QueueSealed, QueueNotFound):
+                await self._put_here(asked, left, course)
+        await self._put_there(way[-1], left, course, MAX_SUCCESSORS)
+
+    async def _put_there(
+        self, target: Target, left: list[E], course: Course[E], successors: int
+    ) -> None:
+        try:
+            await self._put_here(target, left, course)
+        except QueueSealed as sealed:
+            self._lanes.pop((target, False), None)
+            if not sealed.successors:
+                raise
+            if not successors:
+                raise Unavailable(f"the successors of {target.queue} come to no end") from sealed
+            for further, some in spread(left, course.route, target.queue, sealed.successors):
+                await self._put_there(further, some, course, successors - 1)
+
+    async def _put_here(self, target: Target, left: list[E], course: Course[E]) -> None:
+        """Until nothing is left; raises with what is left in it."""
+        while left:
+            try:
+                receipt = await self.append(target, course.batch(left))
+            except DedupKnown as error:
+                left[:] = await course.known(target, left, error.known)
+            else:
+                course.stored(target, left, receipt.base_offset)
+                left.clear()
+
+    async def _wait(self, target: Target, batch: Batch, tag: bytes | None) -> Receipt:
+        lane = self._lane(target, staging=tag is not None)
+        if len(lane.pending) >= MAX_WAITING:
+            raise Overloaded(f"{MAX_WAITING} batches wait for {target.queue}")
+        loop = asyncio.get_running_loop()
+        parcel = _Waited(batch, tag, loop.time() + self._timeout_s, loop.create_future())
+        lane.add(parcel)
+        try:
+            return await parcel.future
+        except asyncio.CancelledError:
+            lane.withdraw(parcel)
+            raise
+
+    def _lane(self, target: Target, *, staging: bool) -> Lane[_Waited]:
+        lane = self._lanes.pop((target, staging), None)
+        if lane is None:
+            lane = Lane(
+                target.group,
+                target.queue,
+                self._store.appender(*target),
+                self._owner,
+                max_append_bytes=CHUNK_BYTES,
+                stall_s=STALL_S,
+                dedup_window_s=NAMES_KEPT_S,
+                max_in_flight=STAGES_IN_FLIGHT if staging else 1,
+                joins=_join,
+            )
+        self._lanes[target, staging] = lane
+        if len(self._lanes) > MAX_LANES:
+            oldest = next(iter(self._lanes))
+            if self._lanes[oldest].idle:
+                del self._lanes[oldest]
+            else:
+                self._lanes.move_to_end(oldest)
+        return lane
+
+
+class _Owner:
+    """Of all lanes of a writer: tells the callers."""
+
+    def __init__(self, wall_us: Callable[[], int]) -> None:
+        self.repeats = False
+        self._wall_us = wall_us
+        self._sweep: Sweep[_Waited] = Sweep(lambda group: True)
+
+    def admits(self, group: int) -> bool:
+        return True
+
+    def reroute(self, parcel: _Waited, away_from: Lane[_Waited]) -> bool:
+        return False
+
+    def waits(self, lane: Lane[_Waited]) -> None:
+        self._sweep.add(lane)
+
+    def accepted_us(self, parcels: Sequence[_Waited]) -> int:
+        return parcels[0].batch.accepted_us or self._wall_us()
+
+    def extras(self, parcels: Sequence[_Waited]) -> StageExtras | None:
+        tag = parcels[0].tag
+        return None if tag is None else StageExtras(None, tag)
+
+    def sent(self, batch_bytes: int) -> None:
+        return
+
+    def stored(
+        self, parcels: Sequence[_Waited], receipt: Receipt, size_bytes: int, seconds: float
+    ) -> None:
+        base = receipt.base_offset
+        for parcel in parcels:
+            if not parcel.future.done():
+                parcel.future.set_result(receipt._replace(base_offset=base))
+            base += len(parcel.messages)
+
+    def known(self, parcel: _Waited, known: dict[int, Known]) -> None:
+        self.failed(parcel, DedupKnown(known))
+
+    def failed(self, parcel: _Waited, error: StoreError) -> None:
+        if not parcel.future.done():
+            parcel.future.set_exception(error)
+
+    def ended(self, lane: Lane[_Waited], parcels: list[_Waited], error: StoreError) -> bool:
+        return False
+
+    def quiet(self, lane: Lane[_Waited]) -> None:
+        return
+
+
+def _join(first: _Waited, parcel: _Waited) -> bool:
+    return first.tag == parcel.tag and first.batch.accepted_us == parcel.batch.accepted_us
+
+
+def successor_of(
+    route: str | None, queue: QueueId, successors: Sequence[tuple[int, bytes]]
+) -> Target:
+    """Where a message goes on when its queue was sealed: where its key belongs; without one, to the
+    same partition, or else the first.
+
+    Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
+    divisor of m (`gateway.topics.placement.successors`), so m can be told from them.
+    """
+    targets = {
+        target.queue.partition: target
+        for target in (Target(group, QueueId.unpack(raw)) for group, raw in successors)
+    }
+    numbers = sorted(targets)
+    wanted = queue.partition
+    if route is not None and len(numbers) > 1:
+        wanted = partition_of(route, len(numbers) * (numbers[1] - numbers[0]))
+    return targets.get(wanted) or targets[numbers[0]]
+
+
+def spread(
+    entries: Iterable[E],
+    route: Callable[[E], str | None],
+    queue: QueueId,
+    successors: Sequence[tuple[int, bytes]],
+) -> list[tuple[Target, list[E]]]:
+    """By the successor that each goes on to, in order."""
+    onward: dict[Target, list[E]] = {}
+    for entry in entries:
+        onward.setdefault(successor_of(route(entry), queue, successors), []).append(entry)
+    return list(onward.items())
+
+
+def names_of(packed: bytes) -> list[Named]:
+    """The names of a packed dedup section."""
+    return [Named(*entry) for entry in DEDUP_ENTRY.iter_unpack(packed)]
