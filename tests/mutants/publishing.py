@@ -42,12 +42,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "scheduler/forwarding.py",
-                '                    dedup=b"".join(\n'
-                "                        "
-                "delayed.copy_ids(index, queue.id, each.number, each.turn)\n"
-                "                        for index, each in enumerate(staged)\n"
-                "                    ),\n",
-                '                    dedup=b"",\n',
+                "        return Batch(copies, names_of(ids), staged[0].accepted_time_us)\n",
+                "        return Batch(copies, (), staged[0].accepted_time_us)\n",
             ),
         ),
         breaks="P3",
@@ -132,6 +128,86 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P2",
         killed_by="tests/unit/publish_forwarder/test_moves.py"
         "::test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for",
+    ),
+    Mutant(
+        "a lane sends while an append of it is not answered",
+        (
+            Edit(
+                "appending/lane.py",
+                "        self._max_in_flight = max_in_flight\n",
+                "        self._max_in_flight = max_in_flight + 1\n",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/publish_forwarder/test_coalescer.py"
+        "::test_what_arrives_while_an_append_is_in_flight_goes_in_the_next",
+    ),
+    Mutant(
+        "what an append could not store goes to the end of its lane",
+        (
+            Edit(
+                "appending/lane.py",
+                '        """They stay in front."""\n'
+                "        self.pending.extendleft(reversed(parcels))",
+                '        """They stay in front."""\n        self.pending.extend(parcels)',
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/publish_forwarder/test_coalescer.py"
+        "::test_keyed_messages_not_done_wait_in_front_for_their_own_partition",
+    ),
+    Mutant(
+        "an append has a name twice",
+        (
+            Edit(
+                "appending/lane.py",
+                "                if not names.isdisjoint(more):\n                    break\n",
+                "",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/appending/test_writer.py"
+        "::test_no_append_has_a_name_twice_and_the_second_is_told_of_the_first",
+    ),
+    Mutant(
+        "an append of an unknown outcome is sent again",
+        (
+            Edit(
+                "appending/lane.py",
+                "            if not isinstance(error, NotDone) or isinstance(error, _LASTING):",
+                "            if isinstance(error, _LASTING):",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/publish_forwarder/test_coalescer.py"
+        "::test_an_unknown_outcome_is_told_and_not_sent_again",
+        fails_with="asyncio.exceptions.InvalidStateError",
+    ),
+    Mutant(
+        "what a sealed queue did not take goes on to its first successor, whatever its key",
+        (
+            Edit(
+                "appending/writer.py",
+                "    if route is not None and len(numbers) > 1:",
+                "    if False:",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/appending/test_writer.py"
+        "::test_a_sealed_queue_leads_on_each_message_by_its_key_and_in_order",
+    ),
+    Mutant(
+        "a batch whose caller was cancelled is sent all the same",
+        (
+            Edit(
+                "appending/writer.py",
+                "            lane.withdraw(parcel)\n            raise",
+                "            raise",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/appending/test_writer.py"
+        "::test_a_cancelled_batch_that_waits_is_not_sent_and_a_sent_one_is_stored",
     ),
     Mutant(
         "the outbox does not ask sealed queues for a name",
