@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 from itertools import chain
@@ -134,6 +135,38 @@ def test_guarantees_name_tests_that_exist() -> None:
     assert named
     missing = {path for path in named if not (ROOT / path).exists()}
     assert missing == set()
+
+
+WATCHED = {f"P{number}" for number in (*range(1, 11), *range(14, 17))}
+"""Promises that an oracle watches; the others name their tests."""
+
+
+def test_every_promise_names_what_watches_it() -> None:
+    page = (DOCS / "GUARANTEES.md").read_text(encoding="utf-8")
+    _, *sections = re.split(r"^## (P\d+) ", page, flags=re.MULTILINE)
+    promises = dict(zip(sections[::2], sections[1::2], strict=True))
+    assert promises.keys() >= WATCHED
+    assert [name for name in WATCHED if "\n- **Oracle:** `tests/" not in promises[name]] == []
+    assert [name for name in promises if "Caught by: `tests/" not in promises[name]] == []
+    named = re.findall(r"`(tests/[A-Za-z0-9_/.-]+)::([A-Za-z0-9_.]+)`", page)
+    assert len(named) > len(WATCHED)
+    missing = [f"{path}::{name}" for path, name in named if name not in names_in(ROOT / path)]
+    assert missing == []
+
+
+def names_in(path: Path) -> set[str]:
+    """The functions and classes of a module, and the methods of its classes."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            inner = [one for one in node.body if isinstance(one, FUNCTIONS)]
+            found |= {f"{node.name}.{one.name}" for one in inner}
+    return found
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_links_between_pages_lead_somewhere() -> None:
