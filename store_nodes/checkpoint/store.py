@@ -112,6 +112,12 @@ class CheckpointStore:
         length, digest = self._files.write_parts_synced(
             file_name(number), HEAD_BYTES, parts, body.head
         )
+        written = body.rest
+        start = (written.wal_segment, written.wal_offset)
+        # What begins nowhere reads whatever there is; the log of who needs a record keeps it.
+        assert not any(start) or self.oldest_start is None or start >= self.oldest_start, (
+            f"a start at {start} needs a log that is kept from {self.oldest_start} on"
+        )
         manifest = Manifest(number, length, digest)
         self._files.sync_directory()
         if _ASIDE in self._files.names():
@@ -121,8 +127,7 @@ class CheckpointStore:
         self._files.rename(_ASIDE, MANIFESTS[number % len(MANIFESTS)])
         self._files.sync_directory()
         self._number = number
-        written = body.rest
-        self._starts[number] = (written.wal_segment, written.wal_offset)
+        self._starts[number] = start
         self._remove_unnamed()
         return number
 

@@ -82,7 +82,12 @@ class Acceptor:
         self.log_time_us = max(
             (value_head(value)[2] for _, value in self.accepted.values()), default=0
         )
-        assert all(instance >= recovered.applied for instance in self.accepted)
+        assert all(instance >= recovered.applied for instance in self.accepted), (
+            "an accept below the state was found"
+        )
+        assert all(
+            ballot <= self.promised or ballot == CHOSEN for ballot, _ in self.accepted.values()
+        ), f"an accept above the promise {self.promised:#x} was found"
         for instance in range(recovered.applied, recovered.chosen):
             if instance not in self.accepted:
                 break
@@ -95,7 +100,7 @@ class Acceptor:
 
     def promise(self, ballot: Ballot) -> int:
         """Raise the promise; the number of the record that a reply must wait for."""
-        assert ballot > self.promised
+        assert ballot > self.promised, f"{ballot:#x} promised after {self.promised:#x}"
         self.promised = ballot
         return self._outbox.persist(PromiseRecord(ballot))
 
@@ -108,7 +113,7 @@ class Acceptor:
         values known to be chosen: a late proposal of another value is refused, the same value gets
         a vote.)
         """
-        assert ballot >= self.promised
+        assert ballot >= self.promised, f"{ballot:#x} accepted after {self.promised:#x}"
         held = self.accepted.get(instance)
         if instance < self.chosen or (held is not None and held[0] == CHOSEN and held[1] != value):
             if held is not None:
@@ -119,12 +124,14 @@ class Acceptor:
             if vote and self._stored.get(instance) == ballot:
                 self._outbox.send(leader, Accepted(ballot, (instance,)))
             return
-        assert held is None or held[0] < ballot or held == (CHOSEN, value)
+        assert held is None or held[0] < ballot or held == (CHOSEN, value), (
+            f"instance {instance} goes back from ballot {held[0]:#x} to {ballot:#x}"
+        )
         self._store(instance, ballot, value, leader if vote else 0)
 
     def learn(self, instance: int, value: bytes) -> None:
         """A peer says that this value of the next unchosen instance is chosen."""
-        assert instance == self.chosen
+        assert instance == self.chosen, f"{instance} learned, {self.chosen} is next"
         held = self.accepted.get(instance)
         if held is None or held[1] != value:
             self._store(instance, CHOSEN, value, leader=0)
@@ -161,8 +168,8 @@ class Acceptor:
 
     def mark_chosen(self, instance: int) -> None:
         """The accepted value of the next unchosen instance is chosen."""
-        assert instance == self.chosen
-        assert instance in self.accepted
+        assert instance == self.chosen, f"{instance} chosen, {self.chosen} is next"
+        assert instance in self.accepted, f"{instance} chosen and not held"
         self.chosen = instance + 1
         value = self.accepted[instance][1]
         if is_membership(value):
@@ -209,6 +216,12 @@ class Acceptor:
             self._stored.pop(self.floor, None)
             self._tail_bytes -= len(value)
             self.floor += 1
+        assert self.floor <= self.delivered <= self.chosen, (
+            f"floor {self.floor}, delivered {self.delivered}, chosen {self.chosen}"
+        )
+        assert self.member_since <= self.chosen, (
+            f"the membership of {self.member_since} governs {self.chosen}"
+        )
 
     def mark_lazily(self) -> None:
         """Leave a mark of the chosen prefix for the next restart."""
@@ -226,7 +239,7 @@ class Acceptor:
 
     def reported(self, start: int) -> tuple[tuple[int, Ballot, bytes], ...]:
         """What a promise reports: everything accepted from `start` on."""
-        assert start >= self.floor
+        assert start >= self.floor, f"reported from {start}, memory begins at {self.floor}"
         return tuple(
             (instance, CHOSEN if instance < self.chosen else ballot, value)
             for instance, (ballot, value) in sorted(self.accepted.items())

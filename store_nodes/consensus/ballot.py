@@ -10,7 +10,7 @@ CHOSEN: Ballot = (1 << 64) - 1
 
 
 def make(round_number: int, node: int) -> Ballot:
-    assert 0 < node < 1 << NODE_BITS
+    assert 0 < node < 1 << NODE_BITS, f"node {node} has no ballots"
     return round_number << NODE_BITS | node
 
 

@@ -173,12 +173,14 @@ class Outbox:
         self._effects.sends.append((to, message))
 
     def send_after(self, number: int, to: int, message: Message) -> None:
-        assert not self._held or self._held[-1].number <= number
+        assert not self._held or self._held[-1].number <= number, (
+            f"a message that waits for record {number} comes after one of {self._held[-1].number}"
+        )
         self._held.append(_HeldSend(number, to, message))
 
     def release(self, upto: int) -> None:
         """Records up to this number are durable: what waited for them may leave."""
-        assert upto <= self._number
+        assert upto <= self._number, f"record {upto} is durable, {self._number} is the last"
         while self._held and self._held[0].number <= upto:
             held = self._held.popleft()
             self.send(held.to, held.message)

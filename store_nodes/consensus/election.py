@@ -38,7 +38,7 @@ class Candidacy:
 
     def add_promise(self, node: int, accepted: tuple[tuple[int, Ballot, bytes], ...]) -> None:
         """Keep, per instance, the value of the highest ballot any promiser reported."""
-        assert self.stage is Stage.PREPARING
+        assert self.stage is Stage.PREPARING, f"a promise counted while {self.stage.value}"
         self.granted.add(node)
         for instance, ballot, value in accepted:
             held = self.reported.get(instance)

@@ -63,7 +63,7 @@ class Following(Reconfiguring):
         if ballot < self.acceptor.promised:
             self._nack(source, ballot)
             return False
-        assert ballots.node_of(ballot) == source
+        assert ballots.node_of(ballot) == source, f"node {source} leads {ballot:#x} of another"
         self._round_seen = max(self._round_seen, ballots.round_of(ballot))
         if self.leadership is not None:
             self._step_down()

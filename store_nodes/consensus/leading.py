@@ -44,6 +44,9 @@ class Leading(HandingOver):
 
     def _open_next(self, led: Leadership, value: bytes, everywhere: bool) -> int:
         instance = led.next_instance
+        assert led.change_at < self.acceptor.chosen or led.change_at == instance, (
+            f"{instance} proposed beside the change of membership in {led.change_at}"
+        )
         led.next_instance += 1
         led.open[instance] = OpenInstance(value, self._now_us, everywhere)
         led.open_bytes += len(value)
@@ -91,6 +94,9 @@ class Leading(HandingOver):
         """Move the chosen prefix over what has its majority, and stop tracking it."""
         acceptor = self.acceptor
         while (entry := led.open.get(acceptor.chosen)) and entry.chosen:
+            assert acceptor.accepted[acceptor.chosen][1] == entry.value, (
+                f"{acceptor.chosen} is chosen, and another value is held"
+            )
             acceptor.mark_chosen(acceptor.chosen)
         led.drop_chosen(acceptor.chosen)
         self._watch_own_disk(led)

@@ -139,8 +139,10 @@ class Reconfiguring(Standing):
         return self._propose_step(led, step)
 
     def _propose_step(self, led: Leadership, step: Reconfigure) -> int:
-        assert self.can_reconfigure
-        assert self._is_held(led, self.membership.after(step))
+        assert self.can_reconfigure, "a change of membership beside what is open or not settled"
+        assert self._is_held(led, self.membership.after(step)), (
+            "a change of membership that leaves voters without what is chosen"
+        )
         led.change_at = led.next_instance
         led.quiet_until_us = 0
         return self._open_next(led, encode_membership(step, self._stamp()), False)
@@ -170,6 +172,9 @@ class Reconfiguring(Standing):
 
     def _lead_on(self, led: Leadership, before: tuple[int, ...]) -> None:
         """Lead under the new membership; tell those who left, too."""
+        assert led.next_instance == self.acceptor.chosen, (
+            f"instances up to {led.next_instance} are open under two memberships"
+        )
         message = self._heartbeat_message(led)
         for node in sorted({*before, *self.peers}):
             self._outbox.send(node, message)

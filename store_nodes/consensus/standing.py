@@ -29,10 +29,10 @@ class Standing(Leading):
     def _stand(self, stage: Stage) -> None:
         """Begin a candidacy with a pre-vote, or (asked by the leader, or to go on under another
         membership) with the promise itself."""
-        assert self._eligible
+        assert self._eligible, f"node {self.me} stands, and is no voter that may vote"
         self._set_leader(None)
         ballot = ballots.make(self._round_seen + 1, self.me)
-        assert ballot > self.acceptor.promised
+        assert ballot > self.acceptor.promised, f"{ballot:#x} stood in, and promised already"
         standing = Candidacy(
             ballot=ballot,
             start=self.acceptor.chosen,
@@ -124,7 +124,12 @@ class Standing(Leading):
         if len(standing.granted) < self.majority:
             return
         acceptor = self.acceptor
-        assert standing.ballot == acceptor.promised
+        assert standing.ballot == acceptor.promised, (
+            f"{standing.ballot:#x} would lead, {acceptor.promised:#x} is promised"
+        )
+        assert standing.granted <= self._voters, (
+            f"promises of {sorted(standing.granted - self._voters)}, who are no voters"
+        )
         reported = standing.reported
         while (held := reported.get(acceptor.chosen)) and held[0] == CHOSEN:
             acceptor.learn(acceptor.chosen, held[1])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 from store_nodes.commands import DEDUP_ENTRY
@@ -143,6 +144,9 @@ class _Bucket:
             bucket._shards.append(_Shard(keys[start:end], rest))
             start = end
         bucket._starts = [0, *(shard.keys[0] for shard in bucket._shards[1:])]
+        edges = [key for shard in bucket._shards for key in (shard.keys[0], shard.keys[-1])]
+        if edges != sorted(edges):
+            raise ValueError("ids are not in the order of their hashes")
         return bucket
 
 
@@ -156,7 +160,11 @@ def _cut(keys: array[int], at: int) -> int:
 def bucket_end(log_time_us: int, window_us: int) -> int:
     """When an id of this window is forgotten: on a grid of at most a quarter of the window."""
     grid = 1 << ((window_us >> 2).bit_length() - 1)
-    return (log_time_us + window_us) // grid * grid + grid
+    ends_us = (log_time_us + window_us) // grid * grid + grid
+    assert window_us < ends_us - log_time_us <= window_us + window_us // 4, (
+        f"a window of {window_us} that begins at {log_time_us} would end at {ends_us}"
+    )
+    return ends_us
 
 
 class DedupTable:
@@ -207,6 +215,7 @@ class DedupTable:
             if bucket.find(high, low) is None:
                 bucket.insert(high, low, fingerprint, first + index, queue)
                 self.entries += 1
+        assert self.entries <= MAX_DEDUP_ENTRIES, f"{self.entries} ids are remembered"
 
     def _find(self, high: int, low: int, log_time_us: int) -> tuple[int, int, bytes] | None:
         # Newest first: what is repeated was mostly sent just now.
@@ -237,6 +246,9 @@ class DedupTable:
         """Raises ValueError."""
         table = cls()
         table._buckets = [_Bucket.unpack(bucket) for bucket in packed]
+        ends = [bucket.ends_us for bucket in table._buckets]
+        if any(later <= earlier for earlier, later in pairwise(ends)):
+            raise ValueError("buckets of ids are not in the order in which they end")
         table.entries = sum(bucket.entries for bucket in table._buckets)
         table.forget(0)
         return table

@@ -114,6 +114,7 @@ class Machine:
         log_time_us = self.log_time_us + 1
         if stamp_us > log_time_us:
             log_time_us = stamp_us
+        assert log_time_us > self.log_time_us, f"log time {log_time_us} after {self.log_time_us}"
         self.log_time_us = log_time_us
         self.digest = digest.chain(self.digest, instance, value)
         self.applied = instance + 1

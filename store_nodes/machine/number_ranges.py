@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from itertools import pairwise
 
 from store_nodes.machine.packed import pack_u64, unpack_u64
 
@@ -30,6 +31,7 @@ class NumberRanges:
         """A number that is not in yet."""
         starts, ends = self._starts, self._ends
         at = bisect_right(starts, number)
+        assert not at or ends[at - 1] <= number, f"{number} is in already"
         follows = at > 0 and ends[at - 1] == number
         precedes = at < len(starts) and starts[at] == number + 1
         if follows and precedes:
@@ -55,4 +57,7 @@ class NumberRanges:
         ranges._starts, ranges._ends = map(unpack_u64, packed)
         if len(ranges._starts) != len(ranges._ends):
             raise ValueError("starts and ends of ranges do not match")
+        edges = [edge for both in zip(ranges._starts, ranges._ends, strict=True) for edge in both]
+        if any(later <= earlier for earlier, later in pairwise(edges)):
+            raise ValueError("ranges overlap or touch")
         return ranges

@@ -158,14 +158,21 @@ class Queue:
                 staged=extras is not None,
                 until_us=bucket_end(log_time_us, append.dedup_window_us),
             )
+        assert append.seq == session.last_seq + 1, f"{append.seq} after {session.last_seq}"
         if extras is not None:
             return self._stage(session, append, extras, log_time_us), made
-        self.end = base + append.messages
+        self._give_offsets(base, append.messages)
         session.stored(base, append.messages, log_time_us, append.deadline_us)
         done = AppendDone(
             self.queue, base, append.messages, log_time_us, append.batch_at, append.batch_bytes
         )
         return done, made
+
+    def _give_offsets(self, base: int, count: int) -> None:
+        """Offsets are dense, never given twice, and none is given after a seal."""
+        assert not self.sealed, f"offset {base} given after the seal at {self.end}"
+        assert base == self.end, f"offset {base} given, {self.end} is next"
+        self.end = base + count
 
     def _stage(
         self, session: Session, append: Append, extras: StageExtras, log_time_us: int
@@ -206,7 +213,8 @@ class Queue:
             return Refused(self.queue, TooLarge())
         readable = self.readable
         offsets, runs = stages.release(numbers, self.end, readable, log_time_us)
-        self.end += sum(len(run.indices) for run in runs)
+        if runs:
+            self._give_offsets(runs[0].base_offset, sum(len(run.indices) for run in runs))
         stages.tidy(readable)
         return ReleaseDone(self.queue, offsets, runs, log_time_us)
 
@@ -243,6 +251,9 @@ class Queue:
                 offset
                 for offset in sorted(set(command.keep))
                 if offset < upto and offset in readable
+            )
+            assert not self.kept or self.kept[-1] < upto <= self.end, (
+                f"{self.kept[-1]} kept below {upto} of {self.end}"
             )
             self.first = upto
             if self.stages is not None:

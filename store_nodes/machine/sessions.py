@@ -65,6 +65,7 @@ class Session:
             self.deadline_us = deadline_us
         receipts = self.receipts
         at = (self.last_seq - 1) % RECEIPTS * _FIELDS
+        assert at <= len(receipts), f"receipt {self.last_seq} leaves a gap"
         if at == len(receipts):
             receipts.extend((base_offset, count, log_time_us))
         else:
@@ -76,12 +77,12 @@ class Session:
         """Consume the next sequence: it was refused, as every repeat of it will be.
 
         The deadline of a refused append does not count: it is over, or it was what was refused."""
-        assert error.code in _REFUSALS
+        assert error.code in _REFUSALS, f"{error.code} is no refusal that is kept"
         self.stored(_REFUSED, error.code, log_time_us, 0)
 
     def receipt(self, seq: int) -> tuple[int, int, int] | Refusal | None:
         """Of a consumed sequence: (base offset, count, log time), its refusal; None if too old."""
-        assert 0 < seq <= self.last_seq
+        assert 0 < seq <= self.last_seq, f"receipt of {seq}, {self.last_seq} is the last"
         if seq <= self.last_seq - RECEIPTS:
             return None
         at = (seq - 1) % RECEIPTS * _FIELDS

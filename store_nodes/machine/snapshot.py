@@ -149,6 +149,9 @@ def decode(raw: bytes | memoryview) -> State:
             raise BadSnapshot("no membership")
         if len(found.digest) != DIGEST_BYTES:
             raise BadSnapshot("digest length")
+        names = [*(queue.queue for queue in found.queues), *found.tombstones]
+        if len({*names}) != len(names):
+            raise BadSnapshot("a queue is there twice, or was deleted")
         return State(
             found.group,
             found.applied,
@@ -197,6 +200,10 @@ def _unpack_queue(raw: _Queue) -> Queue:
     queue.sealed = raw.sealed
     queue.successors = raw.successors
     queue.kept = raw.kept
+    if not 0 <= raw.base <= raw.first <= raw.end or (
+        raw.kept and not raw.base <= raw.kept[0] <= raw.kept[-1] < raw.first
+    ):
+        raise BadSnapshot(f"offsets of a queue: {queue.base}, {queue.offsets}, {queue.kept}")
     for s in raw.sessions:
         if s.last_seq < 0 or len(s.receipts) != RECEIPT_BYTES * min(s.last_seq, RECEIPTS):
             raise BadSnapshot("receipts do not match the last sequence")

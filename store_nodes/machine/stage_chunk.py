@@ -69,6 +69,10 @@ class Chunk:
         self, base: int, count: int, dues: tuple[int, ...] | None, log_time_us: int, tag: bytes
     ) -> None:
         """A batch; `dues` None: held."""
+        assert not self.numbers or self.numbers[-1] < base, (
+            f"stage number {base} after {self.numbers[-1]}"
+        )
+        assert dues is None or len(dues) == count, f"{len(dues or ())} times of {count} messages"
         self.numbers.extend(range(base, base + count))
         self.places.extend(array("Q", (STAGED,)) * count)
         self.dues.extend(array("Q", (HELD,)) * count if dues is None else dues)
@@ -89,7 +93,8 @@ class Chunk:
 
     def settle(self, at: int, place: int) -> None:
         """The message at `at` was staged or released, and is settled."""
-        assert place in (DISCARDED, TRUNCATED), "not a settled place"
+        assert place in (DISCARDED, TRUNCATED), f"{place} is not a settled place"
+        assert self.places[at] < TRUNCATED or self.places[at] == STAGED, "settled twice"
         self.staged -= self.places[at] == STAGED
         self.places[at] = place
         self.settled += 1
@@ -138,6 +143,8 @@ class Chunk:
         rows = {len(chunk.bases), len(chunk.counts), len(chunk.times), len(chunk.tags)}
         if len(lengths) != 1 or len(rows) != 1 or not chunk.numbers or not chunk.bases:
             raise ValueError("the columns of a stage chunk do not match")
+        if chunk.batch(chunk.numbers[0]) < 0:
+            raise ValueError("a staged message is of no batch")
         chunk.staged = chunk.places.count(STAGED)
         chunk.settled = chunk.places.count(DISCARDED) + chunk.places.count(TRUNCATED)
         return chunk

@@ -337,6 +337,9 @@ class Stages:
         stages._chunks = [Chunk.unpack(chunk) for chunk in packed.chunks]
         stages._firsts = [chunk.bases[0] for chunk in stages._chunks]
         stages.staged = sum(chunk.staged for chunk in stages._chunks)
+        edges = [edge for chunk in stages._chunks for edge in (chunk.numbers[0], chunk.numbers[-1])]
+        if edges != sorted(edges) or (edges and edges[-1] >= stages.end):
+            raise ValueError("stage numbers are not in order")
         stages._changed = unpack_u64(packed.changed)
         stages._offsets = unpack_u64(packed.released_offsets)
         stages._numbers = unpack_u64(packed.released_numbers)

@@ -3,6 +3,7 @@
 WalError
 ├── WalDamaged         bytes that were synced do not verify
 ├── WalClosed          the log was closed, or failed before and takes nothing more
+├── BadFooter          an index whose bytes verify does not add up
 ├── WalUnsupported     written by a newer version of the format
 ├── IdentityMismatch   the directory belongs to another node or cluster
 └── DirectoryLocked    another process has the directory
@@ -30,6 +31,10 @@ class WalDamaged(WalError):
 
 class WalClosed(WalError):
     """The log was closed, or failed before and takes nothing more."""
+
+
+class BadFooter(WalError, ValueError):
+    """An index whose bytes verify does not add up: whoever wrote it was wrong."""
 
 
 class WalUnsupported(WalError):

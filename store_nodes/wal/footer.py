@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from store_nodes.wal.errors import WalUnsupported
+from store_nodes.wal.errors import BadFooter, WalUnsupported
 from store_nodes.wal.frame import INDEX, INDEX_BYTES, FrameEntry, index_entries
 from store_nodes.wal.position import Position
 
@@ -154,13 +154,19 @@ def encode_footer(frame_rows: bytes, batches: Iterable[BatchEntry]) -> bytes:
 
 
 def decode_footer(segment: int, payload: bytes) -> Footer:
-    """The reverse, for a payload whose CRC held."""
+    """The reverse, for a payload whose CRC held; raises BadFooter, WalUnsupported."""
+    if len(payload) < _FOOTER.size:
+        raise BadFooter(f"segment {segment}: a footer of {len(payload)} bytes")
     version, _, frames, batches, extras = _FOOTER.unpack_from(payload)
     if version != FOOTER_VERSION:
         raise WalUnsupported(f"segment {segment}: footer version {version}")
     batches_at = _FOOTER.size + frames * INDEX_BYTES
     extras_at = batches_at + batches * BATCH_BYTES
-    assert extras_at + extras == len(payload), "a footer whose CRC holds adds up"
+    if extras_at + extras != len(payload):
+        raise BadFooter(
+            f"segment {segment}: {frames} frames, {batches} batches and {extras} extra bytes are "
+            f"not {len(payload)} bytes"
+        )
     return Footer(
         segment,
         payload[_FOOTER.size : batches_at],

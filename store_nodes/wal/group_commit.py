@@ -171,11 +171,15 @@ class GroupCommit:
         else:
             self._busy = False
         try:
+            assert not positions or positions[-1] <= self._log.tail, (
+                f"{positions[-1]} is told of, the log is synced to {self._log.tail}"
+            )
             at = 0
             for records, _, done in flight:
                 end = at + len(records)
                 done(positions[at:end])
                 at = end
+            assert at == len(positions), f"{len(positions)} records for those who gave {at}"
         except BaseException as error:
             self._failed(error)
             raise

@@ -25,7 +25,7 @@ from pathlib import Path
 from store_nodes.wal import opening
 from store_nodes.wal import settled as settled_list
 from store_nodes.wal.disk import Disk, OsDisk
-from store_nodes.wal.errors import WalClosed, WalDamaged
+from store_nodes.wal.errors import BadFooter, WalClosed, WalDamaged
 from store_nodes.wal.footer import BatchEntry, BatchRows, Footer, decode_footer
 from store_nodes.wal.frame import Record
 from store_nodes.wal.identity import Identity
@@ -186,7 +186,10 @@ class WriteAheadLog:
         payload = self._reader_or_damage(segment).footer_payload()
         if payload is None:
             raise WalDamaged(Damage(segment, 0, 0, "footer"))
-        return decode_footer(segment, payload)
+        try:
+            return decode_footer(segment, payload)
+        except BadFooter as error:
+            raise WalDamaged(Damage(segment, 0, 0, "footer")) from error
 
     def note_batches(self, entries: Iterable[BatchEntry]) -> None:
         """Batches applied since the last call: they go into the next footer written."""
@@ -241,6 +244,9 @@ class WriteAheadLog:
     def commit_settle(self, settled: SettledList, sizes: Mapping[int, int]) -> None:
         """Make `settled` the list; its new segments (`sizes`) are durable under their names. What
         it leaves out may be removed from now on, and is not needed by the next start."""
+        assert settled.is_sound, f"not a list of settled segments: {settled}"
+        assert settled.first_segment >= self._settled.first_segment, "raw segments come back"
+        assert settled.next_segment >= self._settled.next_segment, "a segment is used twice"
         settled_list.store(self._disk, self.directory, settled)
         self._sizes.update(sizes)
         self._settled = settled
@@ -250,8 +256,10 @@ class WriteAheadLog:
         see settled.py."""
         names = set(self._disk.names(self.directory))
         for segment in segments:
-            assert segment not in self._settled.segments
-            assert segment >= FIRST_SETTLED or segment < self._settled.first_segment
+            assert segment not in self._settled.segments, f"segment {segment} is in use"
+            assert segment >= FIRST_SETTLED or segment < self._settled.first_segment, (
+                f"raw segment {segment} is not settled"
+            )
             for suffix in (None, INDEX_SUFFIX):
                 path = path_of(self.directory, segment, suffix)
                 if path.name in names:

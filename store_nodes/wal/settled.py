@@ -38,6 +38,13 @@ class SettledList(msgspec.Struct, frozen=True):
     oldest: dict[int, int] = {}
     crc32c: int = 0
 
+    @property
+    def is_sound(self) -> bool:
+        """Every segment is there once, and was made before the next one."""
+        return len({*self.segments}) == len(self.segments) and all(
+            FIRST_SETTLED <= segment < self.next_segment for segment in self.segments
+        )
+
     def encode(self) -> bytes:
         bare = msgspec.structs.replace(self, crc32c=0)
         return msgspec.json.encode(
@@ -54,7 +61,7 @@ def load(disk: Disk, directory: Path) -> SettledList | None:
         found = msgspec.json.decode(raw, type=SettledList)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if found.encode() != raw:
+    if found.encode() != raw or not found.is_sound:
         return None
     if found.format_version != FORMAT_VERSION:
         raise WalUnsupported(f"{LIST_NAME}: format version {found.format_version}")

@@ -57,6 +57,7 @@ class SegmentWriter:
     def resume(self, number: int, fd: int, seed: int, last: LastSegment) -> None:
         """Go on behind the frames of a segment that a start found, and synced."""
         assert not last.damages, "a damaged segment is never written to"
+        assert last.end % frames.ALIGNMENT == 0, f"frames end at {last.end}, within a word"
         self._take(number, fd, seed)
         self.end = self.synced = last.end
         self.previous = last.previous
@@ -64,6 +65,7 @@ class SegmentWriter:
 
     def activate(self, number: int, capacity: int = 0) -> None:
         """Make segment `number` the one written to, from the spare when there is one."""
+        assert number == self.number + 1 or not self.number, f"segment {number} after {self.number}"
         wanted = max(capacity, self._preallocated_bytes(number))
         if not self.spare_ready:
             self._create(number, wanted)
@@ -78,7 +80,7 @@ class SegmentWriter:
         self._disk.sync_directory(self._directory)
         header = decode_header(self._disk.read(fd, SEGMENT_HEADER_BYTES, 0))
         assert header is not None, "the spare was checked when it was made or found"
-        assert header.segment == number
+        assert header.segment == number, f"the spare of {header.segment} as segment {number}"
         self.index = bytearray()
         self._take(number, fd, header.seed)
         self.end = self.synced = SEGMENT_HEADER_BYTES
@@ -134,7 +136,8 @@ class SegmentWriter:
         encoded = frames.encode(
             records, self.number, self.seed, self.previous, self.synced, self.end
         )
-        assert encoded.end <= self.capacity, "room is made before"
+        assert encoded.end <= self.capacity, "a write straddles two segments"
+        assert encoded.end % frames.ALIGNMENT == 0, f"frames end at {encoded.end}, within a word"
         self._disk.write(self._fd, encoded.buffers, self.end)
         self.index += encoded.index_rows
         self.previous = encoded.previous

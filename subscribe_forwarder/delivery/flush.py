@@ -10,7 +10,8 @@ A row that was not written has lost its epoch or its generation. A flush whose C
 may have happened, or may still happen. Both freeze their partitions: nothing is handed out and no
 ack answered there until the owner has claimed them again, which fences whatever is under way.
 
-A cursor that Postgres refuses to hold is frozen alone, and the others go through without it. Books
+A cursor that Postgres refuses to hold, or that contradicts itself in memory, is frozen alone, and
+the others go through without it; claimed again, it is read anew where memory is out of order. Books
 that do not balance are an alert, not an end: they are written, counted and logged (books.py).
 """
 
@@ -37,7 +38,7 @@ from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush_pace import FlushPace
 from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.ports import Cursors
-from subscribe_forwarder.state.cursor import Cursor
+from subscribe_forwarder.state.cursor import Cursor, CursorDamaged
 from subscribe_forwarder.state.ledger import Ledger
 
 RETRY_S = 0.25
@@ -218,6 +219,7 @@ class AckFlusher:
 
     async def _round(self) -> dict[CursorKey, str]:
         """One flush of all that changed; wakes everyone who waited for it."""
+        assert not self._flushing, "two flushes at once"
         round_ = self._next or _Round()
         self._next = None
         self._flushing, self._wanted = True, False
@@ -246,10 +248,21 @@ class AckFlusher:
 
     async def _flush(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
         """Writes them; why each of those that failed did."""
-        if not work:
-            return {}
+        failed: dict[CursorKey, str] = {}
+        sound: list[Tracked] = []
+        updates: list[CursorUpdate] = []
+        for tracked in work:
+            try:
+                updates.append(tracked.ledger.update())
+                sound.append(tracked)
+            except (CursorDamaged, AssertionError) as error:
+                failed |= self._set_aside(tracked, error, "damaged")
+        return failed | await self._write(sound, updates) if sound else failed
+
+    async def _write(
+        self, work: Sequence[Tracked], updates: Sequence[CursorUpdate]
+    ) -> dict[CursorKey, str]:
         ledgers = [tracked.ledger for tracked in work]
-        updates = [ledger.update() for ledger in ledgers]
         started_s = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -313,17 +326,24 @@ class AckFlusher:
     ) -> dict[CursorKey, str]:
         """One row breaks a rule of the table: finds it by flushing each alone, and freezes it."""
         if len(work) == 1:
-            metrics.flush_failed.labels("refused").inc()
-            key = work[0].cursor.key
-            _log.error("cursor refused", key=_names(key), error=repr(error))
-            self.books.refused(key)
-            work[0].frozen = True  # this one only, until its partition is claimed again
-            return {key: "The metadata store refuses the row."}
+            return self._set_aside(work[0], error, "refused")
         failed: dict[CursorKey, str] = {}
         for tracked in work:
             if tracked.cursor.dirty and not tracked.frozen:
                 failed |= await self._flush([tracked])
         return failed
+
+    def _set_aside(self, tracked: Tracked, error: Exception, how: str) -> dict[CursorKey, str]:
+        """Freezes this one only, until its partition is claimed again: its row is not to be
+        written, by a rule of the table or as what is in memory contradicts itself."""
+        metrics.flush_failed.labels(how).inc()
+        key = tracked.cursor.key
+        _log.error("cursor refused", key=_names(key), how=how, error=repr(error))
+        self.books.refused(key)
+        tracked.frozen = True
+        if how == "refused":
+            return {key: "The metadata store refuses the row."}
+        return {key: "What is known of the partition contradicts itself."}
 
     def _unknown(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
         """They may be written, now or later."""

@@ -195,6 +195,7 @@ class KeyGate:
         self._ledger.awaited |= bool(self._unread)
 
     def _on_settled(self, offsets: Sequence[int]) -> None:
+        assert self._settling.issuperset(offsets), f"a key is freed by what is open, of {offsets}"
         self._settling.difference_update(offsets)
         self._unread.difference_update(offsets)
         self._timeless.difference_update(offsets)

@@ -171,6 +171,7 @@ class Owner:
 
     def adopt(self, claim: Claim, dropped: Callable[[Reader], None]) -> None:
         """Goes on under a new claim; `dropped` gets the readers whose cursor is no more."""
+        assert claim.epoch > self._epoch, f"claimed under {claim.epoch} after {self._epoch}"
         unbroken = claim.previous == self._epoch
         self._epoch = claim.epoch
         self._merged.clear()

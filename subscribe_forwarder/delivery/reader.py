@@ -216,6 +216,7 @@ class Reader:
         now_us = now.us
         self.end_leases(now)
         self.lift()
+        scan, limit = self.scan, self.limit
         places: list[tuple[Batch, int]] = []
         again = 0
         try:
@@ -226,6 +227,9 @@ class Reader:
             self._take_new(places, room, now_us)
         except BadBatch as error:
             self.tail.unreadable(error)
+        assert limit is None or self.scan <= max(limit, scan), (
+            f"read to {self.scan}, beyond the barrier at {limit}"
+        )
         if not places:
             return None
         if again:

@@ -41,7 +41,8 @@ OUTCOMES: tuple[Outcome, ...] = ("acked", "filtered", "skipped", "expired", "dea
 
 
 class CursorDamaged(Exception):
-    """The row is out of order: it was not written by this code, or not kept by the disk."""
+    """What is known of a cursor is out of order: a row that was not written by this code or not
+    kept by the disk, or memory that went wrong."""
 
 
 class Cursor:
@@ -84,7 +85,7 @@ class Cursor:
         """Gets what is settled from now on, when it is kept."""
         self.version = 0
         self.flushed_version = 0
-        if not self._ordered():
+        if not self.ordered:
             raise CursorDamaged(f"cursor {state.key} is out of order: {state}")
 
     @property
@@ -110,9 +111,11 @@ class Cursor:
     def balanced(self) -> bool:
         """P9, and what the ranges promise."""
         counted = sum(self._counts) + self.exceptions + self.pending()
-        return self._ordered() and self.read_to - self.start == counted
+        return self.ordered and self.read_to - self.start == counted
 
-    def _ordered(self) -> bool:
+    @property
+    def ordered(self) -> bool:
+        """What the ranges and the counters promise."""
         ranges = self._ranges
         inside = not len(ranges) or (ranges.first > self.floor and ranges.end <= self.read_to)
         return (
@@ -159,13 +162,15 @@ class Cursor:
 
     def step_over(self, offset: int) -> None:
         """It was pending and is an open delivery from now on."""
-        assert self._pass(offset, offset + 1) == 1
+        assert not self.is_passed(offset), f"offset {offset} stepped over, and was passed before"
+        self._pass(offset, offset + 1)
         self.read_to = max(self.read_to, offset + 1)
         self.exceptions += 1
         self.version += 1
 
     def close(self, offset: int, how: Settled) -> None:
         """One that was stepped over is settled."""
+        assert self.exceptions > 0, f"offset {offset} closed, and nothing is stepped over"
         self.exceptions -= 1
         self._counts[how] += 1
         self.version += 1
@@ -216,7 +221,12 @@ class Cursor:
         return new
 
     def update(self) -> CursorUpdate:
-        """The whole row as it is now; the caller remembers `version` beside it."""
+        """The whole row as it is now; the caller remembers `version` beside it. Raises
+        CursorDamaged where memory is out of order, for no such row is to be written."""
+        if not self.ordered:
+            raise CursorDamaged(
+                f"cursor {self.key} came out of order: {self._counts}, {self.floor}"
+            )
         return CursorUpdate(
             key=self.key,
             epoch=self.epoch,

@@ -56,6 +56,15 @@ class Exceptions:
             if offset not in self._new and offset not in self._unsaved
         ]
 
+    def is_durable(self, row: OpenDelivery) -> bool:
+        """Whether Postgres has this row, and it is the one in memory."""
+        offset = row.offset
+        return (
+            self._rows.get(offset) == row
+            and offset not in self._new
+            and offset not in self._unsaved
+        )
+
     def attempts(self, offset: int) -> int:
         """Of this offset, those that ended without an ack."""
         row = self._rows.get(offset)
@@ -91,6 +100,7 @@ class Exceptions:
 
     def step(self, offset: int) -> None:
         """The cursor steps over a new one: its row travels from now on."""
+        assert offset in self._new, f"offset {offset} was stepped over before"
         del self._new[offset]
         self._unsaved[offset] = self._rows[offset]
 

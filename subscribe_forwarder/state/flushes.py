@@ -94,6 +94,7 @@ class Flushes:
         acked what may never be published."""
         if (
             self.publications
+            or not self._cursor.ordered
             or not self._cursor.covers(state)
             or any(
                 row.offset not in self._open and not self._cursor.is_passed(row.offset)

@@ -73,6 +73,7 @@ class HeldLeases:
 
     def grant(self, offsets: Sequence[int], epoch: Epoch, turn: int, expires_us: int) -> None:
         """A new lease of offsets that none holds."""
+        assert self._of.keys().isdisjoint(offsets), f"held twice, of {offsets}"
         held = self._new(epoch, turn, expires_us)
         held.leased.update(offsets)
         for offset in offsets:

@@ -86,9 +86,9 @@ class LeaseTable:
         """Offsets that are neither leased nor waiting (`take_ready` takes them from waiting)."""
         grant = Grant(offsets, deadline_ms, epoch_n, leased_us)
         self._tell_if_first()
-        for offset in offsets:
-            assert offset not in self._leased
-            self._leased[offset] = grant
+        assert self._leased.keys().isdisjoint(offsets), f"leased twice, of {offsets}"
+        assert self._waiting.keys().isdisjoint(offsets), f"leased while it waits, of {offsets}"
+        self._leased.update(dict.fromkeys(offsets, grant))
         heappush(self._deadlines, grant)
         self._granted += len(offsets)
         return grant

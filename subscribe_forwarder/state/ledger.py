@@ -344,8 +344,12 @@ class Ledger:
 
     def bury(self, dead_letter: DeadLetter) -> bool:
         """It is stored as a dead letter. False when it was settled meanwhile."""
-        if dead_letter.offset not in self._open:
+        row = self._open.rows.get(dead_letter.offset)
+        if row is None:
             return False
+        assert row.reason in failures.DOOMED, (
+            f"offset {row.offset} buried, and its delivery is {row.reason.name}"
+        )
         self._flushes.dead_letters.append(dead_letter)
         self.settle((dead_letter.offset,), Settled.DEAD_LETTERED)
         return True
@@ -470,6 +474,7 @@ class Ledger:
     def _let_go(self, row: OpenDelivery) -> bool:
         """The row is committed as it is in memory; whether its message may go out now."""
         offset = row.offset
+        assert self._open.is_durable(row), f"offset {offset} let go before its row is committed"
         if self._inherited.waits or not self._leases.is_unwritten(offset):
             return False  # under a lease of before, perhaps: `expire` tells, and asks again
         if row.reason in (Reason.HOLE, Reason.FAILED):

@@ -87,7 +87,7 @@ class KeyOrder:
 
     def admit(self, offset: int, key: int, expires_us: int = 0) -> Verdict:
         """Takes in the next message of a key; `expires_us` 0 means never."""
-        assert offset not in self._key_of
+        assert offset not in self._key_of, f"offset {offset} has a place already"
         self._key_of[offset] = key
         if expires_us:
             self._expires_us[offset] = expires_us
@@ -114,7 +114,7 @@ class KeyOrder:
                 self._overdue.discard(offset)
             behind = self._behind.get(key)
             if self._heads[key] != offset:
-                assert behind is not None
+                assert behind is not None, f"offset {offset} is behind nothing of its key"
                 del behind[offset]
                 self.set_aside -= key in self._parked
             elif behind is None:

@@ -44,7 +44,7 @@ class RangeSet:
 
     def add(self, low: int, high: int) -> int:
         """Adds [low, high); how many of its offsets were not in the set before."""
-        assert low < high
+        assert low < high, f"a range from {low} to {high}"
         lows, highs = self._lows, self._highs
         first = bisect_left(highs, low)  # the first range that ends at or after `low`
         last = bisect_right(lows, high)  # one past the last range that starts at or before `high`
@@ -68,7 +68,7 @@ class RangeSet:
         """
         if not self._lows or self._lows[0] > floor:
             return floor
-        assert self._lows[0] == floor
+        assert self._lows[0] == floor, f"a range begins at {self._lows[0]}, below {floor}"
         high = self._highs.pop(0)
         self._lows.pop(0)
         self.size -= high - floor

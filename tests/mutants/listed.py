@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from tests.mutants import metadata, publishing, store, subscribing
+from tests.mutants import (
+    consensus,
+    delivering,
+    log,
+    machine,
+    metadata,
+    publishing,
+    roles,
+    store,
+    subscribing,
+)
 
-MUTANTS = (*metadata.MUTANTS, *subscribing.MUTANTS, *store.MUTANTS, *publishing.MUTANTS)
+MUTANTS = (
+    *metadata.MUTANTS,
+    *subscribing.MUTANTS,
+    *delivering.MUTANTS,
+    *store.MUTANTS,
+    *consensus.MUTANTS,
+    *machine.MUTANTS,
+    *log.MUTANTS,
+    *publishing.MUTANTS,
+    *roles.MUTANTS,
+)

@@ -30,6 +30,9 @@ class Mutant:
     - `killed_by`, the node id of a test that passes on the product and fails on the mutant;
     - `equivalent`, one line on why no caller can tell the mutant from the product.
 
+    `trips` is said by an assertion of the product that the mutant trips, and by which the test must
+    fail then.
+
     `breaks` is the promise of docs/GUARANTEES.md that the mutant does not keep, as "P1".
 
     The test must fail by an assertion. `fails_with` names another exception by which it may fail
@@ -42,6 +45,7 @@ class Mutant:
     breaks: str = ""
     equivalent: str = ""
     fails_with: str = ""
+    trips: str = ""
 
     @property
     def test_file(self) -> str:

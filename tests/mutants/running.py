@@ -39,7 +39,7 @@ class Verdict(Enum):
     UNTESTED = "NO TEST IS NAMED"
     STALE = "TEXT NOT FOUND ONCE"
     TEST_FAILS = "ITS TEST FAILS WITHOUT THE MUTANT TOO"
-    NO_ASSERTION = "FAILED, BUT NOT BY AN ASSERTION"
+    NO_ASSERTION = "FAILED, BUT NOT BY THAT ASSERTION"
 
     @property
     def good(self) -> bool:
@@ -180,7 +180,9 @@ def _judge(copy: Copy, mutant: Mutant) -> Judged:
     if run.finished and not run.failures:
         return Judged(mutant, Verdict.SURVIVED, mutant.killed_by)
     wanted = (*ASSERTIONS, mutant.fails_with) if mutant.fails_with else ASSERTIONS
-    if run.failures and all(failure.said.startswith(wanted) for failure in run.failures):
+    if run.failures and all(
+        failure.said.startswith(wanted) and mutant.trips in failure.said for failure in run.failures
+    ):
         return Judged(mutant, Verdict.KILLED, mutant.killed_by)
     said = run.failures[0].said if run.failures else run.output.strip()[-400:]
     return Judged(mutant, Verdict.NO_ASSERTION, f"{mutant.killed_by}: {said}")

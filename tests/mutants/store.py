@@ -64,8 +64,8 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(
                 "store_nodes/consensus/acceptor.py",
-                "        assert start >= self.floor\n",
-                "",
+                "        assert start >= self.floor, ",
+                "        assert True, ",
             ),
         ),
         breaks="P1",
@@ -115,8 +115,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/machine/dedup.py",
-                "    return (log_time_us + window_us) // grid * grid + grid",
-                "    return (log_time_us + window_us) // grid * grid",
+                "    ends_us = (log_time_us + window_us) // grid * grid + grid\n",
+                "    ends_us = (log_time_us + window_us) // grid * grid\n",
             ),
         ),
         breaks="P2",

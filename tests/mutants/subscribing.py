@@ -332,8 +332,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/state/flushes.py",
-                "            self.publications\n            or not self._cursor.covers(state)",
-                "            not self._cursor.covers(state)",
+                "            self.publications\n            or not self._cursor.ordered",
+                "            not self._cursor.ordered",
             ),
         ),
         breaks="P3",

@@ -47,7 +47,11 @@ def functions_of(path: Path) -> set[str]:
     return {function.name for function in module(path).functions} if path.is_file() else set()
 
 
-PRODUCT = "def double(x: int) -> int:\n    return 2 * x\n"
+PRODUCT = """
+def double(x: int) -> int:
+    assert x < 9, "nine is too much"
+    return 2 * x
+"""
 TESTS = """
 from product import double
 
@@ -62,8 +66,12 @@ def test_broken():
 
 def test_raises():
     double(3)
+
+def test_eight():
+    assert double(8) == 16
 """
 KILLER = "test_product.py::test_double"
+EIGHT = "test_product.py::test_eight"
 
 
 def mutant(replacement: str, killed_by: str = "", text: str = "2 * x", **more: str) -> Mutant:
@@ -80,6 +88,8 @@ EXPECTED = {
     mutant("5 * x", "test_product.py::test_broken"): Verdict.TEST_FAILS,
     mutant("2 *", KILLER): Verdict.NO_ASSERTION,
     mutant("1 // 0", KILLER): Verdict.NO_ASSERTION,
+    mutant("x < 8", EIGHT, text="x < 9", trips="too much"): Verdict.KILLED,
+    mutant("3 * x", EIGHT, trips="too much"): Verdict.NO_ASSERTION,
     mutant(
         "2 // 0", "test_product.py::test_raises", fails_with="ZeroDivisionError"
     ): Verdict.KILLED,

@@ -93,6 +93,14 @@ def test_the_log_is_needed_from_the_older_checkpoint_on() -> None:
     assert again.oldest_start == (2, 200)
 
 
+def test_no_checkpoint_needs_a_log_that_may_be_gone() -> None:
+    store = CheckpointStore(written(3))
+    assert store.load() is not None
+    with pytest.raises(AssertionError, match="needs a log that is kept from"):
+        store.write(checkpoint(1))
+    assert store.write(checkpoint(4)) == 4
+
+
 @pytest.mark.parametrize("name", [file_name(3), MANIFESTS[1]])
 def test_damage_of_the_newest_falls_back_and_says_so(name: str) -> None:
     for bit in range(0, 8 * 60, 7):

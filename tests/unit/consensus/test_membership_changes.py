@@ -313,7 +313,8 @@ def test_a_change_is_marked_on_disk_at_once() -> None:
 def test_a_restart_knows_the_membership_of_its_chosen_prefix() -> None:
     bench = Bench()
     change = encode_membership(step(1, 4, LEARNER), 5)
-    recovered = Recovered(chosen=1, accepted={0: (ballots.make(1, 1), change)})
+    ballot = ballots.make(1, 1)
+    recovered = Recovered(promised=ballot, chosen=1, accepted={0: (ballot, change)})
     assert bench.start(3, bench.membership, recovered=recovered).membership.version == 1
 
 

@@ -24,6 +24,7 @@ from store_nodes.consensus.messages import (
     Heartbeat,
     HeartbeatReply,
     Learned,
+    Message,
     Nack,
     Prepare,
     PreVote,
@@ -32,7 +33,7 @@ from store_nodes.consensus.messages import (
 )
 from store_nodes.consensus.replica import Replica
 from store_nodes.membership import Membership
-from tests.unit.consensus.bench import TIMING, WALL_US, Bench, without
+from tests.unit.consensus.bench import TIMING, WALL_US, Bench, Envelope, without
 
 COMMAND = b"\x03\x00\x00\x00\x00\x00\x00\x00"
 
@@ -77,9 +78,16 @@ def test_an_accepted_leaves_only_after_its_record_is_durable() -> None:
 def test_a_candidate_prepares_only_after_its_own_promise_is_durable() -> None:
     bench = Bench()
     bench.held_disks[1] = []
-    bench.run(600_000, nodes=(1,))
+    said: list[Message] = []
+
+    def heard(envelope: Envelope) -> bool:
+        said.append(envelope[2])
+        return True
+
+    bench.run(600_000, heard, nodes=(1,))
     assert any(isinstance(record, PromiseRecord) for record in bench.records[1])
-    assert not any(isinstance(message, Prepare) for _, _, message in bench.wire)
+    assert any(isinstance(message, PreVote) for message in said)
+    assert not any(isinstance(message, Prepare) for message in said)
 
 
 def test_an_acceptor_refuses_a_ballot_below_its_promise() -> None:
@@ -114,9 +122,10 @@ def test_the_leaders_own_vote_counts_only_when_durable() -> None:
     bench = Bench()
     bench.elect(1)
     bench.held_disks[1] = []
-    bench.propose(1, command(1))
+    instance = bench.propose(1, command(1))
     bench.deliver(lambda envelope: envelope[1] == 2)
     bench.deliver(lambda envelope: envelope[0] == 2)
+    assert bench.replicas[1].acceptor.chosen == instance
     assert bench.chosen[1] == []
     bench.replicas[1].persisted(bench.now_us, bench.held_disks[1][-1])
     bench.collect(1)

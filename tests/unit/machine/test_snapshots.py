@@ -216,6 +216,61 @@ def test_bad_snapshots_are_refused() -> None:
                 continue
 
 
+def broken(name: str) -> Machine:
+    """A machine with queues, staged messages and ids, one of whose rules does not hold."""
+    driver = Driver()
+    machine = driver.machine
+    driver.one(c.Create(Q, 5, b""))
+    driver.append(1, count=4, dedup=dedup("a" * 16, "b" * 16))
+    driver.stage(2, count=6)
+    driver.one(c.Discard(Q, (1,)))
+    queue = machine._queues[Q]
+    assert queue.stages is not None
+    match name:
+        case "first beyond the end":
+            queue.first = queue.end + 1
+        case "first below the base":
+            queue.first = queue.base - 1
+        case "kept above the first":
+            queue.kept = (queue.end - 1,)
+        case "a deleted queue":
+            machine._tombstones[Q] = None
+        case "stage numbers beyond their end":
+            queue.stages._chunks[0].numbers[-1] = queue.stages.end
+        case "stage numbers out of order":
+            queue.stages._chunks *= 2
+        case "ranges out of order":
+            queue.stages._discarded.add(9)
+            queue.stages._discarded.add(20)
+            queue.stages._discarded._starts.reverse()
+        case "ids that end out of order":
+            machine._dedup._buckets *= 2
+        case "ids out of the order of their hashes":
+            machine._dedup._buckets[0]._shards[0].keys.reverse()
+    return machine
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "first beyond the end",
+        "first below the base",
+        "kept above the first",
+        "a deleted queue",
+        "stage numbers beyond their end",
+        "stage numbers out of order",
+        "ranges out of order",
+        "ids that end out of order",
+        "ids out of the order of their hashes",
+    ],
+)
+def test_a_state_that_breaks_a_rule_of_its_own_is_no_snapshot(name: str) -> None:
+    group = broken("nothing").group
+    assert Machine.restore(group, broken("nothing").state_snapshot())
+    with pytest.raises(BadSnapshot):
+        Machine.restore(group, broken(name).state_snapshot())
+
+
 def test_many_ids_are_copied_not_encoded() -> None:
     """The bytes are what msgpack would make of the joined arrays; restoring cuts new shards."""
     driver = Driver()

@@ -37,11 +37,12 @@ class Peers:
         self,
         images: dict[int, SnapshotImage],
         meanwhile: Callable[[], Awaitable[None]] | None = None,
+        before: int = 1,
     ) -> None:
-        """`meanwhile` happens before the first answer arrives."""
+        """`meanwhile` happens before the answer of that number arrives."""
         self.images = images
         self.asked: list[int] = []
-        self._meanwhile = meanwhile
+        self._meanwhile, self._before = meanwhile, before
 
     async def start(self) -> None: ...
 
@@ -54,9 +55,8 @@ class Peers:
         image = self.images[node]
         if image.applied < least:
             raise Unavailable(f"node {node} is behind")
-        if self._meanwhile is not None:
-            meanwhile, self._meanwhile = self._meanwhile, None
-            await meanwhile()
+        if self._meanwhile is not None and len(self.asked) == self._before:
+            await self._meanwhile()
         return image
 
 
@@ -133,12 +133,15 @@ async def test_with_no_source_that_has_enough_nothing_is_installed(tmp_path: Pat
         assert not group.replica.installing
 
 
-async def test_an_install_ends_when_the_group_went_on_without_it(tmp_path: Path) -> None:
-    """Another peer taught it from its log while the install copied."""
+@pytest.mark.parametrize("before", [1, 2])
+async def test_an_install_ends_when_the_group_went_on_without_it(
+    tmp_path: Path, before: int
+) -> None:
+    """Another peer taught it from its log while the install copied, or once it had all."""
     async with running(tmp_path) as one:
         await one.advance(instances=5)
         group, oldest = one.node.group(0), one.applied() + 2
-        peers = Peers({2: one.image(ahead=3)}, meanwhile=one.advance)
+        peers = Peers({2: one.image(ahead=3)}, meanwhile=one.advance, before=before)
         with with_peers(one, peers):
             one.node.install_needed(group, 2, oldest)
             await until_ended(one)

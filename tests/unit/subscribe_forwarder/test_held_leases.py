@@ -100,6 +100,15 @@ def test_a_lease_that_ended_unacked_leaves_nothing() -> None:
     assert not held
 
 
+def test_what_is_given_back_is_held_again_under_another_turn() -> None:
+    held = HeldLeases()
+    held.grant([0], EPOCH, 1, 1_000)
+    held.drop(0, 0)
+    held.grant([0], EPOCH, 2, 1_000)
+    assert held.holds(0, EPOCH, 2)
+    assert not held.holds(0, EPOCH, 1)
+
+
 def test_a_lost_flush_is_written_again() -> None:
     held = HeldLeases()
     held.grant([1], EPOCH, 1, NOW_US)

@@ -157,6 +157,15 @@ def test_a_grant_acked_whole_leaves_no_trace_before_its_deadline() -> None:
     assert table.next_due_ms() is None
 
 
+def test_what_is_given_back_is_leased_again() -> None:
+    table = LeaseTable()
+    table.lease([0, 1], 1_000)
+    assert table.give_back(0)
+    assert table.peek_ready() == table.take_ready() == 0
+    table.lease([0], 1_000)
+    assert (table.leased, table.waiting) == (2, 0)
+
+
 def test_an_ack_while_a_nack_delay_runs_ends_it() -> None:
     table = LeaseTable()
     table.lease([4], 1000)

@@ -24,6 +24,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     world,
 )
 from tests.unit.subscribe_forwarder.test_cursor import EPOCH, state
+from tests.unit.subscribe_forwarder.test_ledger_model import letter
 
 NOW = Now(1_000, 1_700_000_000_000_000)
 OTHER_UID = uuid.UUID(int=10).bytes
@@ -139,6 +140,48 @@ async def test_a_row_that_postgres_refuses_is_set_aside_alone() -> None:
         assert (await w.ack(*good)).json()["acked"] == 2
         assert metadata.row(uid=SUBSCRIPTION_UID).floor == 2
         assert len(w.forwarder.flusher.books) == 1
+
+
+async def test_a_cursor_that_contradicts_itself_is_set_aside_alone_and_read_anew() -> None:
+    metadata = FakeMetadata(topic(), subscription(), subscription("other", OTHER_UID))
+    async with world(FakeStore(), metadata) as w:
+        await w.ready()
+        w.store.publish(b"a", b"b")
+        good = await w.pulled()
+        (bad, _) = (await w.pull(name="other")).json()["messages"]
+        for owner in w.forwarder.owners:
+            for reader in owner.readers():
+                if reader.cursor.key.subscription_uid == OTHER_UID:
+                    reader.cursor.floor = reader.cursor.read_to + 1
+        assert (await w.post("ack", {"ack_id": bad["ack_id"]}, name="other")).status == 503
+        assert (await w.ack(*good)).json()["acked"] == 2
+        assert metadata.row(uid=SUBSCRIPTION_UID).floor == 2
+        assert metadata.row(uid=OTHER_UID).floor == 0
+
+
+def test_memory_that_contradicts_itself_is_not_gone_on_with() -> None:
+    ledger = leased(3, Policy())
+    row = stored(state(), ledger.update())
+    ledger.cursor.floor = ledger.cursor.read_to + 1
+    assert not ledger.resync(row, EPOCH)
+
+
+def test_what_changed_while_its_flush_was_under_way_travels_again() -> None:
+    ledger = leased(1, Policy())
+    ledger.reject(0, NOW, "no")
+    ledger.wrote(ledger.update())
+    ledger.not_buried(0, "first")
+    under_way = ledger.update()
+    ledger.not_buried(0, "second")
+    ledger.wrote(under_way)
+    assert [row.detail for row in ledger.update().stepped_over] == ["second"]
+
+
+def test_nothing_is_buried_that_may_still_be_delivered() -> None:
+    ledger = leased(1, Policy())
+    ledger.fail(0, NOW, 0, None)
+    with pytest.raises(AssertionError, match="offset 0 buried, and its delivery is FAILED"):
+        ledger.bury(letter(0))
 
 
 def test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes() -> None:

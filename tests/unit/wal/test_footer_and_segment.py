@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from store_nodes.wal import frame as frames
+from store_nodes.wal import settled
+from store_nodes.wal.errors import BadFooter
 from store_nodes.wal.footer import (
     TRAILER_BYTES,
     BatchEntry,
@@ -17,6 +19,7 @@ from store_nodes.wal.footer import (
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position
 from store_nodes.wal.segment import (
+    FIRST_SETTLED,
     SEGMENT_HEADER_BYTES,
     SPARE_SUFFIX,
     SegmentHeader,
@@ -25,7 +28,8 @@ from store_nodes.wal.segment import (
     segment_of,
     used_bytes,
 )
-from tests.unit.wal.wal_support import DIRECTORY
+from store_nodes.wal.settled import SettledList
+from tests.unit.wal.wal_support import DIRECTORY, SimDisk
 
 HEADER = SegmentHeader(9, b"c" * 16, 2, b"i" * 16, b"s" * 16)
 BATCHES = [
@@ -42,6 +46,25 @@ def test_a_footer_comes_back() -> None:
     assert footer.batches() == BATCHES
     assert [entry.instance for entry in footer.frames()] == [0, 1, 2, 3, 4]
     assert [entry.position for entry in footer.frames()] == written.positions
+
+
+def test_a_list_of_settled_segments_that_contradicts_itself_is_not_trusted() -> None:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    for listed in ((FIRST_SETTLED, FIRST_SETTLED), (FIRST_SETTLED + 1,), (7,)):
+        wrong = SettledList(segments=listed, next_segment=FIRST_SETTLED + 1)
+        settled.store(disk, DIRECTORY, wrong)
+        assert settled.load(disk, DIRECTORY) is None
+    sound = SettledList(segments=(FIRST_SETTLED,), next_segment=FIRST_SETTLED + 1)
+    settled.store(disk, DIRECTORY, sound)
+    assert settled.load(disk, DIRECTORY) is not None
+
+
+def test_a_footer_that_does_not_add_up_is_an_error_of_its_own() -> None:
+    whole = encode_footer(b"", BATCHES)
+    for cut in (whole[:7], whole[:-1], whole + b"x"):
+        with pytest.raises(BadFooter, match="segment 9"):
+            decode_footer(9, cut)
 
 
 def test_the_size_of_a_footer_is_known_before() -> None:

@@ -1,0 +1,349 @@
+"""Mutants of the state of a subscription: leases, open deliveries, order of keys, pushing."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "an open delivery is stepped over twice",
+        (
+            Edit(
+                "subscribe_forwarder/state/exceptions.py",
+                "        if row.offset not in self._rows:\n",
+                "        if True:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_a_further_failure_in_a_flush_that_never_was_is_not_taken_for_durable",
+        breaks="P9",
+        trips="was passed before",
+    ),
+    Mutant(
+        "what was never stepped over is closed",
+        (
+            Edit(
+                "subscribe_forwarder/state/exceptions.py",
+                "            del self._new[offset]\n            return False\n",
+                "            del self._new[offset]\n            return True\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_what_was_settled_before_its_flush_never_had_a_row",
+        breaks="P9",
+        trips="nothing is stepped over",
+    ),
+    Mutant(
+        "a cursor that contradicts itself is written",
+        (
+            Edit(
+                "subscribe_forwarder/state/cursor.py",
+                "        if not self.ordered:\n            raise CursorDamaged(\n",
+                "        if False:\n            raise CursorDamaged(\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_a_cursor_that_contradicts_itself_is_set_aside_alone_and_read_anew",
+        breaks="P9",
+    ),
+    Mutant(
+        "memory that contradicts itself is gone on with",
+        (
+            Edit(
+                "subscribe_forwarder/state/flushes.py",
+                "            or not self._cursor.ordered\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_memory_that_contradicts_itself_is_not_gone_on_with",
+        breaks="P9",
+    ),
+    Mutant(
+        "a message is leased that waits still",
+        (
+            Edit(
+                "subscribe_forwarder/state/leases.py",
+                "        offset = heappop(self._ready)\n        del self._waiting[offset]\n",
+                "        offset = heappop(self._ready)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_leases.py"
+        "::test_what_is_given_back_is_leased_again",
+        breaks="P3",
+        trips="leased while it waits",
+    ),
+    Mutant(
+        "what is given back stays leased",
+        (
+            Edit(
+                "subscribe_forwarder/state/leases.py",
+                '        """Ready to be handed out again at once. False when not '
+                'leased."""\n'
+                "        grant = self._leased.pop(offset, None)\n",
+                '        """Ready to be handed out again at once. False when not '
+                'leased."""\n'
+                "        grant = self._leased.get(offset, None)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_leases.py"
+        "::test_what_is_given_back_is_leased_again",
+        breaks="P3",
+        trips="leased twice",
+    ),
+    Mutant(
+        "an exactly-once lease that was dropped holds on",
+        (
+            Edit(
+                "subscribe_forwarder/state/held_leases.py",
+                '        """It is leased no longer, and was not acked."""\n'
+                "        held = self._of.pop(offset, None)\n",
+                '        """It is leased no longer, and was not acked."""\n'
+                "        held = self._of.get(offset, None)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_held_leases.py"
+        "::test_what_is_given_back_is_held_again_under_another_turn",
+        breaks="P3",
+        trips="held twice",
+    ),
+    Mutant(
+        "a message is let go whose row changed since its flush began",
+        (
+            Edit(
+                "subscribe_forwarder/state/exceptions.py",
+                "            if self._unsaved.get(row.offset) is row:\n",
+                "            if row.offset in self._unsaved:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_what_changed_while_its_flush_was_under_way_travels_again",
+        breaks="P3",
+        trips="let go before its row is committed",
+    ),
+    Mutant(
+        "a message is buried that may still be delivered",
+        (
+            Edit(
+                "subscribe_forwarder/state/ledger.py",
+                "        assert row.reason in failures.DOOMED, (\n",
+                "        assert row.reason, (\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_nothing_is_buried_that_may_still_be_delivered",
+        breaks="P3",
+    ),
+    Mutant(
+        "a key is freed by an ack that is not committed",
+        (
+            Edit(
+                "subscribe_forwarder/state/ledger.py",
+                "            self.on_settling(fresh)\n",
+                "            self.on_settling(fresh)\n"
+                "            if self.on_settled is not None:\n"
+                "                self.on_settled(fresh)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_a_later_message_of_a_key_is_not_out_before_the_ack_of_the_earlier_is_committed",
+        breaks="P3",
+    ),
+    Mutant(
+        "a growth is passed by acks that are not committed",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reader.py",
+                "        return self.ledger.committed_to(end)\n",
+                "        return self.ledger.settled_to(end)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_a_growth_is_passed_once_what_is_older_is_committed",
+        breaks="P3",
+    ),
+    Mutant(
+        "an ack of what was not read holds up nothing",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/key_gate.py",
+                "        return min(self._unread, default=None)\n",
+                "        return None\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_an_ack_that_comes_first_after_a_takeover_frees_its_key_with_its_commit",
+        breaks="P3",
+    ),
+    Mutant(
+        "a reader goes on beyond the barrier of a growth",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reader.py",
+                "        if self.limit is not None and end > self.limit:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_generations.py"
+        "::test_after_a_growth_nothing_new_of_a_key_overtakes_what_is_older",
+        breaks="P3",
+    ),
+    Mutant(
+        "a later message of a key goes out beside the earlier",
+        (
+            Edit(
+                "subscribe_forwarder/state/order.py",
+                "        return Verdict.HOLD\n",
+                "        return Verdict.GO\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_of_a_key_one_message_is_out_and_keys_go_side_by_side",
+        breaks="P3",
+    ),
+    Mutant(
+        "a lane that is passed over earns no turn",
+        (
+            Edit(
+                "subscribe_forwarder/state/lanes.py",
+                "turns = {priority: self._earned.get(priority, 0) // AGING for "
+                "priority in priorities}",
+                "turns = dict.fromkeys(priorities, 0)",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_lanes.py"
+        "::test_single_pulls_serve_the_lowest_once_in_seventeen",
+        breaks="P3",
+    ),
+    Mutant(
+        "a rate limit saves up more than a second",
+        (
+            Edit(
+                "subscribe_forwarder/state/rate.py",
+                "            self._tokens = min(self.burst, grown)\n",
+                "            self._tokens = grown\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_rate.py"
+        "::test_a_second_of_quiet_is_all_that_is_saved_up",
+        breaks="P3",
+    ),
+    Mutant(
+        "two consumers with affinity work one partition",
+        (
+            Edit(
+                "subscribe_forwarder/state/affinity.py",
+                "        return not leased or self._workers.get(partition) == consumer\n",
+                "        return True\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_affinity.py"
+        "::test_what_the_former_has_leased_keeps_the_next_away",
+        breaks="P3",
+    ),
+    Mutant(
+        "back-off has no end",
+        (
+            Edit(
+                "subscribe_forwarder/state/retry.py",
+                "return int(min(self.max_backoff_ms, doubled) * random())",
+                "return int(doubled * random())",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_back_off_doubles_has_full_jitter_and_an_end",
+        breaks="P3",
+    ),
+    Mutant(
+        "a message is tried for ever",
+        (
+            Edit(
+                "subscribe_forwarder/state/failures.py",
+                "    if policy.exhausted(row.attempts):\n",
+                "    if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_a_poisoned_key_is_parked_and_holds_up_nothing",
+        breaks="P3",
+    ),
+    Mutant(
+        "a lease never ends",
+        (
+            Edit(
+                "subscribe_forwarder/state/leases.py",
+                "            self._deadlines[0].deadline_ms <= now_ms or not "
+                "self._deadlines[0].live\n",
+                "            not self._deadlines[0].live\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_acks.py"
+        "::test_a_deadline_that_passes_wakes_a_long_poll",
+        breaks="P3",
+    ),
+    Mutant(
+        "an old hole holds the floor up for ever",
+        (
+            Edit(
+                "subscribe_forwarder/state/holes.py",
+                "    if old > cursor.floor:\n",
+                "    if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes",
+        breaks="P3",
+    ),
+    Mutant(
+        "an ack id of somebody else's making opens",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/ack_id.py",
+                "        if not any(_is_mac(mac, begun, tail) for begun in "
+                "(self._hash, *self._others)):\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ack_id.py::test_another_key_does_not_open",
+        breaks="P7",
+    ),
+    Mutant(
+        "a row that Postgres refuses stops all others",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/flush.py",
+                '            return self._set_aside(work[0], error, "refused")\n',
+                '            return self._again(work, "refused")\n',
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_a_row_that_postgres_refuses_is_set_aside_alone",
+        breaks="P9",
+    ),
+    Mutant(
+        "an endpoint that fails every time is never shut",
+        (
+            Edit(
+                "subscribe_forwarder/push/breaker.py",
+                "        if self._failures >= _in_a_row(before):\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_push_breaker.py"
+        "::test_failures_in_a_row_open_it",
+        breaks="P3",
+    ),
+    Mutant(
+        "all may try an endpoint that was shut at once",
+        (
+            Edit(
+                "subscribe_forwarder/push/breaker.py",
+                "        return int(not self._trying)\n",
+                "        return 1\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_push_breaker.py"
+        "::test_one_tries_at_a_time_and_two_close_it",
+        breaks="P3",
+    ),
+)

@@ -1,0 +1,311 @@
+"""Mutants of what a store node keeps: the log, checkpoints, installs, confirmed reads."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a frame begins within a word",
+        (
+            Edit(
+                "store_nodes/wal/frame.py",
+                "            if length % ALIGNMENT:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_log.py::test_what_is_written_is_read",
+        breaks="P1",
+        trips="within a word",
+    ),
+    Mutant(
+        "a roll leaves a segment out",
+        (
+            Edit(
+                "store_nodes/wal/log.py",
+                "writer.activate(writer.number + 1, SEGMENT_HEADER_BYTES + need)",
+                "writer.activate(writer.number + 2, SEGMENT_HEADER_BYTES + need)",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_log.py::test_a_full_segment_is_sealed_and_the_next_is_ready",
+        breaks="P1",
+        trips="segment 3 after 1",
+    ),
+    Mutant(
+        "a write goes on beyond its segment",
+        (
+            Edit(
+                "store_nodes/wal/log.py",
+                "        if writer.fits(need):\n            return\n",
+                "        if True:\n            return\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_log.py::test_a_flush_never_straddles_segments",
+        breaks="P1",
+        trips="straddles",
+    ),
+    Mutant(
+        "a footer that does not add up is read",
+        (
+            Edit(
+                "store_nodes/wal/footer.py",
+                "    if extras_at + extras != len(payload):\n",
+                "    if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_footer_and_segment.py"
+        "::test_a_footer_that_does_not_add_up_is_an_error_of_its_own",
+        breaks="P1",
+    ),
+    Mutant(
+        "a settled segment gets a number that will be used again",
+        (
+            Edit(
+                "store_nodes/storage/settle.py",
+                "        next_segment=max([old.next_segment, *(one + 1 for one in sizes)]),\n",
+                "        next_segment=old.next_segment,\n",
+            ),
+        ),
+        killed_by="tests/unit/storage/test_settle.py"
+        "::test_what_is_live_is_moved_and_the_rest_is_gone",
+        breaks="P1",
+        trips="not a list of settled segments",
+    ),
+    Mutant(
+        "a list of settled segments that contradicts itself is trusted",
+        (Edit("store_nodes/wal/settled.py", " or not found.is_sound", ""),),
+        killed_by="tests/unit/wal/test_footer_and_segment.py"
+        "::test_a_list_of_settled_segments_that_contradicts_itself_is_not_trusted",
+        breaks="P1",
+    ),
+    Mutant(
+        "the end of the log is told before it is synced",
+        (
+            Edit(
+                "store_nodes/wal/log.py",
+                "            positions = self._writer.append(records)\n",
+                "            positions = self._writer.append(records)\n"
+                "            self._tail = Position(self._writer.number, self._writer.end, 0)\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_log.py::test_a_tail_is_what_is_synced",
+        breaks="P1",
+    ),
+    Mutant(
+        "a payload that rotted is read",
+        (
+            Edit(
+                "store_nodes/wal/frame.py",
+                "        return crc32c(view[frame.payload_at : frame.payload_at + "
+                "frame.length]) == frame.payload_crc\n",
+                "        return len(view) > 0\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_damage.py::test_a_bit_anywhere_below_the_mark",
+        breaks="P1",
+    ),
+    Mutant(
+        "a frame that was never written is passed over",
+        (
+            Edit(
+                "store_nodes/wal/recovery.py",
+                "            if previous is not None and found.previous != previous:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_damage.py::test_a_block_of_another_place",
+        breaks="P1",
+    ),
+    Mutant(
+        "a checkpoint needs a log that may be gone",
+        (
+            Edit(
+                "store_nodes/checkpoint/store.py",
+                "        assert not any(start) or self.oldest_start is None or start "
+                ">= self.oldest_start, (\n",
+                "        assert True, (\n",
+            ),
+        ),
+        killed_by="tests/unit/checkpoint/test_checkpoint_store.py"
+        "::test_no_checkpoint_needs_a_log_that_may_be_gone",
+        breaks="P1",
+    ),
+    Mutant(
+        "a checkpoint is named before its name is durable",
+        (
+            Edit(
+                "store_nodes/checkpoint/store.py",
+                "        self._files.sync_directory()\n        if _ASIDE",
+                "        if _ASIDE",
+            ),
+        ),
+        killed_by="tests/unit/checkpoint/test_checkpoint_store.py::test_power_cut_at_every_step",
+        breaks="P1",
+    ),
+    Mutant(
+        "a checkpoint that does not match its manifest is loaded",
+        (
+            Edit(
+                "store_nodes/checkpoint/store.py",
+                "        if not manifest.matches(file):\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/checkpoint/test_checkpoint_store.py"
+        "::test_damage_of_the_newest_falls_back_and_says_so",
+        breaks="P1",
+    ),
+    Mutant(
+        "a manifest in the slot of another is believed",
+        (
+            Edit(
+                "store_nodes/checkpoint/store.py",
+                "            if manifest.number % len(MANIFESTS) != slot:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/checkpoint/test_checkpoint_store.py"
+        "::test_a_manifest_in_the_wrong_slot_is_damage",
+        breaks="P1",
+    ),
+    Mutant(
+        "an image of a source that is behind is taken",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "return await client.snapshot(group, node, least=least)",
+                "return await client.snapshot(group, node, least=0)",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_a_source_that_is_behind_is_passed_over",
+        breaks="P1",
+    ),
+    Mutant(
+        "a peer gives an image that would take the other back",
+        (
+            Edit(
+                "store_nodes/reads.py", "    if group.machine.applied < least:\n", "    if False:\n"
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_snapshots.py::test_a_node_that_is_behind_refuses",
+        breaks="P1",
+    ),
+    Mutant(
+        "an image need not cover what the node has",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "    return max(oldest, acceptor.chosen + 1)\n",
+                "    return oldest\n",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_install_rule.py::test_what_an_image_must_cover",
+        breaks="P1",
+    ),
+    Mutant(
+        "an install goes on although the group does without it",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "            if not is_ahead(self._host.acceptor(group), image.applied):\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_an_install_ends_when_the_group_went_on_without_it[2]",
+        breaks="P1",
+    ),
+    Mutant(
+        "a start takes a checkpoint that is behind its mark",
+        (
+            Edit(
+                "store_nodes/start.py",
+                "        if machine.applied < group.reached:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_a_start_refuses_a_checkpoint_that_is_behind_its_mark",
+        breaks="P1",
+        fails_with="ValueError",
+    ),
+    Mutant(
+        "a checkpoint forgets how far its node was",
+        (
+            Edit(
+                "store_nodes/start.py",
+                "GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)",
+                "GroupCheckpoint(group.id, acceptor.promised, upto, raw, 0)",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_an_image_that_is_ahead_is_installed_and_the_promise_stays",
+        breaks="P1",
+    ),
+    Mutant(
+        "what is staged is answered by a leader that was deposed",
+        (
+            Edit(
+                "store_nodes/client_service.py",
+                "reads.staged(await self._confirmed(group)",
+                "reads.staged(self.group(group)",
+            ),
+        ),
+        killed_by="tests/unit/test_client_service.py"
+        "::test_a_deposed_leader_answers_nothing_that_is_decided_by[staged]",
+        breaks="P2",
+    ),
+    Mutant(
+        "what was rescheduled is answered by a leader that was deposed",
+        (
+            Edit(
+                "store_nodes/client_service.py",
+                "reads.staged_changes(await self._confirmed(group)",
+                "reads.staged_changes(self.group(group)",
+            ),
+        ),
+        killed_by="tests/unit/test_client_service.py"
+        "::test_a_deposed_leader_answers_nothing_that_is_decided_by[staged_changes]",
+        breaks="P2",
+    ),
+    Mutant(
+        "the list of queues is answered by a leader that was deposed",
+        (
+            Edit(
+                "store_nodes/client_service.py",
+                "reads.queues(await self._confirmed(group)",
+                "reads.queues(self.group(group)",
+            ),
+        ),
+        killed_by="tests/unit/test_client_service.py"
+        "::test_a_deposed_leader_answers_nothing_that_is_decided_by[queues]",
+        breaks="P2",
+    ),
+    Mutant(
+        "where a time begins is answered by a leader that was deposed",
+        (
+            Edit(
+                "store_nodes/client_service.py",
+                "reads.offset_at(await self._confirmed(group)",
+                "reads.offset_at(self.group(group)",
+            ),
+        ),
+        killed_by="tests/unit/test_client_service.py"
+        "::test_a_deposed_leader_answers_nothing_that_is_decided_by[offset_at]",
+        breaks="P2",
+    ),
+    Mutant(
+        "where a size begins is answered by a leader that was deposed",
+        (
+            Edit(
+                "store_nodes/client_service.py",
+                "reads.offset_back(await self._confirmed(group)",
+                "reads.offset_back(self.group(group)",
+            ),
+        ),
+        killed_by="tests/unit/test_client_service.py"
+        "::test_a_deposed_leader_answers_nothing_that_is_decided_by[offset_back]",
+        breaks="P2",
+    ),
+)

@@ -1,0 +1,413 @@
+"""Mutants of what stands beside the log: memberships, backups, pushing, schedules, publishing."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a node id that was removed comes back",
+        (
+            Edit(
+                "store_nodes/membership.py",
+                "        if step.node in self.removed:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/test_membership.py::test_a_removed_id_never_comes_back",
+        breaks="P1",
+    ),
+    Mutant(
+        "the last voter may be removed",
+        (
+            Edit(
+                "store_nodes/membership.py",
+                "        if step.role != VOTER and self.voters == (step.node,):\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/test_membership.py::test_the_last_voter_stays",
+        breaks="P5",
+    ),
+    Mutant(
+        "a new node votes at once",
+        (
+            Edit(
+                "store_nodes/membership.py",
+                "        if step.role == VOTER and held is None:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/test_membership.py::test_what_a_step_may_not_do",
+        breaks="P1",
+    ),
+    Mutant(
+        "a step may name any version",
+        (
+            Edit(
+                "store_nodes/membership.py",
+                "        if step.version != self.version + 1:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/test_membership.py::test_a_step_names_the_next_version",
+        breaks="P1",
+    ),
+    Mutant(
+        "damage above the start of a checkpoint costs no votes",
+        (
+            Edit(
+                "store_nodes/storage/damage.py",
+                "    return damage.reason in _WHOLE or damage.end > start.offset\n",
+                "    return False\n",
+            ),
+        ),
+        killed_by="tests/unit/storage/test_damaged_storage.py::test_which_damage_costs_votes",
+        breaks="P1",
+    ),
+    Mutant(
+        "the scrubber looks at no payload",
+        (
+            Edit(
+                "store_nodes/storage/scrub.py",
+                "    return found if frames.payload_holds(data, found) else None\n",
+                "    return found\n",
+            ),
+        ),
+        killed_by="tests/unit/storage/test_damaged_storage.py::test_a_bit_in_a_settled_batch",
+        breaks="P1",
+    ),
+    Mutant(
+        "an image of release 0.2.0 that is behind is taken",
+        (
+            Edit(
+                "store_nodes/client/reads.py",
+                "        if image.applied < least:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_snapshots.py"
+        "::test_a_node_of_an_older_release_gives_what_it_has_and_it_is_not_taken",
+        breaks="P1",
+    ),
+    Mutant(
+        "what a group without a leader is asked waits each time",
+        (
+            Edit(
+                "store_nodes/client/guarded.py",
+                "        if not self.admits(group):\n            raise Unavailable",
+                "        if False:\n            raise Unavailable",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_guard.py"
+        "::test_a_leader_that_never_answers_is_tried_now_and_then",
+        breaks="P5",
+        fails_with="store_nodes.errors.OutcomeUnknown",
+    ),
+    Mutant(
+        "a restore gives offsets again",
+        (
+            Edit(
+                "store_nodes/backup/restoring.py",
+                "    follower.first = follower.end = queue.end + skip_offsets\n",
+                "    follower.first = follower.end = queue.end\n",
+            ),
+        ),
+        killed_by="tests/unit/backup/test_restoring.py::test_no_offset_is_given_twice",
+        breaks="P16",
+    ),
+    Mutant(
+        "a restore that was cut counts as whole",
+        (
+            Edit(
+                "store_nodes/backup/restoring.py",
+                "    BootRecord(settings.data_dir).refuse(NOT_FINISHED)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/backup/test_restoring.py"
+        "::test_a_restore_that_was_cut_is_refused_and_begun_anew",
+        breaks="P16",
+    ),
+    Mutant(
+        "nodes that were given different backups are one group",
+        (
+            Edit(
+                "store_nodes/backup/restoring.py",
+                "    return snapshot.encode(dataclasses.replace(new, digest=own))\n",
+                "    return snapshot.encode(new)\n",
+            ),
+        ),
+        killed_by="tests/unit/backup/test_restoring.py"
+        "::test_nodes_that_were_given_something_else_have_another_digest",
+        breaks="P16",
+    ),
+    Mutant(
+        "a queue that moves during a backup is copied in part",
+        (
+            Edit(
+                "store_nodes/backup/taking.py",
+                "            if not older.offsets.sealed or older.offsets.end != info.base:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/backup/test_taking.py"
+        "::test_a_queue_that_moves_during_the_copy_is_copied_whole",
+        breaks="P16",
+    ),
+    Mutant(
+        "a stream has more out than its window",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/window.py",
+                "        return Room(messages, size_bytes) if messages > 0 and "
+                "size_bytes > 0 else None\n",
+                "        return Room(max(1, messages), max(1, size_bytes))\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_stream.py"
+        "::test_no_more_are_out_than_the_window_allows",
+        breaks="P3",
+    ),
+    Mutant(
+        "a skip rule is asked of what the filter left out",
+        (
+            Edit(
+                "subscribe_forwarder/selection/selection.py",
+                "            for index in rule.matches(batch, delivered):\n",
+                "            for index in rule.matches(batch, range(low, high)):\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_selection.py"
+        "::test_a_skip_rule_is_asked_after_the_filter",
+        breaks="P3",
+    ),
+    Mutant(
+        "a stored expression that is refused is evaluated",
+        (
+            Edit(
+                "subscribe_forwarder/selection/selection.py",
+                "        return _NEVER\n",
+                "        return text\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_selection.py"
+        "::test_a_stored_expression_that_is_refused_is_true_for_no_message",
+        breaks="P7",
+        fails_with="edge.expressions.expression.BadExpression",
+    ),
+    Mutant(
+        "a redirect counts as delivered",
+        (
+            Edit(
+                "subscribe_forwarder/push/verdict.py",
+                "    if 200 <= status < 300:\n",
+                "    if 200 <= status < 400:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_push_verdict.py::test_answers",
+        breaks="P3",
+    ),
+    Mutant(
+        "an expired key signs webhooks",
+        (
+            Edit(
+                "subscribe_forwarder/push/signing.py",
+                " for until, sign in self._keys if now_s < until]",
+                " for until, sign in self._keys]",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_push_requests.py"
+        "::TestSignatures::test_while_keys_are_changed_both_hold_and_then_the_new_alone",
+        breaks="P13",
+    ),
+    Mutant(
+        "a message whose time is over is delivered in order",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/choosing.py",
+                "            if 0 < expires_us <= self._now_us:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_an_expired_message_keeps_its_place_until_that_is_committed",
+        breaks="P3",
+    ),
+    Mutant(
+        "a message that is not due counts as released",
+        (
+            Edit(
+                "scheduler/releasing.py",
+                "            if offset == NOT_DUE:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_due_loop.py"
+        "::test_a_clock_that_runs_ahead_of_the_log_only_asks_again",
+        breaks="P3",
+    ),
+    Mutant(
+        "a release whose answer was lost is not asked for again",
+        (
+            Edit(
+                "scheduler/releasing.py",
+                "                    left = numbers\n",
+                "                    left = []\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_due_loop.py::test_a_lost_answer_is_asked_for_again",
+        breaks="P3",
+    ),
+    Mutant(
+        "of missed runs the first is made and not the latest",
+        (
+            Edit(
+                "scheduler/cron_plan.py",
+                '        case "latest":\n            return (due[-1],)\n',
+                '        case "latest":\n            return (due[0],)\n',
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_cron_plan.py::test_policies_of_missed_runs",
+        breaks="P3",
+    ),
+    Mutant(
+        "missed runs are not counted",
+        (
+            Edit(
+                "scheduler/cron_plan.py",
+                "Plan(make, len(due) - len(make), next_run",
+                "Plan(make, 0, next_run",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_cron_plan.py"
+        "::test_each_run_is_made_or_counted_once_whenever_it_is_looked_at",
+        breaks="P3",
+    ),
+    Mutant(
+        "another delay under the same key is the same message",
+        (
+            Edit(
+                "publish_forwarder/idempotency.py",
+                "            delay,\n            len(message.data),\n",
+                "            len(message.data),\n",
+            ),
+        ),
+        killed_by="tests/unit/publish_forwarder/test_idempotency.py"
+        "::test_a_fingerprint_tells_messages_apart",
+        breaks="P2",
+    ),
+    Mutant(
+        "a key is known in all topics",
+        (
+            Edit(
+                "publish_forwarder/idempotency.py",
+                "    return blake2b(topic_uid + key.encode",
+                "    return blake2b(key.encode",
+            ),
+        ),
+        killed_by="tests/unit/publish_forwarder/test_idempotency.py::test_a_key_is_of_one_topic",
+        breaks="P2",
+    ),
+    Mutant(
+        "a body that does not fit its schema is stored",
+        (
+            Edit(
+                "publish_forwarder/schema_check.py",
+                "        if errors:\n            raise violation",
+                "        if False:\n            raise violation",
+            ),
+        ),
+        killed_by="tests/unit/publish_forwarder/test_schema_check.py"
+        "::test_the_latest_version_counts_unless_another_is_named",
+        breaks="P8",
+    ),
+    Mutant(
+        "what follows a refused message of its key is stored",
+        (
+            Edit(
+                "publish_forwarder/schema_check.py",
+                "            if broken and entry.key in broken:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/publish_forwarder/test_schema_check.py"
+        "::test_items_of_a_batch_are_judged_one_by_one_and_order_of_keys_is_kept",
+        breaks="P2",
+    ),
+    Mutant(
+        "a cancel in a sealed queue does not look for a copy that is being made",
+        (
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "        if not done:\n"
+                "            return False\n"
+                "        try:\n"
+                "            if await self._is_sealed(place):\n",
+                "        if not done:\n"
+                "            return False\n"
+                "        try:\n"
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_what_was_cancelled_is_never_published",
+        breaks="P3",
+    ),
+    Mutant(
+        "a copy of a delayed message takes no turn",
+        (
+            Edit(
+                "outbox/delayed.py",
+                "    return _entry(index, _name(queue, number)) + _turn_id(index, "
+                "queue, number, turn)\n",
+                "    return _entry(index, _name(queue, number))\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_what_was_cancelled_is_never_published",
+        breaks="P3",
+    ),
+    Mutant(
+        "a message that was rescheduled as it was copied is copied again at once",
+        (
+            Edit(
+                "scheduler/forwarding.py",
+                "        still_due = set(await self._forwarding.due(self, changed))\n",
+                "        still_due = set(changed)\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_what_was_rescheduled_is_not_published_before_its_new_time",
+        breaks="P3",
+    ),
+    Mutant(
+        "who would cancel does not record the copy that a dead scheduler made",
+        (
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "            await self._forwarded.record(key, [Forwarded(number, "
+                "partition, known.position)])\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_copy_that_a_dead_scheduler_did_not_record_is_recorded_by_who_would_cancel",
+        breaks="P3",
+    ),
+    Mutant(
+        "a change takes its turn in one of several successors",
+        (
+            Edit(
+                "outbox/delayed.py",
+                "                (Target(of_group, QueueId.unpack(raw)), turn) for "
+                "of_group, raw in sealed.successors\n",
+                "                (Target(of_group, QueueId.unpack(raw)), turn)\n"
+                "                for of_group, raw in sealed.successors[:1]\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_turn_is_known_to_later_successors_and_taken_in_each_of_several",
+        breaks="P3",
+    ),
+)
