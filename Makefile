@@ -81,8 +81,9 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
-	@command -v go >/dev/null || echo "no Go here: the Terraform provider is not looked at"
+	@command -v go >/dev/null || echo "no Go here: the Terraform provider and the checker of histories are not looked at"
 	@! command -v go >/dev/null || (cd deploy/terraform/provider && test -z "$$(gofmt -l .)" && go vet ./...)
+	@! command -v go >/dev/null || (cd tests/checker && test -z "$$(gofmt -l .)" && go vet ./...)
 
 .PHONY: check
 check: lint test test-long ## Style, types and every test
@@ -97,7 +98,7 @@ mutants: $(INSTALLED) ## Break one rule of the product at a time, each must fail
 	$(BIN)/python -m tests.mutants --part $(PART) $(MUTANTS_ARGS)
 
 .PHONY: torture
-torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts, a history checker (root, minutes)
+torture: $(INSTALLED) ## Real processes: kills, hangs, power cuts; histories judged by us and by porcupine (root, minutes)
 	$(BIN)/python -m tests.chaos.torture $(TORTURE_ARGS)
 
 .PHONY: rolling

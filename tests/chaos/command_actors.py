@@ -13,7 +13,7 @@ from store_nodes.client import StoreClient
 from store_nodes.commands import StageExtras
 from store_nodes.errors import Conflict, NotDone, OutcomeUnknown, StoreError
 from store_nodes.queue_id import QueueId
-from tests.chaos.command_history import CounterTry, Delayed, check_counter, check_delays
+from tests.chaos.command_history import Delayed, check_counter, check_delays
 from tests.chaos.command_support import (
     AGAIN,
     CANCELLED,
@@ -27,7 +27,7 @@ from tests.chaos.command_support import (
     encoded,
     until_done,
 )
-from tests.chaos.history import Outcome
+from tests.chaos.history import CounterRead, CounterTry, History, Outcome
 from tests.chaos.read_log import read_queue
 from tests.chaos.sometimes import Sometimes
 
@@ -153,9 +153,15 @@ class CounterActor:
     """Callers that race to set one counter, each to numbers that nobody else uses."""
 
     def __init__(
-        self, client: StoreClient, group: int, dice: random.Random, sometimes: Sometimes
+        self,
+        client: StoreClient,
+        group: int,
+        dice: random.Random,
+        sometimes: Sometimes,
+        history: History,
     ) -> None:
         self.tries: list[CounterTry] = []
+        self._history = history
         self._client = client
         self._group = group
         self._dice = dice
@@ -168,14 +174,16 @@ class CounterActor:
     async def _race(self, stopping: asyncio.Event) -> None:
         current = 0
         while not stopping.is_set():
-            step = CounterTry(current, next(self._numbers), time.monotonic())
+            step = CounterTry(current, next(self._numbers), time.monotonic(), counter=COUNTER)
             self.tries.append(step)
+            self._history.add(step)
             try:
                 await self._client.compare_and_set(
                     self._group, COUNTER, step.expected, step.new, timeout_s=TIMEOUT_S
                 )
             except Conflict as conflict:
                 step.outcome, current = Outcome.NOT_DONE, conflict.current
+                step.current = current
                 self._sometimes.hit(RACED)
             except NotDone:
                 step.outcome = Outcome.NOT_DONE
@@ -187,7 +195,10 @@ class CounterActor:
             await asyncio.sleep(self._dice.uniform(0.0, 0.1))
 
     async def check(self) -> list[str]:
-        return check_counter(self.tries, await self._client.counter(self._group, COUNTER))
+        sent_s = time.monotonic()
+        final = await self._client.counter(self._group, COUNTER)
+        self._history.add(CounterRead(COUNTER, sent_s, time.monotonic(), final))
+        return check_counter(self.tries, final)
 
 
 class Operating:

@@ -16,15 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.history import Outcome, Stored
-
-
-@dataclass(slots=True)
-class Keyed:
-    """A message with an id, sent until it was answered; `offset` −1: it never was."""
-
-    payload: str
-    offset: int = -1
+from tests.chaos.history import CounterTry, Outcome, Publish, Stored
 
 
 @dataclass(slots=True)
@@ -37,17 +29,6 @@ class Delayed:
     offset: int = -1
     """As a release said; −1: none did."""
     discard_asked: bool = False
-
-
-@dataclass(slots=True)
-class CounterTry:
-    """One compare-and-set; every `new` is used once."""
-
-    expected: int
-    new: int
-    sent_s: float
-    answered_s: float = 0.0
-    outcome: Outcome = Outcome.UNKNOWN
 
 
 @dataclass(slots=True)
@@ -72,19 +53,19 @@ def places_of(log: Iterable[Stored]) -> dict[str, list[Stored]]:
     return dict(places)
 
 
-def check_ids(sent: Iterable[Keyed], log: Iterable[Stored]) -> list[str]:
-    """Of one queue that only takes messages with ids."""
+def check_ids(sent: Sequence[Publish], log: Iterable[Stored]) -> list[str]:
+    """Of one queue that only takes messages with ids, each sent until it was answered."""
     places, broken = places_of(log), []
-    known = {keyed.payload: keyed for keyed in sent}
+    known = {publish.payload for publish in sent}
     for payload, found in places.items():
         if payload not in known:
             broken.append(f"{payload!r} was never sent")
         if len(found) > 1:
             broken.append(f"{payload!r} is at {[stored.offset for stored in found]}")
-    for keyed in known.values():
-        offsets = [stored.offset for stored in places.get(keyed.payload, ())]
-        if keyed.offset >= 0 and offsets != [keyed.offset]:
-            broken.append(f"{keyed.payload!r} was answered {keyed.offset} and is at {offsets}")
+    for publish in sent:
+        offsets = [stored.offset for stored in places.get(publish.payload, ())]
+        if publish.outcome is Outcome.ACKED and offsets != [publish.offset]:
+            broken.append(f"{publish.payload!r} was answered {publish.offset} and is at {offsets}")
     return broken
 
 

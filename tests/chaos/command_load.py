@@ -1,8 +1,9 @@
 """Callers of every command but the plain append, at work while faults happen: messages with ids
 that are sent again, delays, truncations, counters, checkpoints and leader transfers.
 
-Each actor keeps what it was told and checks it itself at the end (`command_history`). They talk to
-the store nodes directly, so each answer is the log's own; what forwarders make of it is tested
+Each actor keeps what it was told and checks it itself at the end (`command_history`); porcupine is
+shown what is appended with ids, to queues that are sealed, and what is done to counters. They talk
+to the store nodes directly, so each answer is the log's own; what forwarders make of it is tested
 elsewhere.
 """
 
@@ -15,7 +16,9 @@ from store_nodes.client import StoreClient
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.command_actors import CounterActor, DelayActor, Operating
 from tests.chaos.command_support import SITUATIONS, Actor, until_done
-from tests.chaos.command_writers import IdActor, TrimActor
+from tests.chaos.command_writers import IdActor, SealActor, TrimActor
+from tests.chaos.history import History
+from tests.chaos.porcupine import hold
 from tests.chaos.sometimes import Sometimes
 
 GROUPS_USED = (0, 1, 2)
@@ -27,6 +30,7 @@ class CommandLoad:
     def __init__(self, cluster: ChaosCluster, client: StoreClient, seed: int) -> None:
         self.sometimes = Sometimes(SITUATIONS)
         self.client = client
+        self.history = History("commands")
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._actors: list[Actor] = []
@@ -43,13 +47,16 @@ class CommandLoad:
         for group in GROUPS_USED:
             dice = random.Random(f"{seed}/{group}")
             actors: list[Actor] = [
-                IdActor(cluster, client, group, dice, load.sometimes),
+                IdActor(cluster, client, group, dice, load.sometimes, load.history),
                 TrimActor(client, group, dice, load.sometimes),
                 DelayActor(client, group, dice, load.sometimes),
             ]
             load._actors += actors
         load._actors += [
-            CounterActor(client, 0, random.Random(f"{seed}/counters"), load.sometimes),
+            SealActor(client, 0, random.Random(f"{seed}/seals"), load.sometimes, load.history),
+            CounterActor(
+                client, 0, random.Random(f"{seed}/counters"), load.sometimes, load.history
+            ),
             Operating(client, random.Random(f"{seed}/operating"), load.sometimes),
         ]
         return load
@@ -73,7 +80,9 @@ class CommandLoad:
             for actor in self._actors
             for what in await until_done(actor.check)
         ]
-        assert not broken, "\n".join(broken[:20])
+        with self.history.kept():
+            assert not broken, "\n".join(broken[:20])
+        await asyncio.to_thread(hold, self.history)
 
     async def close(self) -> None:
         for task in self._tasks:

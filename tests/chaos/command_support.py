@@ -25,9 +25,10 @@ KEPT = "a truncation kept offsets below it"
 RACED = "two callers wanted to set a counter and one was refused"
 HANDED = "a leader was wished for"
 CHECKPOINT = "a checkpoint was asked for"
+SEALED = "a queue was sealed while it was appended to"
 SITUATIONS = (
     *(KNOWN, KNOWN_ELSEWHERE, REPEATED, EARLY, AGAIN, CANCELLED, MOVED, KEPT, RACED),
-    *(HANDED, CHECKPOINT),
+    *(HANDED, CHECKPOINT, SEALED),
 )
 
 Answer = TypeVar("Answer")

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from benchmarks.http_client import Answer, Connection, connect, request
-from tests.chaos.history import Delivery
+from tests.chaos.history import Act, Delivery, Outcome
 from tests.chaos.senders import payload_of
 
 WORKERS = 2
@@ -106,10 +106,13 @@ class Consumer:
         for delivery in list(self.deliveries):
             if (delivery.partition, delivery.offset) not in settled:
                 path = f"/topics/{self._topic}/messages/{delivery.message_id}/ack"
+                sent_s = time.monotonic()
                 answer = await self._ask(connection, "GET", path)
                 if answer.status == 200:
                     states = _states.decode(answer.body).subscriptions
-                    delivery.found_acked = states[self._subscription].state == "acked"
+                    if states[self._subscription].state == "acked":
+                        now_s = time.monotonic()
+                        delivery.acts.append(Act("found_acked", sent_s, now_s, Outcome.ACKED))
 
     async def stop(self) -> None:
         """Returns when the last answers are in."""
@@ -143,28 +146,36 @@ class Consumer:
         if answer.status != 200:
             await asyncio.sleep(PAUSE_S)
             return
+        got_s = time.monotonic()
         messages = _page.decode(answer.body).messages
         if not messages:
             return
         given = [
             Delivery(
+                self._subscription,
                 message.partition,
                 message.offset,
                 payload_of(message.data.encode()),
                 sent_s,
-                message_id=message.message_id,
+                got_s,
+                message.message_id,
+                message.ack_id,
             )
             for message in messages
         ]
         self.deliveries += given
+        sent_s = time.monotonic()
+        acts = [Act("ack", sent_s) for _ in given]
+        for delivery, act in zip(given, acts, strict=True):
+            delivery.acts.append(act)
         body = msgspec.json.encode({"ack_ids": [message.ack_id for message in messages]})
         answer = await self._ask(connection, "POST", f"{self._path}/ack", body)
         if answer.status == 200:
             failed = {item.index for item in _acked.decode(answer.body).results}
-            now = time.monotonic()
-            for index, delivery in enumerate(given):
-                if index not in failed:
-                    delivery.acked_s = now
+            now_s = time.monotonic()
+            for index, act in enumerate(acts):
+                act.answered_s = now_s
+                act.outcome = Outcome.NOT_DONE if index in failed else Outcome.ACKED
 
     async def _ask(
         self, connection: Connection, method: str, path: str, body: bytes = b""

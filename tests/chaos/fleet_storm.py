@@ -81,7 +81,9 @@ class FleetStorm:
         self.fleet = fleet
         self.faults: Counter[str] = Counter()
         self.hints: Counter[str] = Counter()
-        self.load = DeliveryLoad(Site(fleet.port, fleet.token), seed, actors)
+        self._lapses: list[float] = []
+        site = Site(fleet.port, fleet.token)
+        self.load = DeliveryLoad(site, seed, actors, self._lapses)
         self._seed = seed
         self._kinds = kinds
         self._orderly = set(kinds) == {RESTART}
@@ -117,8 +119,10 @@ class FleetStorm:
     def fault(self, kind: str) -> None:
         """It is about to happen."""
         self.faults[kind] += 1
-        for counted in () if self._orderly else self.counted():
-            counted.fault()
+        if not self._orderly:
+            self._lapses.append(time.monotonic())
+            for counted in self.counted():
+                counted.fault()
 
     def _dice(self, what: str) -> random.Random:
         return random.Random(f"{self._seed}/{what}")

@@ -1,44 +1,43 @@
-"""What publishers saw, held against what the log holds.
+"""What callers sent and were answered: the one record of a run, which every checker judges.
 
-The rules, for every partition of the topic:
-
-1. what was acknowledged is in the log, at the partition and offset that the answer named;
-2. what was answered *not done* is not in the log;
-3. offsets begin at 0 and have no gap: each is one more than the one before;
-4. no message is there twice in one partition (a forwarder's session repeats nothing), and a keyed
-   one is there once in all; an unkeyed one may be in two partitions after an unknown outcome;
-5. messages of a key are in one partition, in the order they were sent (a publisher sends the next
-   of a key once the last is answered);
-6. real-time order: what was sent after another was acknowledged has the greater offset.
-
-And of what a subscription's consumers saw:
-
-7. every message of the log was delivered and acked, and nothing else was;
-8. an ack that was answered 200 holds: the message is not handed out by a pull sent after it.
+A history is written as JSON lines (docs/decisions/testing.md). Its first line names the version of
+the format; every other line is one of the records here, with its `kind`. Times are seconds of one
+clock that never goes back. What was not answered, or answered so that nobody knows what was done,
+is UNKNOWN, and may have taken effect at any time since it was sent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
-import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
 
-MAX_REPORTED_PER_RULE = 5
+import msgspec
+
+VERSION = 1
+KEPT = Path(__file__).parents[2] / "build/histories"
+"""Where the histories of failed runs are, and the pictures of what was refused."""
 
 
 class Outcome(enum.Enum):
-    """Of a publish, as its publisher was told; UNKNOWN also when nothing was."""
+    """Of a request, as its caller was told; UNKNOWN also when nothing was."""
 
     ACKED = "acked"
     NOT_DONE = "not_done"
     UNKNOWN = "unknown"
 
 
-@dataclass(slots=True)
-class Publish:
-    """One publish; times are of one monotonic clock. `reason` says what a failed one was told."""
+class Record(msgspec.Struct, tag_field="kind"):
+    """One line."""
+
+
+class Publish(Record, tag="publish"):
+    """One publish. `reason` says what a failed one was told; `id` is its idempotency key, if it has
+    one, and `duplicate` says that the answer named a message that was there before."""
 
     payload: str
     key: str | None
@@ -48,11 +47,119 @@ class Publish:
     partition: int = -1
     offset: int = -1
     reason: str = ""
+    topic: str = ""
+    id: str = ""
+    duplicate: bool = False
+
+
+class Read(Record, tag="read"):
+    """A stretch of a partition: its payloads from the offset `first` on. `end` is where the
+    partition ended at some moment of the read; −1: the answer did not say."""
+
+    topic: str
+    partition: int
+    sent_s: float
+    answered_s: float
+    first: int
+    payloads: list[str]
+    end: int = -1
+
+
+class Seal(Record, tag="seal"):
+    """A partition that takes nothing any more; `end`: as the answer said."""
+
+    topic: str
+    partition: int
+    sent_s: float
+    answered_s: float = 0.0
+    outcome: Outcome = Outcome.UNKNOWN
+    end: int = -1
+
+
+class Subscription(Record, tag="subscription"):
+    """What is promised of the deliveries of a subscription."""
+
+    name: str
+    topic: str
+    delivery: Literal["at_least_once", "exactly_once", "at_most_once"]
+    ack_deadline_s: float
+
+
+class Act(msgspec.Struct):
+    """What a consumer did with a delivery, or learnt: `found_acked` is the platform's word, asked
+    for later, that the message is acked."""
+
+    what: Literal["ack", "nack", "found_acked"]
+    sent_s: float
+    answered_s: float = 0.0
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+class Delivery(Record, tag="delivery"):
+    """One message handed to a consumer by a pull that was sent at `pulled_s` and answered at
+    `got_s`, under a lease of its own (`lease`: the ack id)."""
+
+    subscription: str
+    partition: int
+    offset: int
+    payload: str
+    pulled_s: float
+    got_s: float = 0.0
+    message_id: str = ""
+    lease: str = ""
+    acts: list[Act] = []
+
+    @property
+    def acked_s(self) -> float:
+        """When an ack of it was first accepted; 0: none was, as far as is known."""
+        return min((act.answered_s for act in self._done("ack")), default=0.0)
+
+    @property
+    def found_acked(self) -> bool:
+        """Whether it was asked for later, and is acked."""
+        return any(self._done("found_acked"))
+
+    def _done(self, what: str) -> Iterator[Act]:
+        return (act for act in self.acts if (act.what, act.outcome) == (what, Outcome.ACKED))
+
+
+class Lapse(Record, tag="lapse"):
+    """A moment at which leases may have been lost with the process that held them."""
+
+    at_s: float
+
+
+class Drained(Record, tag="drained"):
+    """From here on everything that the subscription's topic has is settled."""
+
+    subscription: str
+    at_s: float
+
+
+class CounterTry(Record, tag="counter_try"):
+    """One compare-and-set; every `new` is used once. `current` is what a refusal said."""
+
+    expected: int
+    new: int
+    sent_s: float
+    answered_s: float = 0.0
+    outcome: Outcome = Outcome.UNKNOWN
+    current: int | None = None
+    counter: str = "counter"
+
+
+class CounterRead(Record, tag="counter_read"):
+    """A counter's value."""
+
+    counter: str
+    sent_s: float
+    answered_s: float
+    value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One message of the log."""
+    """One message of the log, as it was read."""
 
     offset: int
     payload: str
@@ -60,218 +167,74 @@ class Stored:
     log_time_us: int = 0
 
 
-@dataclass(slots=True)
-class Delivery:
-    """One message handed to a consumer; its pull was sent at `pulled_s`, and its ack was answered
-    200 at `acked_s`, if that is not 0. An ack that was answered otherwise, or not at all, may have
-    been made: whether it was (`found_acked`) can be asked later."""
-
-    partition: int
-    offset: int
-    payload: str
-    pulled_s: float
-    acked_s: float = 0.0
-    message_id: str = ""
-    found_acked: bool = False
-
-
 Logs = Mapping[int, Sequence[Stored]]
 """Of each partition, everything it holds, in the order read."""
 
-
-@dataclass(slots=True)
-class Verdict:
-    """Broken rules, in words; none is what we want."""
-
-    violations: list[str] = field(default_factory=list)
-    acked: int = 0
-    not_done: int = 0
-    unknown: int = 0
-    stored: int = 0
-    unknown_but_stored: int = 0
-    stored_in_two_partitions: int = 0
-    """Unkeyed, re-routed after an unknown outcome: allowed, and told."""
-    deliveries: int = 0
-    """To consumers, repeated ones counted each time."""
-
-    def require(self) -> None:
-        """Raises AssertionError with the violations."""
-        assert not self.violations, "\n".join(self.violations)
+AnyRecord = (
+    Publish | Read | Seal | Subscription | Delivery | Lapse | Drained | CounterTry | CounterRead
+)
+Kind = TypeVar("Kind", bound=Record)
 
 
-class _Report:
-    """Collects violations, a few of each rule."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        self._verdict = verdict
-        self._seen: defaultdict[str, int] = defaultdict(int)
-
-    def broken(self, rule: str, what: str) -> None:
-        self._seen[rule] += 1
-        if self._seen[rule] <= MAX_REPORTED_PER_RULE:
-            self._verdict.violations.append(f"{rule}: {what}")
-
-    def close(self) -> None:
-        for rule, count in self._seen.items():
-            if count > MAX_REPORTED_PER_RULE:
-                self._verdict.violations.append(f"{rule}: {count} in all")
+class _Head(msgspec.Struct, tag_field="kind", tag="history"):
+    version: int
+    name: str
 
 
-def check(history: Sequence[Publish], logs: Logs) -> Verdict:
-    """Hold a whole history against whole logs, read after the last publish was answered."""
-    verdict = Verdict(stored=sum(len(log) for log in logs.values()))
-    report = _Report(verdict)
-    _check_offsets(logs, report)
-    places = _places(logs)
-    _check_copies(places, history, report, verdict)
-    _check_outcomes(history, logs, places, report, verdict)
-    _check_keys(history, places, report)
-    _check_real_time(history, report)
-    report.close()
-    return verdict
+class History:
+    """The records of one run, in any order."""
 
+    def __init__(self, name: str, records: Iterable[Record] = ()) -> None:
+        self.name = name
+        self.records = list(records)
 
-def check_deliveries(deliveries: Sequence[Delivery], logs: Logs) -> Verdict:
-    """Hold what consumers were given against whole logs, once they have had time for all of it."""
-    verdict = Verdict(stored=sum(len(log) for log in logs.values()))
-    report = _Report(verdict)
-    payloads = {
-        (partition, stored.offset): stored.payload
-        for partition, log in logs.items()
-        for stored in log
-    }
-    acked: dict[tuple[int, int], float] = {}
-    for delivery in sorted(deliveries, key=lambda delivery: delivery.pulled_s):
-        at = (delivery.partition, delivery.offset)
-        if payloads.get(at) != delivery.payload:
-            report.broken("delivered", f"{delivery.payload!r} at {at}: there {payloads.get(at)!r}")
-        if acked.get(at, delivery.pulled_s) < delivery.pulled_s:
-            report.broken("ack", f"{delivery.payload!r} at {at} was given again after its ack")
-        if delivery.acked_s:
-            acked[at] = min(acked.get(at, delivery.acked_s), delivery.acked_s)
-    verdict.acked = len(acked)
-    for at in payloads.keys() - {(each.partition, each.offset) for each in deliveries}:
-        report.broken("undelivered", f"{payloads[at]!r} at {at}")
-    found = {(each.partition, each.offset) for each in deliveries if each.found_acked}
-    for at in payloads.keys() - acked.keys() - found:
-        report.broken("unacked", f"{payloads[at]!r} at {at}")
-    report.close()
-    return verdict
+    def add(self, *records: Record) -> None:
+        self.records += records
 
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """All records of one kind."""
+        return [record for record in self.records if isinstance(record, kind)]
 
-def _places(logs: Logs) -> dict[str, list[tuple[int, int]]]:
-    """Payload → every (partition, offset) where it is."""
-    places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for partition, log in logs.items():
-        for stored in log:
-            places[stored.payload].append((partition, stored.offset))
-    return places
+    def add_logs(self, topic: str, logs: Logs, sent_s: float, answered_s: float) -> None:
+        """Whole partitions, as they were read: one read for each run of offsets without a gap."""
+        for partition, log in logs.items():
+            reads: list[Read] = []
+            for stored in log:
+                if not reads or stored.offset != reads[-1].first + len(reads[-1].payloads):
+                    reads.append(Read(topic, partition, sent_s, answered_s, stored.offset, []))
+                reads[-1].payloads.append(stored.payload)
+            reads = reads or [Read(topic, partition, sent_s, answered_s, 0, [])]
+            reads[-1].end = reads[-1].first + len(reads[-1].payloads)
+            self.add(*reads)
 
+    def write(self, path: Path) -> None:
+        """As a file of the format."""
+        encoder = msgspec.json.Encoder()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.writelines(
+                encoder.encode(record) + b"\n"
+                for record in (_Head(VERSION, self.name), *self.records)
+            )
 
-def _check_offsets(logs: Logs, report: _Report) -> None:
-    for partition, log in logs.items():
-        if log and log[0].offset != 0:
-            report.broken("offsets", f"partition {partition} begins at {log[0].offset}")
-        for before, after in itertools.pairwise(log):
-            if after.offset != before.offset + 1:
-                report.broken(
-                    "offsets", f"partition {partition}: {after.offset} follows {before.offset}"
-                )
+    @classmethod
+    def load(cls, path: Path) -> History:
+        """What `write` wrote. Raises ValidationError for another version or an unknown record."""
+        head, *lines = path.read_bytes().splitlines()
+        found = msgspec.json.decode(head, type=_Head)
+        if found.version != VERSION:
+            raise msgspec.ValidationError(f"version {found.version}; {VERSION} is known")
+        decoder = msgspec.json.Decoder(AnyRecord)
+        return cls(found.name, (decoder.decode(line) for line in lines))
 
-
-def _check_copies(
-    places: Mapping[str, Sequence[tuple[int, int]]],
-    history: Iterable[Publish],
-    report: _Report,
-    verdict: Verdict,
-) -> None:
-    sent = {publish.payload: publish for publish in history}
-    for payload, found in places.items():
-        publish = sent.get(payload)
-        if publish is None:
-            report.broken("invented", f"{payload!r} at {found[0]} was never sent")
-            continue
-        if len(found) == 1:
-            continue
-        if len({partition for partition, _ in found}) < len(found):
-            report.broken("duplicate", f"{payload!r} is at {found}")
-        elif publish.key is not None:
-            report.broken("duplicate", f"{payload!r} of key {publish.key!r} is at {found}")
-        else:
-            verdict.stored_in_two_partitions += 1
-
-
-def _check_outcomes(
-    history: Iterable[Publish],
-    logs: Logs,
-    places: Mapping[str, Sequence[tuple[int, int]]],
-    report: _Report,
-    verdict: Verdict,
-) -> None:
-    for publish in history:
-        found = places.get(publish.payload, ())
-        match publish.outcome:
-            case Outcome.ACKED:
-                verdict.acked += 1
-                if (publish.partition, publish.offset) not in found:
-                    at = _stored_at(logs, publish.partition, publish.offset)
-                    report.broken(
-                        "acknowledged",
-                        f"{publish.payload!r} was acknowledged at {publish.partition}/"
-                        f"{publish.offset}; there is {at!r}, and it is at {list(found)}",
-                    )
-            case Outcome.NOT_DONE:
-                verdict.not_done += 1
-                if found:
-                    report.broken(
-                        "not done",
-                        f"{publish.payload!r} was answered {publish.reason!r} and is at {found}",
-                    )
-            case Outcome.UNKNOWN:
-                verdict.unknown += 1
-                verdict.unknown_but_stored += bool(found)
-
-
-def _stored_at(logs: Logs, partition: int, offset: int) -> str | None:
-    log = logs.get(partition, ())
-    at = offset - log[0].offset if log else 0
-    return log[at].payload if 0 <= at < len(log) else None
-
-
-def _check_keys(
-    history: Iterable[Publish],
-    places: Mapping[str, Sequence[tuple[int, int]]],
-    report: _Report,
-) -> None:
-    by_key: defaultdict[str, list[Publish]] = defaultdict(list)
-    for publish in history:
-        if publish.key is not None and publish.payload in places:
-            by_key[publish.key].append(publish)
-    for key, publishes in by_key.items():
-        publishes.sort(key=lambda publish: publish.sent_s)
-        found = [places[publish.payload][0] for publish in publishes]
-        if len({partition for partition, _ in found}) > 1:
-            report.broken("key", f"{key!r} is in partitions {sorted({p for p, _ in found})}")
-        for (_, before), (_, after), publish in zip(found, found[1:], publishes[1:], strict=False):
-            if after <= before:
-                report.broken("key", f"{key!r}: {publish.payload!r} at {after} after {before}")
-
-
-def _check_real_time(history: Iterable[Publish], report: _Report) -> None:
-    by_partition: defaultdict[int, list[Publish]] = defaultdict(list)
-    for publish in history:
-        if publish.outcome is Outcome.ACKED:
-            by_partition[publish.partition].append(publish)
-    for partition, publishes in by_partition.items():
-        publishes.sort(key=lambda publish: publish.offset, reverse=True)
-        earliest: Publish | None = None
-        """Of those with a greater offset, the one answered first."""
-        for publish in publishes:
-            if earliest is not None and earliest.answered_s < publish.sent_s:
-                report.broken(
-                    "real time",
-                    f"partition {partition}: {publish.payload!r} at {publish.offset} was sent"
-                    f" after {earliest.payload!r} at {earliest.offset} was acknowledged",
-                )
-            if earliest is None or publish.answered_s < earliest.answered_s:
-                earliest = publish
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[Path]:
+        """Judge it in the block: the file that it gives stays if the block fails."""
+        path = KEPT / f"{self.name}-{os.getpid()}.jsonl"
+        self.write(path)
+        try:
+            yield path
+        except BaseException as error:
+            error.add_note(f"the history is kept: {path}")
+            raise
+        path.unlink()

@@ -34,8 +34,8 @@ from store_nodes.client import StoreClient
 from store_nodes.errors import StoreError
 from tests.chaos import releases
 from tests.chaos.cluster import NODES, ChaosCluster
-from tests.chaos.history import Verdict
 from tests.chaos.releases import CURRENT, Release
+from tests.chaos.rules import Verdict
 from tests.chaos.scenarios import Torture
 
 MIB = 1024 * 1024

@@ -28,8 +28,9 @@ import uvloop
 
 from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
 from tests.chaos.disks import NodeDisks
-from tests.chaos.history import Outcome, Verdict
+from tests.chaos.history import Outcome
 from tests.chaos.power_cut import unavailable
+from tests.chaos.rules import Verdict
 from tests.chaos.scenarios import Torture
 from tests.chaos.sometimes import Sometimes
 

@@ -18,8 +18,11 @@ from store_nodes.queue_id import QueueId
 from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
 from tests.chaos.consumer import Consumer
 from tests.chaos.disks import NodeDisks
-from tests.chaos.history import Publish, Verdict, check, check_deliveries
+from tests.chaos.history import Drained, History, Lapse, Logs, Publish, Read, Subscription
+from tests.chaos.log_reader import LogReader
+from tests.chaos.porcupine import judge
 from tests.chaos.read_log import queues_of, read_topic
+from tests.chaos.rules import Verdict, check, check_deliveries
 from tests.chaos.senders import PADDING, HttpSender, StoreSender
 from tests.chaos.workload import Workload, failed, resume_gap_s
 
@@ -54,13 +57,15 @@ class Torture:
         topic_uid: bytes,
         groups: list[int],
         consumer: Consumer | None = None,
-        topic: str = "",
+        reader: LogReader | None = None,
     ) -> None:
-        """`topic`: its name, where there is a gateway that knows it."""
         self.cluster = cluster
-        self.topic = topic
+        self.topic = workload.topic
         self.workload = workload
         self.consumer = consumer
+        self._reader = reader
+        self._observed: list[Read | Drained] = []
+        """Of the times that the history was judged before."""
         self.topic_uid = topic_uid
         self._groups = groups
         """Of the topic's partitions, in order."""
@@ -70,14 +75,15 @@ class Torture:
         cls, cluster: ChaosCluster, topic: str, *, per_second: float = 500.0, keys: int = 8
     ) -> Torture:
         """Make the topic and learn where its partitions are; nothing is published yet but one
-        message, the first of the history. A subscription is consumed from here on."""
+        message, the first of the history. From here on a subscription is consumed, and the
+        partitions are read."""
         # Nothing is truncated: the history is held against the whole log.
         spec = {"name": topic, "partitions": PARTITIONS, "retention": {"mode": "retain"}}
         await _create(cluster, "/topics", spec)
         subscription = {"name": topic, "start": "earliest", "ack_deadline_seconds": ACK_DEADLINE_S}
         await _create(cluster, f"/topics/{topic}/subscriptions", subscription)
         sender = HttpSender(cluster.http_port, cluster.token, topic)
-        workload = Workload(sender, per_second=per_second, keys=keys)
+        workload = Workload(sender, topic, per_second=per_second, keys=keys)
         await workload.publish_one()
         client = cluster.store_client()
         await client.start()
@@ -89,7 +95,9 @@ class Torture:
         groups = [group for _, (group, _) in sorted(queues.items())]
         consumer = Consumer(cluster.http_port, cluster.token, topic, subscription=topic)
         consumer.start()
-        return cls(cluster, workload, sender.topic_uid, groups, consumer, topic)
+        reader = LogReader(cluster.http_port, cluster.token, topic, PARTITIONS)
+        reader.start()
+        return cls(cluster, workload, sender.topic_uid, groups, consumer, reader)
 
     @classmethod
     async def on_store(
@@ -110,7 +118,7 @@ class Torture:
         for partition, group in enumerate(groups):
             await client.create(group, QueueId(topic_uid, partition))
         sender = StoreSender(client, topic_uid, groups, padding)
-        workload = Workload(sender, per_second=per_second, keys=keys)
+        workload = Workload(sender, "store", per_second=per_second, keys=keys)
         return cls(cluster, workload, topic_uid, groups)
 
     @property
@@ -266,22 +274,53 @@ class Torture:
     async def verify(
         self, *, nodes: Iterable[int] | None = None, acks_forgotten: bool = False
     ) -> Verdict:
-        """Stop publishing, wait until the replicas (or these) agree, and hold the history against
-        the log. Raises AssertionError when a rule is broken. `acks_forgotten`: what was acked may
-        have come again, for Postgres was restored from a backup."""
+        """Stop publishing, wait until the replicas (or these) agree, read the log, and hold the
+        history against our rules and against porcupine's models. Raises AssertionError when one is
+        broken; the history is kept then. `acks_forgotten`: what was acked may have come again, for
+        Postgres was restored from a backup."""
         await self.workload.stop()
+        if self._reader is not None:
+            await self._reader.stop()
         await self.cluster.until_replicas_agree(nodes=nodes)
+        sent_s = time.monotonic()
         logs = await read_topic(self.cluster, self.topic_uid)
+        whole = History(self.topic)
+        whole.add_logs(self.topic, logs, sent_s, time.monotonic())
+        self._observed += whole.of(Read)
+        if self._reader is not None:
+            self._reader.start()
+        if self.consumer is not None:
+            await self.consumer.until_acked(sum(len(log) for log in logs.values()))
+            self._observed.append(Drained(self.topic, time.monotonic()))
+        history = self._recorded(deliveries=not acks_forgotten)
+        with history.kept() as path:
+            verdict = self._check(logs, acks_forgotten=acks_forgotten)
+            await asyncio.to_thread(judge, path)
+        if self.consumer is not None:
+            await self._require_balanced()
+        return verdict
+
+    def _recorded(self, *, deliveries: bool) -> History:
+        """All that was sent and answered until now."""
+        history = History(self.topic, self.workload.history)
+        history.add(*self._observed, *(self._reader.reads if self._reader is not None else ()))
+        if self.consumer is not None and deliveries:
+            history.add(
+                Subscription(self.topic, self.topic, "at_least_once", ACK_DEADLINE_S),
+                *(Lapse(at_s) for at_s in self.cluster.lapses),
+                *self.consumer.deliveries,
+            )
+        return history
+
+    def _check(self, logs: Logs, *, acks_forgotten: bool) -> Verdict:
         verdict = check(self.workload.history, logs)
         verdict.require()
         assert verdict.acked > 0
         if self.consumer is not None:
-            await self.consumer.until_acked(verdict.stored)
             delivered = check_deliveries(list(self.consumer.deliveries), logs)
             verdict.deliveries = len(self.consumer.deliveries)
             if not acks_forgotten:
                 delivered.require()
-            await self._require_balanced()
         return verdict
 
     async def _require_balanced(self) -> None:
@@ -301,6 +340,8 @@ class Torture:
         await self.workload.stop()
         if self.consumer is not None:
             await self.consumer.stop()
+        if self._reader is not None:
+            await self._reader.stop()
 
 
 async def _create(cluster: ChaosCluster, path: str, what: dict[str, object]) -> None:

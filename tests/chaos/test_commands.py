@@ -9,9 +9,7 @@ import pytest
 
 from tests.chaos.cluster import NODES, ChaosCluster
 from tests.chaos.command_history import (
-    CounterTry,
     Delayed,
-    Keyed,
     Trimmed,
     check_counter,
     check_delays,
@@ -19,7 +17,7 @@ from tests.chaos.command_history import (
     check_trims,
 )
 from tests.chaos.command_load import GROUPS_USED, CommandLoad
-from tests.chaos.history import Outcome, Stored
+from tests.chaos.history import CounterTry, Outcome, Publish, Stored
 from tests.chaos.scenarios import Torture
 
 MIB = 1024 * 1024
@@ -72,7 +70,8 @@ def stored(offset: int, payload: str, log_time_us: int = 0) -> Stored:
     ],
 )
 def test_ids_are_judged(log: list[Stored], said: list[str]) -> None:
-    found = check_ids([Keyed("a", 0), Keyed("b")], log)
+    a = Publish("a", None, 0.0, 1.0, Outcome.ACKED, 0, 0)
+    found = check_ids([a, Publish("b", None, 0.0)], log)
     assert len(found) == len(said)
     assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
 

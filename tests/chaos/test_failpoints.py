@@ -9,6 +9,7 @@ was answered and left out of its flush is found by the torture's checker.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import tempfile
@@ -21,7 +22,9 @@ import pytest
 import pytest_asyncio
 
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.history import Delivery, Stored, check_deliveries
+from tests.chaos.history import Act, Delivery, History, Outcome, Publish, Stored, Subscription
+from tests.chaos.porcupine import NotHere, refusal
+from tests.chaos.rules import check_deliveries
 
 ALERT_S = 10.0
 
@@ -147,26 +150,35 @@ async def _alarmed(cluster: ChaosCluster) -> bool:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_ack_left_out_of_its_flush_is_found_as_a_redelivery(
-    cluster: ChaosCluster,
+    cluster: ChaosCluster, tmp_path: Path
 ) -> None:
     platform = Platform(cluster, "left-out")
     await platform.make(platform.name)
-    await platform.publish("first", "second")
+    texts = ["first", "second"]
+    await platform.publish(*texts)
     deliveries = []
     for again in (False, True):
         for message in await platform.pull(platform.name, 5):
-            delivery = Delivery(
-                message["partition"], message["offset"], message["data"], time.monotonic()
-            )
+            place, data = (message["partition"], message["offset"]), message["data"]
+            act = Act("ack", time.monotonic())
+            delivery = Delivery(platform.name, *place, data, act.sent_s, act.sent_s, acts=[act])
             if message["data"] == "second" and not again:
                 cluster.act_once("flush.update:left_out")
             await platform.ok(
                 "POST", f"/subscriptions/{platform.name}/ack", {"ack_id": message["ack_id"]}
             )
-            delivery.acked_s = time.monotonic()
+            act.answered_s, act.outcome = time.monotonic(), Outcome.ACKED
             deliveries.append(delivery)
         if not again:
             await platform.restart()
-    log = {0: [Stored(0, "first", None), Stored(1, "second", None)]}
+    log = {0: [Stored(offset, text, None) for offset, text in enumerate(texts)]}
     verdict = check_deliveries(deliveries, log)
     assert any("given again after its ack" in each for each in verdict.violations), deliveries
+    published = [
+        Publish(text, None, 0.0, 0.0, Outcome.ACKED, 0, offset, topic=platform.name)
+        for offset, text in enumerate(texts)
+    ]
+    of = Subscription(platform.name, platform.name, "at_least_once", 60)
+    with contextlib.suppress(NotHere):
+        said = refusal(History(platform.name, [of, *published, *deliveries]), tmp_path)
+        assert "refused: message 0/1" in said

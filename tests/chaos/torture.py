@@ -45,10 +45,10 @@ from tests.chaos.delivery.load import DeliveryLoad
 from tests.chaos.disks import NodeDisks
 from tests.chaos.fleet import Fleet
 from tests.chaos.fleet_storm import FLEET_ACTORS, FleetStorm
-from tests.chaos.history import Verdict
 from tests.chaos.operations import Operations
 from tests.chaos.power_cut import unavailable
 from tests.chaos.restored import Restored
+from tests.chaos.rules import Verdict
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture
 from tests.chaos.sometimes import Sometimes
 from tests.chaos.storm import Storm
@@ -85,8 +85,8 @@ class Judge:
         self.say(
             f"ok     history: {verdict.acked} acknowledged, {verdict.stored} stored, none lost, in"
             f" order, digests equal ({verdict.not_done} not done, {verdict.unknown} unknown of"
-            f" which {verdict.unknown_but_stored} stored, {verdict.stored_in_two_partitions} in"
-            f" two partitions); {verdict.deliveries} deliveries, each message acked"
+            f" which {verdict.unknown_but_stored} stored); {verdict.deliveries} deliveries, each"
+            " message acked"
         )
 
     def covered(self, sometimes: Sometimes) -> None:
@@ -295,7 +295,8 @@ async def run(options: argparse.Namespace, judge: Judge) -> None:
         try:
             await SCENARIOS[name](options, root, judge)
         except BaseException as error:
-            judge.say(f"FAILED {name}: {error}\nlogs are kept in {root}")
+            notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+            judge.say(f"FAILED {name}: {error}{notes}\nlogs are kept in {root}")
             judge.missed.append(f"{name}: {type(error).__name__}")
             if not isinstance(error, AssertionError):
                 raise

@@ -18,7 +18,11 @@ class Workload:
     """An open loop of unkeyed messages at a rate, and publishers each with a key of its own that
     send their next message once the last is answered."""
 
-    def __init__(self, sender: Sender, *, per_second: float = 500.0, keys: int = 8) -> None:
+    def __init__(
+        self, sender: Sender, topic: str, *, per_second: float = 500.0, keys: int = 8
+    ) -> None:
+        """`topic`: its name in the history."""
+        self.topic = topic
         self.history: list[Publish] = []
         self._sender = sender
         self._per_second = per_second
@@ -90,7 +94,8 @@ class Workload:
 
     async def publish(self, key: str | None = None) -> Publish:
         """One message, whatever becomes of it; it is in the history."""
-        publish = Publish(f"{next(self._numbers)}", key, time.monotonic())
+        payload = f"{next(self._numbers)}"
+        publish = Publish(payload, key, time.monotonic(), topic=self.topic)
         self.history.append(publish)
         await self._sender.send(publish)
         publish.answered_s = time.monotonic()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tests.chaos.delivery.caller import PAUSE_S, Caller, Reply
+from tests.chaos.history import Act, Delivery, Drained, History, Outcome, Publish, Subscription
 from tests.chaos.sometimes import Sometimes
 
 ACK_DEADLINE_S = 5
@@ -44,6 +45,11 @@ class Actor:
     subscription: ClassVar[dict[str, Any]] = {}
     topic: ClassVar[dict[str, Any]] = {}
     pause_s: ClassVar[float] = 0.05
+    recorded: ClassVar[bool] = False
+    """Whether porcupine's models say what is promised of its deliveries: a plain subscription,
+    without seeks, filters and dead letters, acked and nacked by `tell`."""
+    drains: ClassVar[bool] = True
+    """Whether `done` means that every accepted message is acked."""
 
     def __init__(self, site: Site, dice: random.Random, sometimes: Sometimes) -> None:
         self.site = site
@@ -52,6 +58,8 @@ class Actor:
         self.published: dict[str, int] = {}
         """Payload → status of what was answered last; 0: nobody knows."""
         self.broken: list[str] = []
+        self.history = History(self.name)
+        self._leases: dict[str, Delivery] = {}
         self.lapses: Sequence[float] = ()
         """When what was not committed may have been forgotten, by the monotonic clock."""
         self._refused: Reply | None = None
@@ -74,9 +82,10 @@ class Actor:
     async def prepare(self, caller: Caller) -> None:
         await caller.until_ok("POST", "/topics", {"name": self.name, "partitions": 2} | self.topic)
         spec = {"name": self.name, "start": "earliest", "ack_deadline_seconds": ACK_DEADLINE_S}
-        await caller.until_ok(
-            "POST", f"/topics/{self.name}/subscriptions", spec | self.subscription
-        )
+        spec |= self.subscription
+        await caller.until_ok("POST", f"/topics/{self.name}/subscriptions", spec)
+        kind, deadline_s = spec.get("delivery", "at_least_once"), spec["ack_deadline_seconds"]
+        self.history.add(Subscription(self.name, self.name, kind, deadline_s))
 
     def next_message(self) -> dict[str, Any]:
         return {"data": f"{self.name}-{next(self._numbers)}", "content_type": "text/plain"}
@@ -126,6 +135,8 @@ class Actor:
                 await asyncio.sleep(0.2)
             if not self.done():
                 self.broke(f"not consumed in {DRAIN_S:g} s: {self.left()}")
+            if self.drains:
+                self.history.add(Drained(self.name, time.monotonic()))
             finished.set()
 
     def left(self) -> str:
@@ -142,15 +153,31 @@ class Actor:
         while not stopping.is_set():
             batch = [self.next_message() for _ in range(self.dice.randint(1, 5))]
             payloads = [self.payload_of(message["data"]) for message in batch]
-            self.published |= dict.fromkeys(payloads, 0)
-            reply = await caller.call(
-                "POST", f"/topics/{self.name}/messages:batch", {"messages": batch}
-            )
-            if reply.status == 200:
-                for payload, result in zip(payloads, reply.body["results"], strict=True):
-                    self.answered(payload, result)
+            await self.publish(caller, batch, payloads)
             await asyncio.sleep(self.pause_s)
         caller.close()
+
+    async def publish(
+        self, caller: Caller, batch: Sequence[dict[str, Any]], payloads: Sequence[str]
+    ) -> None:
+        """Messages in one request, sent once, and what was answered of each."""
+        self.published |= dict.fromkeys(payloads, 0)
+        sent_s = time.monotonic()
+        sent = [
+            Publish(payload, message.get("key"), sent_s, topic=self.name)
+            for message, payload in zip(batch, payloads, strict=True)
+        ]
+        self.history.add(*sent)
+        reply = await caller.call(
+            "POST", f"/topics/{self.name}/messages:batch", {"messages": batch}
+        )
+        if reply.status != 200:
+            return
+        for publish, result in zip(sent, reply.body["results"], strict=True):
+            if "message_id" in result:
+                publish.outcome, publish.answered_s = Outcome.ACKED, reply.answered_s
+                publish.partition, publish.offset = result["partition"], result["offset"]
+            self.answered(publish.payload, result)
 
     def accepted(self) -> set[str]:
         """What must come out in the end."""
@@ -171,21 +198,27 @@ class Actor:
         if reply.status != 200:
             await asyncio.sleep(PAUSE_S)
             return []
-        got_s = time.monotonic()
-        for each in reply.body["messages"]:
-            self.saw(each)
-        return [
-            Message(
-                each["ack_id"],
-                each["message_id"],
-                self.payload_of(each["data"]),
-                each["key"],
-                each["attempt"],
-                reply.sent_s,
-                got_s,
-            )
-            for each in reply.body["messages"]
-        ]
+        return [self.got(each, reply.sent_s) for each in reply.body["messages"]]
+
+    def got(self, each: dict[str, Any], asked_s: float) -> Message:
+        """A message as it was answered, just now, to what was asked then."""
+        self.saw(each)
+        payload, got_s = self.payload_of(each["data"]), time.monotonic()
+        if self.recorded:
+            place = (each["partition"], each["offset"])
+            delivery = Delivery(self.name, *place, payload, asked_s, got_s, each["message_id"])
+            delivery.lease = each["ack_id"] or ""
+            self._leases[delivery.lease] = delivery
+            self.history.add(delivery)
+        return Message(
+            each["ack_id"],
+            each["message_id"],
+            payload,
+            each["key"],
+            each["attempt"],
+            asked_s,
+            got_s,
+        )
 
     async def ack(self, caller: Caller, messages: Sequence[Message]) -> list[bool] | None:
         """Of each whether it was accepted; None when nobody knows."""
@@ -209,9 +242,23 @@ class Actor:
     ) -> list[bool] | None:
         """The same for nack, release, reject and modify_ack_deadline."""
         body = {"ack_ids": [message.ack_id for message in messages]} | extra
+        acts = self._acts(what, messages)
         reply = await caller.call("POST", f"{self.path}/{what}", body)
         if reply.status != 200:
             self._refused = reply
             return None
         failed = {result["index"] for result in reply.body["results"]}
+        for index, act in enumerate(acts):
+            act.answered_s = reply.answered_s
+            act.outcome = Outcome.NOT_DONE if index in failed else Outcome.ACKED
         return [index not in failed for index in range(len(messages))]
+
+    def _acts(self, what: str, messages: Sequence[Message]) -> list[Act]:
+        """One for each message, of unknown outcome yet; none where nothing is recorded."""
+        if not self.recorded:
+            return []
+        assert what in ("ack", "nack"), f"{self.name}: nothing is promised of {what}"
+        acts = [Act(what, time.monotonic()) for _ in messages]
+        for message, act in zip(messages, acts, strict=True):
+            self._leases[message.ack_id or ""].acts.append(act)
+        return acts

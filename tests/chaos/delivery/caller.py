@@ -21,6 +21,7 @@ class Reply(NamedTuple):
     status: int
     body: dict[str, Any]
     sent_s: float
+    answered_s: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -49,12 +50,13 @@ class Caller:
             self.close()
             await asyncio.sleep(PAUSE_S)
             return Reply(0, {}, sent_s)
+        answered_s = time.monotonic()
         decoded: Any = {}
         with contextlib.suppress(ValueError):
             decoded = json.loads(answer.body or b"{}")
         if answer.status >= 500:
             await asyncio.sleep(PAUSE_S)
-        return Reply(answer.status, decoded, sent_s)
+        return Reply(answer.status, decoded, sent_s, answered_s)
 
     async def until_ok(self, method: str, path: str, body: object = None) -> Reply:
         """Again and again until it is answered 2xx, or with a refusal; for what may be repeated.

@@ -58,6 +58,7 @@ class Sent(NamedTuple):
 class Counted(Actor):
     name: ClassVar[str] = "counted"
     workers: ClassVar[int] = 6
+    recorded: ClassVar[bool] = True
     topic: ClassVar[dict[str, Any]] = {"partitions": 6}
     subscription: ClassVar[dict[str, Any]] = {"ack_deadline_seconds": 60}
 
@@ -84,22 +85,11 @@ class Counted(Actor):
             self.cuts.append(Cut(asked_wall_s, time.time()))
         if reply.status != 200 or "messages" not in reply.body:
             return []
-        got_s = time.monotonic()
-        messages = []
-        for each in reply.body["messages"]:
-            self._received[each["partition"], each["offset"]] += 1
-            self._got.append(Got(each["message_id"], reply.sent_s, got_s))
-            messages.append(
-                Message(
-                    each["ack_id"],
-                    each["message_id"],
-                    each["data"],
-                    each["key"],
-                    each["attempt"],
-                    reply.sent_s,
-                    got_s,
-                )
-            )
+        messages = [self.got(each, reply.sent_s) for each in reply.body["messages"]]
+        self._received.update(
+            (each["partition"], each["offset"]) for each in reply.body["messages"]
+        )
+        self._got += [Got(each.message_id, each.pulled_s, each.got_s) for each in messages]
         return messages
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:

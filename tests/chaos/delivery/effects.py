@@ -19,6 +19,7 @@ class ExactlyOnce(Actor):
 
     name: ClassVar[str] = "exactly-once"
     workers: ClassVar[int] = 3
+    recorded: ClassVar[bool] = True
     subscription: ClassVar[dict[str, Any]] = {
         "delivery": "exactly_once",
         "ack_deadline_seconds": 1,
@@ -68,6 +69,8 @@ class AtMostOnce(Actor):
 
     name: ClassVar[str] = "at-most-once"
     subscription: ClassVar[dict[str, Any]] = {"delivery": "at_most_once"}
+    recorded: ClassVar[bool] = True
+    drains: ClassVar[bool] = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

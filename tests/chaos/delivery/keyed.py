@@ -25,6 +25,7 @@ SITUATIONS = (HELD,)
 class Keyed(Actor):
     name: ClassVar[str] = "keyed"
     workers: ClassVar[int] = 3
+    recorded: ClassVar[bool] = True
     subscription: ClassVar[dict[str, Any]] = {
         "ordered": True,
         "ack_deadline_seconds": 2,
@@ -52,11 +53,8 @@ class Keyed(Actor):
         while not stopping.is_set() and number < self.most(key):
             payload = f"{key} {number}"
             number += 1
-            self.published[payload] = 0
-            body = {"messages": [{"data": payload, "content_type": "text/plain", "key": key}]}
-            reply = await caller.call("POST", f"/topics/{self.name}/messages:batch", body)
-            if reply.status == 200 and "message_id" in reply.body["results"][0]:
-                self.published[payload] = 201
+            message = {"data": payload, "content_type": "text/plain", "key": key}
+            await self.publish(caller, [message], [payload])
             await asyncio.sleep(self.pause_s)
         caller.close()
 

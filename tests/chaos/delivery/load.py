@@ -26,6 +26,8 @@ from tests.chaos.delivery import (
 )
 from tests.chaos.delivery.actor import DRAIN_S, Actor, Site
 from tests.chaos.delivery.caller import PAUSE_S, Caller
+from tests.chaos.history import History, Lapse
+from tests.chaos.porcupine import hold
 from tests.chaos.sometimes import Sometimes
 
 ACTORS: tuple[type[Actor], ...] = (
@@ -67,6 +69,7 @@ class DeliveryLoad:
         """`lapses`: of the cluster, which goes on to note them there."""
         self.sometimes = Sometimes(situations_of(actors))
         self._site = site
+        self._lapses = lapses
         self.actors = [
             make(site, random.Random(f"{seed}/{make.name}"), self.sometimes) for make in actors
         ]
@@ -88,7 +91,7 @@ class DeliveryLoad:
 
     async def verify(self) -> None:
         """Stops publishing once each has published something, lets everything be consumed, and
-        raises AssertionError when a rule is broken."""
+        raises AssertionError when a rule is broken, one of ours or one of porcupine's models."""
         with contextlib.suppress(TimeoutError):  # then it says who did not
             async with asyncio.timeout(DRAIN_S):
                 while not all(actor.accepted() for actor in self.actors):
@@ -104,7 +107,18 @@ class DeliveryLoad:
             if not actor.accepted():
                 broken.append(f"{actor.name}: nothing was published")
         caller.close()
-        assert not broken, "\n".join(broken[:30])
+        history = self._recorded()
+        with history.kept():
+            assert not broken, "\n".join(broken[:30])
+        await asyncio.to_thread(hold, history)
+
+    def _recorded(self) -> History:
+        """What the actors recorded whose deliveries a public checker judges too."""
+        history = History("deliveries", [Lapse(at_s) for at_s in self._lapses])
+        for actor in self.actors:
+            if actor.recorded:
+                history.add(*actor.history.records)
+        return history
 
     async def close(self) -> None:
         for task in self._tasks:

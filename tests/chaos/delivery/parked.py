@@ -28,6 +28,7 @@ SITUATIONS = (RESUMED, SKIPPED, FLOWED)
 
 class Parked(Keyed):
     name: ClassVar[str] = "parked"
+    recorded: ClassVar[bool] = False
     pause_s: ClassVar[float] = 0.15
     subscription: ClassVar[dict[str, Any]] = {
         "ordered": True,

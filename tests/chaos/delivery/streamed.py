@@ -20,6 +20,7 @@ WINDOW = 50
 
 class Streamed(Actor):
     name: ClassVar[str] = "streamed"
+    recorded: ClassVar[bool] = True
     subscription: ClassVar[dict[str, Any]] = {"ack_deadline_seconds": 2}
 
     def __init__(self, *args: Any) -> None:
@@ -68,15 +69,7 @@ class Streamed(Actor):
     def _message(self, each: dict[str, Any], opened_s: float) -> Message:
         if self._acked.get(each["message_id"], opened_s) < opened_s:
             self.broke(f"{each['data']!r} was given again after its ack")
-        return Message(
-            each["ack_id"],
-            each["message_id"],
-            each["data"],
-            each["key"],
-            each["attempt"],
-            opened_s,
-            time.monotonic(),
-        )
+        return self.got(each, opened_s)
 
     async def _ack(self, caller: Caller, messages: list[Message]) -> None:
         told = await self.ack_surely(caller, messages)
