@@ -84,6 +84,7 @@ class Node(ClientService):
         self._refused = refused
         self._restart = restart
         self.restarting = False
+        self._stopped = False
         self._peers: PeerNetwork | None = None
         self._server: StoreServer | None = None
         self._budget = Budget(settings.max_pending_bytes)
@@ -138,7 +139,8 @@ class Node(ClientService):
         self.own(self._ticker)
 
     async def stop(self) -> None:
-        """Leave a checkpoint, so that the next start is quick."""
+        """Leave a checkpoint, so that the next start is quick. The groups write nothing more: what
+        they hear while the connections close has no log to go to."""
         self._recovering.stop()
         await self._storage.close()
         if self._ticker is not None:
@@ -147,6 +149,8 @@ class Node(ClientService):
         await self._housekeeping.stop()
         if not self.restarting:
             await self._housekeeping.checkpoint()
+        self._stopped = True
+        self._touched.clear()
 
     def want_checkpoint(self) -> None:
         """Soon."""
@@ -179,7 +183,7 @@ class Node(ClientService):
 
     @property
     def _takes_part(self) -> bool:
-        return self.members.may_take_part and not self._recovering.holds_back
+        return self.members.may_take_part and not self._recovering.holds_back and not self._stopped
 
     def take_part(self) -> None:
         """Let the groups run, if nothing holds them back."""

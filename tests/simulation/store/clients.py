@@ -1,0 +1,372 @@
+"""The load: writers, readers, and a director who seals queues, moves them on and truncates them.
+
+All of it is the product's client, each in a process on a machine of its own. What it is answered
+goes to the oracle, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from hashlib import blake2b
+
+from store_nodes.client import Appender, Entry, StoreClient
+from store_nodes.commands import DEDUP_ENTRY
+from store_nodes.errors import (
+    DedupKnown,
+    NotDone,
+    OutcomeUnknown,
+    QueueNotFound,
+    QueueSealed,
+    QueueTruncated,
+    StoreError,
+)
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message, decode, encode
+from tests.simulation.kernel.loop import run
+from tests.simulation.kernel.world import Process, World
+from tests.simulation.store.cluster import CLUSTER_UID, SECRET, Cluster
+from tests.simulation.store.options import Options
+from tests.simulation.store.oracle import Book, Oracle
+
+FETCH_BYTES = 64 * 1024
+APPEND_TIMEOUT_S = 3.0
+TRIES = 8
+"""How often a message with an id is sent anew at most."""
+
+
+class Load:
+    """Runs from `start` until `stop` is asked for."""
+
+    def __init__(self, cluster: Cluster, oracle: Oracle) -> None:
+        self.cluster = cluster
+        self.world: World = cluster.world
+        self.options: Options = cluster.options
+        self.oracle = oracle
+        self.open: list[Book] = []
+        """Queues that are written to."""
+        self.stopping = False
+        self.processes: list[Process] = []
+        self._made = 0
+
+    def start(self) -> None:
+        """The director makes the queues; the other clients begin once they are there."""
+        for number in range(self.options.clients + 1):
+            name = f"client-{number}"
+            work = self._direct if number == 0 else self._client
+            machine = self.world.machine(name)
+            self.processes.append(
+                machine.spawn(name, lambda process, work=work: run(process, work(process.name)))
+            )
+
+    @property
+    def done(self) -> bool:
+        return all(process.dead for process in self.processes)
+
+    def client(self) -> StoreClient:
+        return StoreClient(
+            self.cluster.peers,
+            groups=range(self.options.groups),
+            secret=SECRET,
+            cluster_uid=CLUSTER_UID,
+        )
+
+    # -- writers -------------------------------------------------------------------------------
+
+    async def _client(self, name: str) -> int:
+        client = self.client()
+        await client.start()
+        while len(self.open) < self.options.queues:
+            await asyncio.sleep(0.05)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(self.options.writers):
+                tasks.create_task(self._write(client, f"{name}.{number}"))
+            tasks.create_task(self._read(client))
+        await client.close()
+        return 0
+
+    async def _write(self, client: StoreClient, name: str) -> None:
+        rng, options = self.world.rng, self.options
+        number = 0
+        while not self.stopping:
+            await asyncio.sleep(rng.random() * options.think_ms / 500)
+            book = rng.choice(self.open)
+            appender = client.appender(book.group, book.queue)
+            session = f"{name}/{number}"
+            under_way = []
+            for _ in range(1 + self.world.below(3)):
+                for _ in range(1 + self.world.below(options.window)):
+                    ids = [f"{name}-{number + index}" for index in range(1 + self.world.below(3))]
+                    number += len(ids)
+                    identified = self.world.chance(options.dedup)
+                    self.oracle.begins(book, session, ids)
+                    under_way.append(
+                        asyncio.create_task(self._append(client, appender, book, ids, identified))
+                    )
+                    await asyncio.sleep(0)
+                await asyncio.sleep(rng.random() * options.think_ms / 1000)
+            await asyncio.gather(*under_way)
+            if book.sealed_at is not None or not appender.idle:
+                continue
+
+    async def _append(
+        self, client: StoreClient, appender: Appender, book: Book, ids: list[str], identified: bool
+    ) -> None:
+        """Until the outcome is known, where the messages have ids."""
+        batch, dedup = self._batch(ids, identified)
+        for attempt in range(TRIES):
+            try:
+                receipt = await appender.append(
+                    batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
+                )
+            except DedupKnown as error:
+                assert attempt, f"{ids} are known, and were never sent"
+                self._known(book, ids, error)
+                return
+            except NotDone as error:
+                if isinstance(error, QueueSealed):
+                    self.oracle.sealed(book, error.offset)
+                if attempt == 0:
+                    self.oracle.refuses(book, ids)
+                return
+            except OutcomeUnknown:
+                self.world.hit("outcome unknown")
+                if not identified or self.stopping:
+                    return
+                # A new session: where it comes to stand is not said by the order of the first.
+                appender = client.appender(book.group, book.queue)
+                for order in book.order.values():
+                    if ids[0] in order:
+                        order[:] = [one for one in order if one not in ids]
+            else:
+                if attempt:
+                    self.world.hit("stored at a later try")
+                self.oracle.acks(book, ids, receipt.base_offset)
+                return
+
+    def _known(self, book: Book, ids: list[str], error: DedupKnown) -> None:
+        self.world.hit("known id refused")
+        for index, known in error.known.items():
+            assert known.same_body, (ids, error.known)
+            if not known.staged and known.queue == book.queue.pack():
+                self.oracle.acks(book, [ids[index]], known.position)
+
+    def _batch(self, ids: list[str], identified: bool) -> tuple[bytes, bytes]:
+        size = 1 + self.world.below(self.options.body_bytes)
+        batch = encode([Message(one.encode().ljust(size, b" ")) for one in ids], 1)
+        if not identified:
+            return batch, b""
+        entries = [
+            DEDUP_ENTRY.pack(index, blake2b(one.encode(), digest_size=16).digest(), 1)
+            for index, one in enumerate(ids)
+        ]
+        return batch, b"".join(entries)
+
+    # -- readers -------------------------------------------------------------------------------
+
+    async def _read(self, client: StoreClient) -> None:
+        rng, options = self.world.rng, self.options
+        while not self.stopping:
+            await asyncio.sleep(rng.random() * options.think_ms / 250)
+            book = rng.choice(list(self.oracle.books.values()))
+            node = self.world.below(options.nodes + 1) or None
+            start = self.world.below(book.end + 1)
+            try:
+                if self.world.chance(0.3):
+                    before = book.end
+                    offsets = await client.offsets(book.group, book.queue, timeout_s=2)
+                    self.oracle.ends_at(book, offsets.end, before)
+                else:
+                    found = await client.fetch(
+                        book.group, book.queue, start, FETCH_BYTES, node=node, timeout_s=2
+                    )
+                    self.oracle.reads_at(book, messages_of(found.entries), node)
+            except StoreError:
+                continue
+
+    async def whole(self, client: StoreClient, book: Book, node: int) -> None:
+        """Read all that a node has of the queue, and have it checked."""
+        offset = first = book.first
+        found: list[tuple[int, str]] = []
+        while True:
+            try:
+                page = await client.fetch(
+                    book.group, book.queue, offset, FETCH_BYTES, node=node, timeout_s=20
+                )
+            except QueueTruncated as error:
+                if error.first_offset <= offset:
+                    self.oracle.fail(f"{book.queue}: {offset} is not below {error.first_offset}")
+                offset = first = error.first_offset
+                found.clear()
+                continue
+            if not page.entries:
+                break
+            read = messages_of(page.entries)
+            found += [one for one in read if one[0] >= offset]
+            offset = read[-1][0] + 1
+        self.oracle.whole(book, node, first, found)
+
+    # -- the director --------------------------------------------------------------------------
+
+    async def _direct(self, name: str) -> int:
+        options = self.options
+        client = self.client()
+        await client.start()
+        for number in range(options.queues):
+            self.open.append(await self._make(client, number % options.groups))
+        async with asyncio.TaskGroup() as tasks:
+            if options.seal_every_s:
+                tasks.create_task(self._seal(client))
+            if options.truncate_every_s:
+                tasks.create_task(self._truncate(client))
+            tasks.create_task(self._count(client))
+        await client.close()
+        return 0
+
+    async def _make(self, client: StoreClient, group: int) -> Book:
+        self._made += 1
+        queue = QueueId(os.urandom(16), self._made)
+        while True:
+            try:
+                await client.create(group, queue, timeout_s=5)
+                return self.oracle.book(group, queue)
+            except StoreError:
+                await asyncio.sleep(0.2)
+
+    async def _seal(self, client: StoreClient) -> None:
+        """A queue moves on: to one, or two, in other groups."""
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2 * self.options.seal_every_s)
+            book = self.world.rng.choice(self.open)
+            group = self.world.below(self.options.groups)
+            successors = [await self._make(client, group) for _ in range(1 + self.world.below(2))]
+            named = [(one.group, one.queue) for one in successors]
+            while True:
+                try:
+                    end = await client.seal(book.group, book.queue, named, timeout_s=5)
+                except QueueSealed as error:
+                    end = error.offset
+                except StoreError:
+                    await asyncio.sleep(0.2)
+                    continue
+                break
+            self.oracle.sealed(book, end)
+            self.world.hit("queue sealed")
+            self.open.remove(book)
+            self.open += successors
+
+    async def _truncate(self, client: StoreClient) -> None:
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2 * self.options.truncate_every_s)
+            book = self.world.rng.choice(list(self.oracle.books.values()))
+            upto = self.world.below(book.end + 1)
+            book.first = max(book.first, upto)
+            try:
+                await client.truncate(book.group, book.queue, upto, timeout_s=3)
+            except StoreError:
+                continue
+            self.world.hit("queue truncated")
+
+    async def _count(self, client: StoreClient) -> None:
+        """A counter that only this client sets: it is what it was last set to, or was to be."""
+        held, wanted = 0, 0
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2)
+            try:
+                now = await client.counter(0, "simulated", timeout_s=2)
+            except StoreError:
+                continue
+            if now not in (held, wanted):
+                self.oracle.fail(f"the counter is {now}, not {held} or {wanted}")
+            held, wanted = now, now + 1
+            try:
+                held = await client.compare_and_set(0, "simulated", now, wanted, timeout_s=2)
+            except OutcomeUnknown:
+                continue
+            except NotDone:
+                wanted = held
+                continue
+            if held != wanted:
+                self.oracle.fail(f"the counter was set to {held}, not {wanted}")
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def check_all(self, nodes: list[int]) -> Process:
+        """A client that waits until every queue takes messages again and every node has all, and
+        reads all of it, in a process of its own."""
+
+        async def check() -> int:
+            client = self.client()
+            await client.start()
+            for group in client.groups:
+                probe = await self._make(client, group)
+                appender = client.appender(group, probe.queue)
+                while True:
+                    ids = [f"probe-{self._made}"]
+                    self._made += 1
+                    batch, _ = self._batch(ids, False)
+                    self.oracle.begins(probe, "probe", ids)
+                    try:
+                        receipt = await appender.append(batch, 1, timeout_s=5)
+                    except OutcomeUnknown:
+                        continue
+                    except NotDone:
+                        self.oracle.refuses(probe, ids)
+                        await asyncio.sleep(0.2)
+                        continue
+                    self.oracle.acks(probe, ids, receipt.base_offset)
+                    break
+            for node in nodes:
+                await self._until_level(client, node)
+                for book in list(self.oracle.books.values()):
+                    await self._whole(client, book, node)
+            await client.close()
+            return 0
+
+        machine = self.world.machine("checker")
+        return machine.spawn("checker", lambda process: run(process, check()))
+
+    async def _whole(self, client: StoreClient, book: Book, node: int) -> None:
+        while True:
+            try:
+                await self.whole(client, book, node)
+                return
+            except QueueNotFound:
+                if not book.acked:
+                    return
+                raise
+            except StoreError:
+                await asyncio.sleep(0.3)
+
+    async def _until_level(self, client: StoreClient, node: int) -> None:
+        """It has repaired and installed what it lacked, and applied all there is."""
+        while True:
+            try:
+                statuses = await client.status(timeout_s=2)
+            except StoreError:
+                statuses = {}
+            mine = statuses.get(node, {})
+            rows = mine.get("groups")
+            if isinstance(rows, list) and not mine.get("damaged") and not mine.get("installing"):
+                most: dict[int, int] = {}
+                for status in statuses.values():
+                    others = status.get("groups")
+                    for row in others if isinstance(others, list) else []:
+                        most[row["group"]] = max(row["applied"], most.get(row["group"], 0))
+                if all(row["applied"] >= most[row["group"]] for row in rows):
+                    return
+            await asyncio.sleep(0.3)
+
+
+def messages_of(entries: list[Entry]) -> list[tuple[int, str]]:
+    """(offset, id) of each message of what was fetched."""
+    found: list[tuple[int, str]] = []
+    for entry in entries:
+        messages = decode(entry.batch)
+        if entry.indices is not None:
+            messages = [messages[index] for index in entry.indices]
+        found += [
+            (offset, bytes(message.data).decode().rstrip())
+            for offset, message in enumerate(messages, entry.base_offset)
+        ]
+    return found
