@@ -14,6 +14,9 @@ PYTEST_ARGS ?=
 TEST_ARGS ?=
 PART ?= all
 SIM_RUNS ?= 2000
+SIM_STORE_RUNS ?= 40
+SIM_MODULE_RUNS ?= 6
+SIM_HOURS ?= 2
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -89,9 +92,13 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 check: lint test test-long ## Style, types and every test
 
 .PHONY: sim
-sim: $(INSTALLED) ## Simulated clusters: thousands of seeded runs of the real core
+sim: $(INSTALLED) ## Simulated clusters: thousands of seeds of the consensus core, dozens of whole store nodes
 	$(BIN)/python -m tests.simulation --runs $(SIM_RUNS)
+	$(BIN)/python -m tests.simulation.store --runs $(SIM_STORE_RUNS) --modules $(SIM_MODULE_RUNS)
 
+.PHONY: sim-long
+sim-long: $(INSTALLED) ## Whole store nodes under simulation, new seeds for two hours (SIM_HOURS=2)
+	$(BIN)/python -m tests.simulation.store --hours $(SIM_HOURS)
 
 .PHONY: mutants
 mutants: $(INSTALLED) ## Break one rule of the product at a time, each must fail its test: PART=K/N or rotating

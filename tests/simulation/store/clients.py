@@ -10,8 +10,10 @@ import asyncio
 import os
 from hashlib import blake2b
 
+from store_nodes.admin import Operator
+from store_nodes.admin.groups import add_groups
 from store_nodes.client import Appender, Entry, StoreClient
-from store_nodes.commands import DEDUP_ENTRY
+from store_nodes.commands import DEDUP_ENTRY, StageExtras
 from store_nodes.errors import (
     DedupKnown,
     NotDone,
@@ -31,6 +33,7 @@ from tests.simulation.store.oracle import Book, Oracle
 
 FETCH_BYTES = 64 * 1024
 APPEND_TIMEOUT_S = 3.0
+GROW_S = 200.0
 TRIES = 8
 """How often a message with an id is sent anew at most."""
 
@@ -45,15 +48,16 @@ class Load:
         self.oracle = oracle
         self.open: list[Book] = []
         """Queues that are written to."""
+        self.groups = self.options.groups
         self.stopping = False
         self.processes: list[Process] = []
         self._made = 0
 
     def start(self) -> None:
         """The director makes the queues; the other clients begin once they are there."""
-        for number in range(self.options.clients + 1):
-            name = f"client-{number}"
-            work = self._direct if number == 0 else self._client
+        programs = [("director", self._direct), ("reader", self._read)]
+        programs += [(f"client-{number}", self._write) for number in range(self.options.clients)]
+        for name, work in programs:
             machine = self.world.machine(name)
             self.processes.append(
                 machine.spawn(name, lambda process, work=work: run(process, work(process.name)))
@@ -73,19 +77,23 @@ class Load:
 
     # -- writers -------------------------------------------------------------------------------
 
-    async def _client(self, name: str) -> int:
+    async def _write(self, name: str) -> int:
+        client = await self._started()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(self.options.writers):
+                tasks.create_task(self._publish(client, f"{name}.{number}"))
+        await client.close()
+        return 0
+
+    async def _started(self) -> StoreClient:
+        """A client, once there are queues."""
         client = self.client()
         await client.start()
         while len(self.open) < self.options.queues:
             await asyncio.sleep(0.05)
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(self.options.writers):
-                tasks.create_task(self._write(client, f"{name}.{number}"))
-            tasks.create_task(self._read(client))
-        await client.close()
-        return 0
+        return client
 
-    async def _write(self, client: StoreClient, name: str) -> None:
+    async def _publish(self, client: StoreClient, name: str) -> None:
         rng, options = self.world.rng, self.options
         number = 0
         while not self.stopping:
@@ -99,10 +107,12 @@ class Load:
                     ids = [f"{name}-{number + index}" for index in range(1 + self.world.below(3))]
                     number += len(ids)
                     identified = self.world.chance(options.dedup)
-                    self.oracle.begins(book, session, ids)
-                    under_way.append(
-                        asyncio.create_task(self._append(client, appender, book, ids, identified))
-                    )
+                    if self.world.chance(options.stage):
+                        work = self._stage(client, appender, book, ids)
+                    else:
+                        self.oracle.begins(book, session, ids)
+                        work = self._append(client, appender, book, ids, identified)
+                    under_way.append(asyncio.create_task(work))
                     await asyncio.sleep(0)
                 await asyncio.sleep(rng.random() * options.think_ms / 1000)
             await asyncio.gather(*under_way)
@@ -144,6 +154,40 @@ class Load:
                 self.oracle.acks(book, ids, receipt.base_offset)
                 return
 
+    async def _stage(
+        self, client: StoreClient, appender: Appender, book: Book, ids: list[str]
+    ) -> None:
+        """Staged, and released after a while; until the outcome is known."""
+        batch, _ = self._batch(ids, False)
+        now_us = client.log_time_us(book.group)
+        due_us = tuple(now_us + self.world.below(300_000) for _ in ids)
+        try:
+            receipt = await appender.stage(
+                batch, len(ids), StageExtras(due_us), timeout_s=APPEND_TIMEOUT_S
+            )
+        except NotDone:
+            self.oracle.refuses(book, ids)
+            return
+        except OutcomeUnknown:
+            return
+        self.world.hit("staged")
+        waiting = dict(enumerate(ids, receipt.base_offset))
+        while waiting:
+            await asyncio.sleep(0.1 + self.world.rng.random() / 2)
+            try:
+                offsets = await client.release(book.group, book.queue, list(waiting), timeout_s=5)
+            except QueueSealed as error:
+                self.oracle.sealed(book, error.offset)
+                return
+            except StoreError:
+                continue
+            for number, offset in zip(list(waiting), offsets, strict=True):
+                if offset is not None and offset >= 0:
+                    self.oracle.acks(book, [waiting[number]], offset)
+                if offset is None or offset >= 0:
+                    del waiting[number]
+                    self.world.hit("released")
+
     def _known(self, book: Book, ids: list[str], error: DedupKnown) -> None:
         self.world.hit("known id refused")
         for index, known in error.known.items():
@@ -164,10 +208,12 @@ class Load:
 
     # -- readers -------------------------------------------------------------------------------
 
-    async def _read(self, client: StoreClient) -> None:
+    async def _read(self, name: str) -> int:
+        """A client of its own: what it knows of leaders may be older than what writers do."""
+        client = await self._started()
         rng, options = self.world.rng, self.options
         while not self.stopping:
-            await asyncio.sleep(rng.random() * options.think_ms / 250)
+            await asyncio.sleep(rng.random() * options.read_ms / 500)
             book = rng.choice(list(self.oracle.books.values()))
             node = self.world.below(options.nodes + 1) or None
             start = self.world.below(book.end + 1)
@@ -183,6 +229,8 @@ class Load:
                     self.oracle.reads_at(book, messages_of(found.entries), node)
             except StoreError:
                 continue
+        await client.close()
+        return 0
 
     async def whole(self, client: StoreClient, book: Book, node: int) -> None:
         """Read all that a node has of the queue, and have it checked."""
@@ -219,6 +267,8 @@ class Load:
                 tasks.create_task(self._seal(client))
             if options.truncate_every_s:
                 tasks.create_task(self._truncate(client))
+            if options.grow:
+                tasks.create_task(self._grow(client))
             tasks.create_task(self._count(client))
         await client.close()
         return 0
@@ -238,7 +288,7 @@ class Load:
         while not self.stopping:
             await asyncio.sleep(self.world.rng.random() * 2 * self.options.seal_every_s)
             book = self.world.rng.choice(self.open)
-            group = self.world.below(self.options.groups)
+            group = self.world.below(self.groups)
             successors = [await self._make(client, group) for _ in range(1 + self.world.below(2))]
             named = [(one.group, one.queue) for one in successors]
             while True:
@@ -254,6 +304,14 @@ class Load:
             self.world.hit("queue sealed")
             self.open.remove(book)
             self.open += successors
+
+    async def _grow(self, client: StoreClient) -> None:
+        """A group is added while everything else goes on; moves may go there afterwards."""
+        await asyncio.sleep(self.world.rng.random() * self.options.safety_s)
+        await client.take_checkpoint(0, "a group will be added", timeout_s=60)
+        operator = Operator(client, timeout_s=GROW_S)
+        self.groups = await add_groups(operator, self.options.groups + 1)
+        self.world.hit("group added")
 
     async def _truncate(self, client: StoreClient) -> None:
         while not self.stopping:
@@ -298,6 +356,8 @@ class Load:
         async def check() -> int:
             client = self.client()
             await client.start()
+            while len(client.groups) < self.groups:
+                await asyncio.sleep(0.1)
             for group in client.groups:
                 probe = await self._make(client, group)
                 appender = client.appender(group, probe.queue)

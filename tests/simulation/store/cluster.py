@@ -94,9 +94,15 @@ class Cluster:
         if not machine.powered:
             machine.power_on()
         settings = self.settings(node)
-        process = machine.spawn(
-            host_of(node), lambda process: product.main(settings, SimHost(process))
-        )
+
+        def program(process: Process) -> int:
+            try:
+                return product.main(settings, SimHost(process))
+            except OSError as error:
+                self.last_words.setdefault(node, []).append(repr(error))
+                return 1
+
+        process = machine.spawn(host_of(node), program)
         self.running[node] = process
         process.on_exit = lambda process: self._exited(node, process)
 
@@ -121,7 +127,12 @@ class Cluster:
     def _exited(self, node: int, process: Process) -> None:
         if self.running.get(node) is process:
             del self.running[node]
-        if not process.killed and process.status not in (0, AGAIN):
+        failed = not process.killed and process.status not in (0, AGAIN)
+        if failed and node == self.damaged and process.status in (1, product.EXIT_FATAL):
+            # What a bad disk does to it is to end it: a start reads back what there is.
+            self.world.hit("ended by its disk")
+            failed = False
+        if failed:
             said = "; ".join(self.last_words.get(node, ())[-3:])
             self.world.fail(Violation(f"node {node} left with {process.status}: {said}"))
         elif node in self.wanted:

@@ -52,6 +52,9 @@ REQUIRED = (
     "known id refused",
     "queue sealed",
     "queue truncated",
+    "staged",
+    "released",
+    "group added",
 )
 
 UNREACHED = {

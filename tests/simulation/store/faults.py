@@ -12,6 +12,7 @@ from typing import Any
 from tests.simulation.kernel import network
 from tests.simulation.kernel.world import SECOND, World
 from tests.simulation.store.cluster import DATA, Cluster, host_of
+from tests.simulation.store.oracle import Violation
 
 MS = 1000
 CLOCK_STEP_S = (-30, -2, -1, 1, 2, 30, 3600)
@@ -155,6 +156,9 @@ class Faults:
         one = host_of(self._any())
         kind = self.world.below(4)
         hosts = list(self.world.machines)
+        if self.world.chance(0.5):
+            # Clients go on with a node that its peers do without.
+            hosts = [host_of(node) for node in range(1, self.cluster.options.nodes + 1)]
         if kind == 3:
             hosts = [host_of(self._any())]
         self.world.note("partition", kind, one)
@@ -217,6 +221,8 @@ class Faults:
         name = _TELLING.get(event)
         if name is not None:
             self.world.hit(name)
+        if event in _DAMAGED and node != self.cluster.damaged:
+            self.world.fail(Violation(f"node {node} says {event!r} of a sound disk: {fields}"))
         if self.healed:
             return
         if event == "a checkpoint is needed" and node not in self._installing:
@@ -255,6 +261,7 @@ class Faults:
                 self._later(1 + self._away_s(), lambda third=third: self._back(third))
 
 
+_DAMAGED = ("damaged", "stored bytes do not verify", "a checkpoint was skipped")
 _TELLING = {
     "a checkpoint is needed": "install begun",
     "installed": "checkpoint installed",

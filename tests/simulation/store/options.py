@@ -41,6 +41,11 @@ class Options:
     window: int
     dedup: float
     """Share of appends with an id, which are sent anew when their outcome is unknown."""
+    read_ms: int
+    stage: float
+    """Share of messages that are staged, and released later."""
+    grow: bool
+    """A group is added."""
     seal_every_s: float
     truncate_every_s: float
     # Faults.
@@ -100,6 +105,9 @@ def draw(rng: random.Random) -> Options:
         body_bytes=rng.choice([600, 2000] if lagging else [100, 600, 2000]),
         window=rng.choice([1, 1, 2, 6]),
         dedup=rng.choice([0.0, 0.3, 1.0]),
+        read_ms=rng.choice([30, 100, 400]),
+        stage=rng.choice([0.0, 0.2, 0.5]),
+        grow=rng.random() < 0.3,
         seal_every_s=sometimes(0.4, 4, 10),
         truncate_every_s=sometimes(0.5, 2, 6),
         crash_every_s=sometimes(0.4, 5, 10) if lagging else sometimes(0.8, 2, 5, 10),
