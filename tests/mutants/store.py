@@ -226,6 +226,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired",
     ),
     Mutant(
+        "nobody asks who the members of an added group are",
+        (Edit("store_nodes/node.py", "                self._learn_members()\n", ""),),
+        breaks="P5",
+        killed_by="tests/unit/store_node/test_new_groups.py"
+        "::test_voters_that_were_away_when_a_group_was_added_learn_its_members_from_a_peer",
+    ),
+    Mutant(
         "a node that has stopped goes on writing",
         (Edit("store_nodes/node.py", "        self._stopped = True\n", ""),),
         breaks="P17",

@@ -1,5 +1,5 @@
-"""`python -m tests.simulation.store.breaking --seed 7000 NAME …`: each mutation, or those named, with
-one seed after the other until a run fails. Exit status 1 where one survives all of them."""
+"""`python -m tests.simulation.store.breaking --seed 7000 NAME …`: each mutation, or those named,
+with one seed after the other until a run fails. Exit status 1 where one survives all of them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 from store_nodes.admin import Operator
 from store_nodes.admin.groups import add_groups
@@ -378,6 +380,7 @@ class Load:
                     break
             for node in nodes:
                 await self._until_level(client, node)
+                self.world.note("level", node)
                 for book in list(self.oracle.books.values()):
                     await self._whole(client, book, node)
             await client.close()
@@ -395,7 +398,8 @@ class Load:
                 if not book.acked:
                     return
                 raise
-            except StoreError:
+            except StoreError as error:
+                self.world.note("not read", node, book.group, book.queue, repr(error))
                 await asyncio.sleep(0.3)
 
     async def _until_level(self, client: StoreClient, node: int) -> None:
@@ -415,7 +419,18 @@ class Load:
                         most[row["group"]] = max(row["applied"], most.get(row["group"], 0))
                 if all(row["applied"] >= most[row["group"]] for row in rows):
                     return
+            self.world.note("not level", node, _progress(statuses))
             await asyncio.sleep(0.3)
+
+
+def _progress(statuses: Mapping[int, Mapping[str, Any]]) -> str:
+    """Of each node what it lacks, and how far its groups are."""
+    told = []
+    for node, status in statuses.items():
+        lacks = status.get("error") or status.get("damaged") or status.get("installing")
+        rows = [(row["group"], row["leader"], row["applied"]) for row in status.get("groups", ())]
+        told.append(f"{node}: {lacks} {rows}")
+    return "; ".join(told)
 
 
 def messages_of(entries: list[Entry]) -> list[tuple[int, str]]:

@@ -14,7 +14,6 @@ from unittest import mock
 from store_nodes import install, node, start
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import GroupCheckpoint
-from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client.appender import _Entry
 from store_nodes.client_service import ClientService
 from store_nodes.copying import Copier
@@ -140,18 +139,6 @@ def a_settle_leaves_a_batch_behind() -> AbstractContextManager[object]:
     return patches((settle, "_copy", all_but_one))
 
 
-def a_raw_segment_goes_one_too_early() -> AbstractContextManager[object]:
-    """P1: also the one in which the next start begins to read."""
-    original = CheckpointStore.oldest_start.fget
-    assert original is not None
-
-    def one_later(self: CheckpointStore) -> tuple[int, int] | None:
-        start = original(self)
-        return (start[0] + 1, start[1]) if start is not None else None
-
-    return patches((CheckpointStore, "oldest_start", property(one_later)))
-
-
 def an_unknown_append_moves_to_a_new_session() -> AbstractContextManager[object]:
     """P2: what was sent and not answered is sent again under another session, and may be there
     twice."""
@@ -176,7 +163,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     a_checkpoint_counts_before_its_name_is_durable,
     a_settle_is_not_written_down,
     a_settle_leaves_a_batch_behind,
-    a_raw_segment_goes_one_too_early,
     an_unknown_append_moves_to_a_new_session,
     an_install_copies_no_batches,
 )
