@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from store_nodes.admin import Operator
+from store_nodes.admin import Operator, Refused
 from store_nodes.admin.groups import add_groups
+from store_nodes.admin.members import replace_node
 from store_nodes.client import Appender, Entry, StoreClient
 from store_nodes.commands import DEDUP_ENTRY, StageExtras
 from store_nodes.errors import (
@@ -29,7 +30,7 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
 from tests.simulation.kernel.loop import run
 from tests.simulation.kernel.world import Process, World
-from tests.simulation.store.cluster import CLUSTER_UID, SECRET, Cluster
+from tests.simulation.store.cluster import CLUSTER_UID, PORT, SECRET, Cluster, host_of
 from tests.simulation.store.options import Options
 from tests.simulation.store.oracle import Book, Oracle
 
@@ -217,7 +218,7 @@ class Load:
         while not self.stopping:
             await asyncio.sleep(rng.random() * options.read_ms / 500)
             book = rng.choice(list(self.oracle.books.values()))
-            node = self.world.below(options.nodes + 1) or None
+            node = rng.choice([None, *self.cluster.ids])
             start = self.world.below(book.end + 1)
             try:
                 if self.world.chance(0.3):
@@ -314,6 +315,28 @@ class Load:
         operator = Operator(client, timeout_s=GROW_S)
         self.groups = await add_groups(operator, self.options.groups + 1)
         self.world.hit("group added")
+
+    def replace(self, old: int, new: int) -> None:
+        """An operator puts `new` where `old` was, in a process of its own."""
+
+        async def work() -> int:
+            client = self.client()
+            await client.start()
+            operator = Operator(client, timeout_s=GROW_S)
+            while True:
+                try:
+                    await replace_node(operator, old, new, f"{host_of(new)}:{PORT}")
+                    break
+                except Refused as error:
+                    # It looked when no node answered, or when too few did.
+                    self.world.note("not replaced", repr(error))
+                    await asyncio.sleep(1)
+            self.world.hit("node replaced")
+            await client.close()
+            return 0
+
+        machine = self.world.machine("operator")
+        self.processes.append(machine.spawn("operator", lambda process: run(process, work())))
 
     async def _truncate(self, client: StoreClient) -> None:
         while not self.stopping:

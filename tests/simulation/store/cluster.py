@@ -52,6 +52,10 @@ class Cluster:
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
         self.options = options
+        self.ids = list(range(1, options.nodes + 1))
+        """The nodes there are now."""
+        self.lost: set[int] = set()
+        """Nodes whose disk is gone: they must be refused under their old id."""
         self.running: dict[int, Process] = {}
         self.wanted: set[int] = set()
         """Nodes that the supervisor keeps running."""
@@ -77,6 +81,7 @@ class Cluster:
             cluster_uid=CLUSTER_UID,
             secret=SECRET,
             groups=options.groups,
+            join=node not in self.peers,
             segment_bytes=options.segment_bytes,
             disk_reserve_bytes=0,
             lag_cap_bytes=HOARD_BYTES if node == options.hoarder else options.lag_cap_bytes,
@@ -106,6 +111,19 @@ class Cluster:
         self.running[node] = process
         process.on_exit = lambda process: self._exited(node, process)
 
+    def lose(self, node: int) -> int:
+        """Its disk is gone for good; the id of the node that will take its place."""
+        self.kill(node, power=True)
+        self.machine(node).files.wipe()
+        self.lost.add(node)
+        self.ids.remove(node)
+        new = max(*self.ids, *self.lost) + 1
+        self.ids.append(new)
+        if self.options.rot_every_s:
+            # The others have what is there twice now, not three times.
+            self.damaged = new
+        return new
+
     def stop(self, node: int) -> None:
         """Ask it to stop, and let it be."""
         self.wanted.discard(node)
@@ -127,6 +145,11 @@ class Cluster:
     def _exited(self, node: int, process: Process) -> None:
         if self.running.get(node) is process:
             del self.running[node]
+        if node in self.lost:
+            if process.status == product.EXIT_REFUSED:
+                self.world.hit("a lost directory refused")
+            self.wanted.discard(node)
+            return
         failed = not process.killed and process.status not in (0, AGAIN)
         if failed and node == self.damaged and process.status in (1, product.EXIT_FATAL):
             # What a bad disk does to it is to end it: a start reads back what there is.

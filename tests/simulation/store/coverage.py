@@ -35,6 +35,7 @@ REQUIRED = (
     "misdirected write",
     "source of an install died",
     "third node died after an install",
+    "disk lost",
     # What follows.
     "install begun",
     "checkpoint installed",
@@ -55,6 +56,8 @@ REQUIRED = (
     "staged",
     "released",
     "group added",
+    "a lost directory refused",
+    "node replaced",
 )
 
 UNREACHED = {

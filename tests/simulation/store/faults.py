@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.simulation.kernel import network
 from tests.simulation.kernel.world import SECOND, World
+from tests.simulation.store.clients import Load
 from tests.simulation.store.cluster import DATA, Cluster, host_of
 from tests.simulation.store.oracle import Violation
 
@@ -23,8 +24,9 @@ SOURCE_AWAY_S = 6
 class Faults:
     """From `start` to `heal`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, load: Load) -> None:
         self.cluster = cluster
+        self.load = load
         self.world: World = cluster.world
         self.network = network.of(self.world)
         self.healed = False
@@ -47,7 +49,10 @@ class Faults:
         ):
             if every_s:
                 self._again(every_s, fault)
-        for node in range(1, options.nodes + 1):
+        if options.replace:
+            at_us = int(self.world.rng.random() * options.safety_s * SECOND / 2)
+            self.world.after(at_us, self._lose)
+        for node in self.cluster.ids:
             machine = self.cluster.machine(node)
             machine.files.stall = options.stall
             machine.files.stall_us = 400 * MS
@@ -63,7 +68,7 @@ class Faults:
         self.healed = True
         self.network.heal()
         self.network.slow.clear()
-        for node in range(1, self.cluster.options.nodes + 1):
+        for node in self.cluster.ids:
             files = self.cluster.machine(node).files
             files.stall, files.slowness, files.strays = 0.0, 1, 0
             process = self.cluster.running.get(node)
@@ -88,7 +93,7 @@ class Faults:
         self.world.after(int(self.world.rng.expovariate(1 / every_s) * SECOND), strike)
 
     def _any(self) -> int:
-        return 1 + self.world.below(self.cluster.options.nodes)
+        return self.world.rng.choice(self.cluster.ids)
 
     def _later(self, seconds: float, mend: Callable[[], object]) -> None:
         self.world.after(int(seconds * SECOND), lambda: None if self.healed else mend())
@@ -104,7 +109,7 @@ class Faults:
         options = self.cluster.options
         nodes = [self._any()]
         if self.world.chance(options.crash_all):
-            nodes = list(range(1, options.nodes + 1))
+            nodes = list(self.cluster.ids)
             self.world.hit("all nodes crashed at once")
         power = self.world.chance(options.power_share)
         for node in nodes:
@@ -123,7 +128,25 @@ class Faults:
             self.cluster.kill(node, power=power)
             self._later(self._away_s(), lambda node=node: self._back(node))
 
+    def _lose(self) -> None:
+        """A disk is gone. Its node is first started as if nothing were: its peers must refuse it;
+        then another takes its place."""
+        node = self.cluster.damaged or self._any()
+        self.world.note("lost", node)
+        self.world.hit("disk lost")
+        new = self.cluster.lose(node)
+        self.cluster.start(node)
+
+        def replaced() -> None:
+            self.cluster.kill(node, power=True)
+            self.cluster.start(new)
+            self.load.replace(node, new)
+
+        self.world.after(self.world.below(4 * SECOND), replaced)
+
     def _back(self, node: int) -> None:
+        if node not in self.cluster.ids:
+            return
         process = self.cluster.running.get(node)
         if process is not None:
             process.doom = None
@@ -143,7 +166,7 @@ class Faults:
         node = self._any()
         self.world.hit("stopped")
         self.cluster.stop(node)
-        self._later(self._away_s(), lambda: self.cluster.start(node))
+        self._later(self._away_s(), lambda: self._back(node))
 
     def _pause(self) -> None:
         process = self.cluster.running.get(self._any())
@@ -158,7 +181,7 @@ class Faults:
         hosts = list(self.world.machines)
         if self.world.chance(0.5):
             # Clients go on with a node that its peers do without.
-            hosts = [host_of(node) for node in range(1, self.cluster.options.nodes + 1)]
+            hosts = [host_of(node) for node in self.cluster.ids]
         if kind == 3:
             hosts = [host_of(self._any())]
         self.world.note("partition", kind, one)
@@ -253,7 +276,7 @@ class Faults:
         if self.healed:
             return
         self._back(source)
-        for third in range(1, self.cluster.options.nodes + 1):
+        for third in self.cluster.ids:
             if third not in (node, source) and third in self.cluster.running:
                 self.world.note("third dies", third)
                 self.world.hit("third node died after an install")

@@ -116,7 +116,7 @@ def _history(world: World, cluster: Cluster, oracle: Oracle) -> int:
     load = Load(cluster, oracle)
     load.start()
     world.run(2 * SECOND)
-    faults = Faults(cluster)
+    faults = Faults(cluster, load)
     faults.start()
     world.run((2 + options.safety_s) * SECOND)
     faults.heal()
@@ -127,7 +127,7 @@ def _history(world: World, cluster: Cluster, oracle: Oracle) -> int:
     load.stopping = True
     if not world.run(until_us, lambda: load.done):
         raise Violation("clients did not come to an end")
-    checker = load.check_all(list(range(1, options.nodes + 1)))
+    checker = load.check_all(cluster.ids)
     if not world.run(until_us, lambda: checker.dead):
         raise Violation(f"not converged after {CONVERGE_S} s: nodes {sorted(cluster.running)}")
     return world.now_us - healed_us
