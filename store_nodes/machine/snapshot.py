@@ -149,9 +149,8 @@ def decode(raw: bytes | memoryview) -> State:
             raise BadSnapshot("no membership")
         if len(found.digest) != DIGEST_BYTES:
             raise BadSnapshot("digest length")
-        names = [*(queue.queue for queue in found.queues), *found.tombstones]
-        if len({*names}) != len(names):
-            raise BadSnapshot("a queue is there twice, or was deleted")
+        if len({queue.queue for queue in found.queues}) != len(found.queues):
+            raise BadSnapshot("a queue is there twice")
         return State(
             found.group,
             found.applied,

@@ -496,4 +496,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_leader_with_a_slow_disk_hands_over",
         breaks="P5",
     ),
+    Mutant(
+        "messages leave one record too early",
+        (
+            Edit(
+                "store_nodes/consensus/replica.py",
+                "        self._outbox.release(upto)\n",
+                "        self._outbox.release(upto + 1)\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_the_preferred_node_is_elected_and_values_are_chosen_everywhere",
+        breaks="P1",
+        trips="is the last",
+    ),
 )

@@ -126,7 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/state/ledger.py",
-                "        assert row.reason in failures.DOOMED, (\n",
+                "        assert row.reason not in (Reason.HOLE, Reason.FAILED), (\n",
                 "        assert row.reason, (\n",
             ),
         ),
@@ -345,5 +345,122 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/unit/subscribe_forwarder/test_push_breaker.py"
         "::test_one_tries_at_a_time_and_two_close_it",
         breaks="P3",
+    ),
+    Mutant(
+        "a subscription hands out more than it may",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/hub.py",
+                "        new = self.max_outstanding - self.outstanding\n",
+                "        new = 1 << 20\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pull_limits.py"
+        "::test_max_outstanding_of_the_subscription",
+        breaks="P3",
+    ),
+    Mutant(
+        "a unit is given away before its acks are flushed",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/ownership.py",
+                "            await self._flush_all(going)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_handover.py"
+        "::test_leases_go_over_with_their_unit",
+        breaks="P3",
+    ),
+    Mutant(
+        "what is in doubt is handed out all the same",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/ownership.py",
+                "                owner.freeze()\n                self._again.add(key)\n",
+                "                self._again.add(key)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
+        "::test_an_unknown_commit_freezes_until_the_partition_is_claimed_again",
+        breaks="P4",
+    ),
+    Mutant(
+        "an ack is answered by the first of the flushes that it takes",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/flush.py",
+                "            wanted = [one for one in wanted if one[1].flushed_version < one[2]]\n",
+                "            wanted = []\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_a_commit_waits_for_as_many_flushes_as_it_takes",
+        breaks="P4",
+    ),
+    Mutant(
+        "an endpoint is sent more than its limit",
+        (
+            Edit(
+                "subscribe_forwarder/push/limiter.py",
+                "            return max(0, int(limit) - self.in_flight)\n",
+                "            return int(limit)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_push_limiter.py"
+        "::test_whatever_happens_the_limit_holds",
+        breaks="P3",
+    ),
+    Mutant(
+        "two exactly-once leases of a message share an id",
+        (
+            Edit(
+                "subscribe_forwarder/state/exact_leases.py",
+                " + self._given_back.get(offset, 0), MAX_TURN)",
+                ", MAX_TURN)",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_a_lease_that_is_given_back_and_the_next_have_two_ids",
+        breaks="P3",
+    ),
+    Mutant(
+        "a claim under an older epoch is adopted",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/owner.py",
+                "        assert claim.epoch > self._epoch, ",
+                "        assert claim, ",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ownership.py"
+        "::test_nothing_goes_on_under_an_epoch_that_was_there_before",
+        breaks="P3",
+    ),
+    Mutant(
+        "open deliveries take their places twice",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/key_gate.py",
+                "        self._loaded = True\n        for offset, row",
+                "        for offset, row",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_after_a_takeover_nothing_of_a_key_is_overtaken",
+        breaks="P3",
+    ),
+    Mutant(
+        "a range of no offsets is settled",
+        (
+            Edit(
+                "subscribe_forwarder/state/cursor.py",
+                "        if low >= high:\n            return 0\n        if self.history",
+                "        if self.history",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_cursor.py"
+        "::test_a_repeated_ack_changes_nothing",
+        breaks="P9",
     ),
 )

@@ -105,7 +105,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P1",
     ),
     Mutant(
-        "a frame that was never written is passed over",
+        "a frame of another place of its segment is taken for the one that belongs there",
         (
             Edit(
                 "store_nodes/wal/recovery.py",
@@ -113,7 +113,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "            if False:\n",
             ),
         ),
-        killed_by="tests/unit/wal/test_damage.py::test_a_block_of_another_place",
+        killed_by="tests/unit/wal/test_damage.py::test_a_frame_of_another_place",
         breaks="P1",
     ),
     Mutant(
@@ -307,5 +307,19 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/unit/test_client_service.py"
         "::test_a_deposed_leader_answers_nothing_that_is_decided_by[offset_back]",
         breaks="P2",
+    ),
+    Mutant(
+        "a settle does not move where raw segments begin",
+        (
+            Edit(
+                "store_nodes/storage/settle.py",
+                "        first_segment=max(old.first_segment, victims.raw_upto + 1),\n",
+                "        first_segment=old.first_segment,\n",
+            ),
+        ),
+        killed_by="tests/unit/storage/test_settle.py"
+        "::test_what_is_live_is_moved_and_the_rest_is_gone",
+        breaks="P1",
+        trips="is not settled",
     ),
 )

@@ -202,17 +202,16 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P2",
     ),
     Mutant(
-        "a deleted queue is restored",
+        "a queue is restored twice",
         (
             Edit(
                 "store_nodes/machine/snapshot.py",
-                "        if len({*names}) != len(names):\n",
+                "        if len({queue.queue for queue in found.queues}) != len(found.queues):\n",
                 "        if False:\n",
             ),
         ),
         killed_by="tests/unit/machine/test_snapshots.py"
-        "::test_a_state_that_breaks_a_rule_of_its_own_is_no_snapshot[a deleted "
-        "queue]",
+        "::test_a_state_that_breaks_a_rule_of_its_own_is_no_snapshot[a queue twice]",
         breaks="P2",
     ),
     Mutant(
@@ -313,5 +312,20 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         killed_by="tests/unit/machine/test_group_rules.py::test_transfer",
         breaks="P5",
+    ),
+    Mutant(
+        "a dropped number is remembered twice",
+        (
+            Edit(
+                "store_nodes/machine/stages.py",
+                "            self._discarded.add(number)\n",
+                "            self._discarded.add(number)\n"
+                "            self._discarded.add(number)\n",
+            ),
+        ),
+        killed_by="tests/unit/machine/test_stage_rules.py"
+        "::test_a_discarded_message_stays_discarded_when_its_chunk_goes",
+        breaks="P3",
+        trips="is in already",
     ),
 )

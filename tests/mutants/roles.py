@@ -410,4 +410,55 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_turn_is_known_to_later_successors_and_taken_in_each_of_several",
         breaks="P3",
     ),
+    Mutant(
+        "two holders get one fencing token",
+        (
+            Edit(
+                "metadata/locks/locks.py",
+                "ELSE greatest(l.fence, era.fence) + 1 END",
+                "ELSE greatest(l.fence, era.fence) END",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_locks.py"
+        "::test_one_of_many_takes_a_lock_and_the_next_waits_for_its_lease",
+        breaks="P10",
+    ),
+    Mutant(
+        "who does not wait passes those who do",
+        (
+            Edit(
+                "metadata/locks/locks.py",
+                "AND w.name = $2 AND w.ticket < $8\n                  AND w.alive_until",
+                "AND w.name = $2 AND w.ticket < $8 AND false\n                  AND w.alive_until",
+            ),
+        ),
+        killed_by="tests/integration/locks/test_lock_line.py"
+        "::test_who_does_not_wait_comes_after_those_who_do",
+        breaks="P10",
+    ),
+    Mutant(
+        "a task is settled under a lease that is over",
+        (
+            Edit(
+                "metadata/jobs/machine.py",
+                "    if task.lease != lease:\n        return Verdict.LOST\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/jobs/test_job_machine.py"
+        "::test_any_walk_of_jobs_is_what_the_twin_says[1]",
+        breaks="P14",
+    ),
+    Mutant(
+        "a run is committed to a table that has gone on",
+        (
+            Edit(
+                "spark_exports/lake/commit.py",
+                "        if positions.get(each.key, begins) != begins:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/integration/lake/test_zombies.py::test_a_zombie_of_an_earlier_run",
+        breaks="P15",
+    ),
 )

@@ -32,7 +32,7 @@ Mutation = Callable[[], AbstractContextManager[object]]
 
 
 def acceptor_forgets_a_promise() -> AbstractContextManager[object]:
-    """It answers a Prepare, then goes on accepting from the leader before."""
+    """It answers a Prepare, then goes on accepting from the leader before (P2)."""
     original = Replica._on_prepare
 
     def mutated(self: Replica, source: int, message: Prepare) -> None:
@@ -44,7 +44,7 @@ def acceptor_forgets_a_promise() -> AbstractContextManager[object]:
 
 
 def leader_commits_on_a_minority() -> AbstractContextManager[object]:
-    """Its own vote is enough."""
+    """Its own vote is enough (P1)."""
     original = Replica._count_vote
 
     def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
@@ -58,7 +58,7 @@ def leader_commits_on_a_minority() -> AbstractContextManager[object]:
 
 
 def accepted_is_sent_before_the_sync() -> AbstractContextManager[object]:
-    """The vote leaves while its record is still on its way to the disk."""
+    """The vote leaves while its record is still on its way to the disk (P1)."""
     original = Acceptor.accept
 
     def mutated(
@@ -72,7 +72,7 @@ def accepted_is_sent_before_the_sync() -> AbstractContextManager[object]:
 
 
 def promise_is_sent_before_the_sync() -> AbstractContextManager[object]:
-    """A promise that a power cut makes undone was already counted."""
+    """A promise that a power cut makes undone was already counted (P1)."""
 
     def mutated(self: Outbox, number: int, to: int, message: Any) -> None:
         self.send(to, message)
@@ -81,7 +81,7 @@ def promise_is_sent_before_the_sync() -> AbstractContextManager[object]:
 
 
 def phase_1_ignores_reported_values() -> AbstractContextManager[object]:
-    """A new leader keeps only what it accepted itself."""
+    """A new leader keeps only what it accepted itself (P1)."""
 
     def mutated(self: Candidacy, node: int, accepted: Sequence[tuple[int, int, bytes]]) -> None:
         first = not self.granted
@@ -93,7 +93,7 @@ def phase_1_ignores_reported_values() -> AbstractContextManager[object]:
 
 
 def phase_1_picks_the_lower_ballot() -> AbstractContextManager[object]:
-    """Of two reported values it re-proposes the older one."""
+    """Of two reported values it re-proposes the older one (P1)."""
 
     def mutated(self: Candidacy, node: int, accepted: Sequence[tuple[int, int, bytes]]) -> None:
         self.granted.add(node)
@@ -106,7 +106,7 @@ def phase_1_picks_the_lower_ballot() -> AbstractContextManager[object]:
 
 
 def restart_forgets_accepts() -> AbstractContextManager[object]:
-    """What was accepted and not yet known to be chosen is gone after a restart."""
+    """What was accepted and not yet known to be chosen is gone after a restart (P1)."""
     original = Acceptor.__init__
 
     def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered, first: Membership) -> None:
@@ -118,7 +118,7 @@ def restart_forgets_accepts() -> AbstractContextManager[object]:
 
 
 def restart_forgets_the_promise() -> AbstractContextManager[object]:
-    """After a restart any ballot is welcome."""
+    """After a restart any ballot is welcome (P1)."""
     original = Acceptor.__init__
 
     def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered, first: Membership) -> None:
@@ -128,7 +128,7 @@ def restart_forgets_the_promise() -> AbstractContextManager[object]:
 
 
 def restart_forgets_sessions() -> AbstractContextManager[object]:
-    """A machine restored from a checkpoint knows no receipts."""
+    """A machine restored from a checkpoint knows no receipts (P2)."""
     original = snapshot._unpack_queue
 
     def mutated(raw: Any) -> Queue:
@@ -140,7 +140,7 @@ def restart_forgets_sessions() -> AbstractContextManager[object]:
 
 
 def a_repeat_is_stored_again() -> AbstractContextManager[object]:
-    """The receipts are lost: a repeated sequence counts as the next one."""
+    """The receipts are lost: a repeated sequence counts as the next one (P2)."""
     original = Queue.append
 
     def mutated(self: Queue, append: Any, log_time_us: int, *more: Any) -> Any:
@@ -153,7 +153,7 @@ def a_repeat_is_stored_again() -> AbstractContextManager[object]:
 
 
 def a_gap_is_let_through() -> AbstractContextManager[object]:
-    """A sequence that is not the next is stored all the same."""
+    """A sequence that is not the next is stored all the same (P2)."""
     original = Queue.append
 
     def mutated(self: Queue, append: Any, log_time_us: int, *more: Any) -> Any:
@@ -169,7 +169,7 @@ def a_gap_is_let_through() -> AbstractContextManager[object]:
 
 
 def a_hole_is_not_filled() -> AbstractContextManager[object]:
-    """The new leader leaves instances open for which nobody reported a value."""
+    """The new leader leaves instances open for which nobody reported a value (P1)."""
     original = Replica._open_next
 
     def mutated(self: Replica, led: Leadership, value: bytes, everywhere: bool) -> int:
@@ -182,7 +182,7 @@ def a_hole_is_not_filled() -> AbstractContextManager[object]:
 
 
 def an_accept_of_a_stale_ballot_is_taken() -> AbstractContextManager[object]:
-    """The acceptor does not look at its promise."""
+    """The acceptor does not look at its promise (P2)."""
     original = Replica._on_accept
 
     def mutated(self: Replica, source: int, message: Accept) -> None:
@@ -202,7 +202,7 @@ def an_accept_of_a_stale_ballot_is_taken() -> AbstractContextManager[object]:
 
 
 def a_vote_counts_twice() -> AbstractContextManager[object]:
-    """A vote that the network delivers again is taken for another node's."""
+    """A vote that the network delivers again is taken for another node's (P1)."""
     original = Replica._count_vote
 
     def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
@@ -218,7 +218,7 @@ def a_vote_counts_twice() -> AbstractContextManager[object]:
 
 
 def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
-    """What a promise reports as accepted in an earlier ballot counts as a vote in this one."""
+    """What a promise reports as accepted in an earlier ballot counts as a vote in this one (P1)."""
     original = Replica._lead
 
     def mutated(self: Replica, standing: Candidacy) -> None:
@@ -234,7 +234,7 @@ def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
 
 
 def chosen_is_believed_without_the_ballot() -> AbstractContextManager[object]:
-    """A follower takes what it accepted in any ballot for the chosen value."""
+    """A follower takes what it accepted in any ballot for the chosen value (P2)."""
 
     def mutated(self: Acceptor, ballot: int, upto: int) -> bool:
         while self.chosen < upto:
@@ -247,7 +247,7 @@ def chosen_is_believed_without_the_ballot() -> AbstractContextManager[object]:
 
 
 def log_time_follows_the_leaders_clock() -> AbstractContextManager[object]:
-    """One bad clock moves every stamp."""
+    """One bad clock moves every stamp (P2)."""
 
     def mutated(self: LogClock, now_us: int, max_age_us: int) -> int:
         return max(0, now_us + max(offset for offset, _ in self._offsets_us.values()))
@@ -256,7 +256,7 @@ def log_time_follows_the_leaders_clock() -> AbstractContextManager[object]:
 
 
 def values_are_applied_out_of_order() -> AbstractContextManager[object]:
-    """Two values chosen at once are handed over in the wrong order."""
+    """Two values chosen at once are handed over in the wrong order (P2)."""
     original = Replica.take
 
     def mutated(self: Replica) -> Any:
@@ -270,7 +270,7 @@ def values_are_applied_out_of_order() -> AbstractContextManager[object]:
 
 
 def a_read_is_not_confirmed() -> AbstractContextManager[object]:
-    """A leader that was replaced without knowing it answers from its old state."""
+    """A leader that was replaced without knowing it answers from its old state (P2)."""
     original = Replica._start_read_round
 
     def mutated(self: Replica, led: Leadership) -> None:
@@ -284,7 +284,7 @@ def a_read_is_not_confirmed() -> AbstractContextManager[object]:
 
 
 def an_append_is_answered_when_proposed() -> AbstractContextManager[object]:
-    """The answer does not wait for the log."""
+    """The answer does not wait for the log (P1)."""
     original = RequestLine.proposed
 
     def mutated(self: RequestLine, instance: int, commands: Any) -> None:
@@ -296,7 +296,7 @@ def an_append_is_answered_when_proposed() -> AbstractContextManager[object]:
 
 
 def a_learned_value_replaces_nothing() -> AbstractContextManager[object]:
-    """A node that learns keeps the other value it had accepted."""
+    """A node that learns keeps the other value it had accepted (P2)."""
     original = Acceptor.learn
 
     def mutated(self: Acceptor, instance: int, value: bytes) -> None:

@@ -16,12 +16,12 @@ Mutation = Callable[[], AbstractContextManager[object]]
 
 
 def a_checkpoint_forgets_the_known_ids() -> AbstractContextManager[object]:
-    """A machine restored from a snapshot stores them again."""
+    """A machine restored from a snapshot stores them again (P2)."""
     return mock.patch.object(DedupTable, "unpack", side_effect=lambda _: DedupTable())
 
 
 def a_known_id_of_a_staged_message_is_not_seen() -> AbstractContextManager[object]:
-    """Only ids of appended messages are remembered."""
+    """Only ids of appended messages are remembered (P2)."""
     original = DedupTable.remember
 
     def mutated(self: DedupTable, *args: Any, staged: bool, **more: Any) -> None:
@@ -32,17 +32,17 @@ def a_known_id_of_a_staged_message_is_not_seen() -> AbstractContextManager[objec
 
 
 def a_discarded_message_is_released() -> AbstractContextManager[object]:
-    """A discard says that it took effect, and does nothing."""
+    """A discard says that it took effect, and does nothing (P3)."""
     return mock.patch.object(Stages, "discard", lambda self, numbers: len(numbers))
 
 
 def a_message_is_released_before_its_time() -> AbstractContextManager[object]:
-    """Nobody looks at when it is due."""
+    """Nobody looks at when it is due (P3)."""
     return mock.patch("store_nodes.machine.stages._releasable", return_value=True)
 
 
 def a_reschedule_is_forgotten() -> AbstractContextManager[object]:
-    """It is answered, and the old time stays."""
+    """It is answered, and the old time stays (P3)."""
     original = Stages.reschedule
 
     def mutated(self: Stages, numbers: Sequence[int], dues: Sequence[int]) -> int:
@@ -52,7 +52,7 @@ def a_reschedule_is_forgotten() -> AbstractContextManager[object]:
 
 
 def a_counter_is_set_blindly() -> AbstractContextManager[object]:
-    """Whatever it was before."""
+    """Whatever it was before (P1)."""
 
     def mutated(counters: dict[str, int], command: Any) -> CounterSet:
         counters[command.name] = command.new

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
+from tests.parts import ROOT
 from tests.simulation.__main__ import findings
 from tests.simulation.cluster import Result, fork_options, harsh_options
 from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
@@ -80,6 +82,14 @@ def test_a_set_that_missed_a_situation_fails() -> None:
         without = summarise([result(tuple(n for n in REQUIRED if n != name)), result(())])
         assert findings(without) == [f"never reached: {name}"]
     assert whole.missing(also_expected=True) == list(ALSO_EXPECTED)
+
+
+def test_every_mutation_names_the_promise_that_it_breaks() -> None:
+    page = (ROOT / "docs/GUARANTEES.md").read_text(encoding="utf-8")
+    for mutation in MUTATIONS:
+        named = re.search(r"\((P\d+)\)\.$", mutation.__doc__ or "")
+        assert named is not None, mutation.__name__
+        assert f"\n## {named[1]} " in page
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)

@@ -88,6 +88,9 @@ def test_a_zombie_of_an_earlier_run(postgres_settings: LakeSettings, tmp_path: P
             zombie.commit(backfill)
         with pytest.raises(Superseded):
             zombie.commit(Commit(1, 1, [Range(KEY, 0, 40)], []))
+        for start in (20, 40):  # of a later run, which was planned for a table that was elsewhere
+            with pytest.raises(Superseded):
+                table.commit(Commit(4, 1, [Range(KEY, start, 50)], []))
         with pytest.raises(Superseded):
             compact(zombie, Maintenance(), 1, 1, now_s=LATER_S)
         with pytest.raises(Superseded):

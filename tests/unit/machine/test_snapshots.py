@@ -233,8 +233,8 @@ def broken(name: str) -> Machine:
             queue.first = queue.base - 1
         case "kept above the first":
             queue.kept = (queue.end - 1,)
-        case "a deleted queue":
-            machine._tombstones[Q] = None
+        case "a queue twice":
+            machine._queues[Q2] = queue
         case "stage numbers beyond their end":
             queue.stages._chunks[0].numbers[-1] = queue.stages.end
         case "stage numbers out of order":
@@ -256,7 +256,7 @@ def broken(name: str) -> Machine:
         "first beyond the end",
         "first below the base",
         "kept above the first",
-        "a deleted queue",
+        "a queue twice",
         "stage numbers beyond their end",
         "stage numbers out of order",
         "ranges out of order",

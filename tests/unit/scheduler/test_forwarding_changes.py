@@ -238,24 +238,28 @@ async def test_a_change_whose_process_dies_takes_no_message_along() -> None:
 
 
 async def test_a_turn_is_known_to_later_successors_and_taken_in_each_of_several() -> None:
-    """Taken before the successor was sealed as well, and after."""
-    store, index = sealed_store(FakeStore(), 2), FakeIndex()
-    grown = [(n % 2, QueueId(ORDERS.uid, n, generation=2)) for n in (1, 3)]
+    """Taken before the successor was sealed as well, and after; messages go to each of those that
+    follow it."""
+    store, index = sealed_store(FakeStore(), 6), FakeIndex()
+    grown = [(n // 2, QueueId(ORDERS.uid, n, generation=2)) for n in (1, 3)]
 
     async def seal_and_change() -> None:
         assert await api.cancel(0) == 204
         end = store.seal(*NEW, *grown)
         for each in grown:
             store.create(*each, end)
-        assert (await api.reschedule(1, 3600))[0] == 200
+        for number in later:
+            assert (await api.reschedule(number, 3600))[0] == 200
 
+    later = range(1, 6)
     api = Api(store, index)
     interrupt(store, index, POINTS[1], seal_and_change)
-    await forward(store, index, 0, 1)
+    await forward(store, index, 0, *later)
     assert published(store, NEW, *grown) == []
     store.ahead_us += 2 * 3600 * 1_000_000
-    await forward(store, index, 1)
-    assert [number for number, _ in published(store, NEW, *grown)] == [1]
+    await forward(store, index, *later)
+    assert sorted(number for number, _ in published(store, *grown)) == [*later]
+    assert all(published(store, each) for each in grown)
 
 
 async def test_a_successor_that_is_not_made_yet_is_not_passed_over() -> None:

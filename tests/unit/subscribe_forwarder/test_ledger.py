@@ -177,6 +177,16 @@ def test_what_changed_while_its_flush_was_under_way_travels_again() -> None:
     assert [row.detail for row in ledger.update().stepped_over] == ["second"]
 
 
+def test_a_lease_that_is_given_back_and_the_next_have_two_ids() -> None:
+    ledger = leased(1, Policy(exactly_once=True))
+    first = ledger.turn(0)
+    ledger.give_back(0)
+    ledger.take_ready()
+    ledger.lease([0], NOW, NOW.ms + 1_000)
+    assert ledger.turn(0) == first + 1
+    assert not ledger.holds(0, EPOCH, first)
+
+
 def test_nothing_is_buried_that_may_still_be_delivered() -> None:
     ledger = leased(1, Policy())
     ledger.fail(0, NOW, 0, None)

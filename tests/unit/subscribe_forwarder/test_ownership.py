@@ -8,10 +8,11 @@ import pytest
 
 from metadata.delivery.leases import LEASE_S
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
-from metadata.types import ChangeKind, Counters, Unit
+from metadata.types import ChangeKind, Claim, Counters, Epoch, Unit
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.state.lanes import Lane
 from tests.unit.subscribe_forwarder.subscribe_support import (
+    ACK_KEY,
     SUBSCRIPTION_UID,
     TENANT,
     TOPIC_UID,
@@ -45,6 +46,15 @@ def others_lease(metadata: FakeMetadata) -> None:
     metadata.owners[KEY] = b"other"
     metadata.taken(KEY)
     metadata.leases[b"other"] = metadata.clock() + 1000
+
+
+def test_nothing_goes_on_under_an_epoch_that_was_there_before() -> None:
+    owner = Owner(Claim(KEY, Epoch(1, 3), ()), {}, ACK_KEY)
+    for before in (Epoch(1, 3), Epoch(1, 2), Epoch(0, 9)):
+        with pytest.raises(AssertionError, match="claimed under"):
+            owner.adopt(Claim(KEY, before, ()), lambda _: None)
+    owner.adopt(Claim(KEY, Epoch(2, 0), ()), lambda _: None)
+    assert owner.epoch == Epoch(2, 0)
 
 
 async def test_a_restart_loses_no_ack_and_delivers_again_what_was_leased() -> None:

@@ -77,6 +77,17 @@ def test_a_block_of_another_place() -> None:
     assert open_log(disk)[1].state is DAMAGED
 
 
+def test_a_frame_of_another_place() -> None:
+    """Whole, of this very segment, and where a frame may begin: only the chain tells."""
+    disk, _, positions = written(10)
+    live = disk.inode(name(1)).live
+    at, end = (positions[which].offset - frames.HEADER_BYTES for which in (2, 3))
+    disk.damage(name(1), positions[5].offset - frames.HEADER_BYTES, bytes(live[at:end]))
+    _, recovery = open_log(disk)
+    assert recovery.state is DAMAGED
+    assert [one.reason for one in recovery.damages] == ["chain"]
+
+
 def test_rot_in_the_last_flush_is_damage_when_the_log_was_marked() -> None:
     disk, _, positions = written(3)
     flip(disk, 1, positions[2].offset)

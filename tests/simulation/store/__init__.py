@@ -1,1 +1,0 @@
-"""Simulated clusters of the product's own store nodes: `python -m tests.simulation.store`."""
