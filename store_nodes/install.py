@@ -94,6 +94,8 @@ class Installer:
         self._bytes_per_s = bytes_per_s
         self._own = own
         self._wanted: dict[int, Want] = {}
+        self._failed: dict[int, Want] = {}
+        """What could not be had, until somebody says again that it is needed."""
         self._images: dict[int, SnapshotImage] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -108,11 +110,21 @@ class Installer:
             return
         log.warning("a checkpoint is needed", group=group, source=source)
         self._wanted[group] = Want(source, oldest)
+        self._failed.pop(group, None)
         self._host.set_installing(group, True)
         self.progress[group] = f"waiting for node {source}"
         if not self.active:
             self._task = asyncio.create_task(self._run(), name="store-node-install")
             self._own(self._task)
+
+    def status(self) -> dict[int, str]:
+        """What goes on, by group; nothing of a group that has gone on without an image."""
+        return {
+            group: text
+            for group, text in self.progress.items()
+            if (failed := self._failed.get(group)) is None
+            or least_of(self._host.acceptor(group), failed.oldest) is not None
+        }
 
     def stop(self) -> None:
         if self._task is not None:
@@ -130,6 +142,7 @@ class Installer:
                     except StoreError as error:
                         log.warning("install failed", group=group, reason=str(error))
                         self.progress[group] = f"failed, will be tried again: {error}"
+                        self._failed[group] = want
                         # The next who says that this node is behind names another source.
                         self._host.set_installing(group, False)
                     else:

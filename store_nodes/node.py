@@ -26,6 +26,7 @@ from store_nodes.housekeeping import Housekeeping
 from store_nodes.known_peers import KnownPeers
 from store_nodes.machine.machine import Machine
 from store_nodes.members import Members, first_of
+from store_nodes.membership import VOTER
 from store_nodes.recovering import Recovering
 from store_nodes.requests import Budget
 from store_nodes.settings import StoreNodeSettings
@@ -84,6 +85,7 @@ class Node(ClientService):
         self._refused = refused
         self._restart = restart
         self.restarting = False
+        self._stopped = False
         self._peers: PeerNetwork | None = None
         self._server: StoreServer | None = None
         self._budget = Budget(settings.max_pending_bytes)
@@ -100,6 +102,7 @@ class Node(ClientService):
         for group in self._groups.values():
             self.members.put(group.id, group.replica.membership)
         self._announced: list[NodeView] = []
+        self._learning: asyncio.Task[None] | None = None
         self._new_groups: set[int] = set()
         """Added, and not in a checkpoint yet: they wait."""
         self._recovering = Recovering(self, started, boot.boot, tls)
@@ -138,7 +141,8 @@ class Node(ClientService):
         self.own(self._ticker)
 
     async def stop(self) -> None:
-        """Leave a checkpoint, so that the next start is quick."""
+        """Leave a checkpoint, so that the next start is quick. The groups write nothing more: what
+        they hear while the connections close has no log to go to."""
         self._recovering.stop()
         await self._storage.close()
         if self._ticker is not None:
@@ -147,6 +151,8 @@ class Node(ClientService):
         await self._housekeeping.stop()
         if not self.restarting:
             await self._housekeeping.checkpoint()
+        self._stopped = True
+        self._touched.clear()
 
     def want_checkpoint(self) -> None:
         """Soon."""
@@ -179,7 +185,7 @@ class Node(ClientService):
 
     @property
     def _takes_part(self) -> bool:
-        return self.members.may_take_part and not self._recovering.holds_back
+        return self.members.may_take_part and not self._recovering.holds_back and not self._stopped
 
     def take_part(self) -> None:
         """Let the groups run, if nothing holds them back."""
@@ -206,6 +212,7 @@ class Node(ClientService):
                 next_disk_check_s = now_s + DISK_CHECK_S
                 self._housekeeping.disk.look()
                 self._announce_nodes()
+                self._learn_members()
 
     # -- the groups' shell ---------------------------------------------------------------------
 
@@ -316,6 +323,42 @@ class Node(ClientService):
                 group.replica.peer_connected(now_us, node)
             self.leader_changed(group)
             self.touch(group)
+
+    def _learn_members(self) -> None:
+        """A group that was added while this node was away, and that this node has from a checkpoint
+        of group 0, which counts it: until enough of its voters know its members nobody leads it,
+        and nobody tells them."""
+        me = self.settings.node_id
+        strangers = [
+            group.id
+            for group in self._groups.values()
+            if not group.replica.membership.members and group.id not in self._new_groups
+        ]
+        at_home = self._groups[0].replica.membership.member(me)
+        if not strangers or at_home is None or at_home.role != VOTER or not self._takes_part:
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(
+                self._begin_strangers(strangers), name="store-node-first-members"
+            )
+            self.own(self._learning)
+
+    async def _begin_strangers(self, numbers: Sequence[int]) -> None:
+        machines = await self._recovering.first_machines(numbers)
+        begun: list[int] = []
+        for number, machine in machines.items():
+            old = self._groups[number]
+            acceptor = old.replica.acceptor
+            if old.replica.membership.members or acceptor.promised or acceptor.accepted:
+                continue  # Somebody leads it by now, and tells more.
+            found = GroupStart(machine, instances=old.instances)
+            self._new_groups.add(number)
+            self._groups[number] = self._started.group(found, self, self._budget, self.now_us())
+            self.members.put(number, machine.membership)
+            begun.append(number)
+        if begun:
+            log.info("members learned", groups=begun)
+            await self._begin_groups(begun)
 
     def install_needed(self, group: Group, source: int, oldest: int) -> None:
         self._recovering.installer.want(group.id, source, oldest)

@@ -13,6 +13,7 @@ import structlog
 from peering.tls import PeerTls
 from store_nodes.client import SnapshotImage, StoreClient
 from store_nodes.consensus.acceptor import Acceptor
+from store_nodes.errors import StoreError
 from store_nodes.group import Group
 from store_nodes.install import Installer
 from store_nodes.machine.machine import Machine
@@ -26,6 +27,8 @@ from store_nodes.wal.batch_frame import batch_record, moved
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import Record
 from store_nodes.wal.position import Position
+
+FIRST_MACHINE_S = 5.0
 
 log = structlog.get_logger()
 
@@ -90,7 +93,7 @@ class Recovering:
             "lost": [
                 one._asdict() | {"queue": one.queue.hex()} for one in self.repair.missing[:1000]
             ],
-            "installing": dict(self.installer.progress),
+            "installing": self.installer.status(),
         }
 
     def stop(self) -> None:
@@ -150,6 +153,30 @@ class Recovering:
 
     def may_begin(self) -> None:
         self._node.take_part()
+
+    # -- groups that a checkpoint counts and does not have ---------------------------------------
+
+    async def first_machines(self, groups: Iterable[int]) -> dict[int, Machine]:
+        """Of groups that have no instance yet: the machine with their first members, as a peer has
+        it. A group that has one is installed once its leader is heard of."""
+        client = self.store_client()
+        await client.start()
+        found: dict[int, Machine] = {}
+        try:
+            for group in groups:
+                for node in self.sources():
+                    try:
+                        image = await client.snapshot(group, node, timeout_s=FIRST_MACHINE_S)
+                    except StoreError as error:
+                        log.info("members not learned", group=group, reason=str(error))
+                        continue
+                    machine = Machine.restore(group, image.raw)
+                    if machine.membership.members and not machine.applied:
+                        found[group] = machine
+                        break
+        finally:
+            await client.close()
+        return found
 
     # -- install -------------------------------------------------------------------------------
 

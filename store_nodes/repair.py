@@ -74,6 +74,8 @@ class Repair:
         self._own = own
         self._asked_once = report is None
         self._batches_whole = report is None
+        self._covered: list[Damage] = []
+        """What the last attempt was to make good."""
         self._again = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -122,13 +124,17 @@ class Repair:
             while self.report is not None:
                 self._again.clear()
                 if not self._batches_whole:
-                    self._batches_whole = await self._fill(client)
+                    # False again where more is found meanwhile, which this attempt may not cover.
+                    self._batches_whole = True
+                    self._covered = self._wal.damages()
+                    filled = await self._fill(client)
+                    self._batches_whole = self._batches_whole and filled
                 if not self._asked_once:
                     self._asked_once = True
                     self._host.may_begin()
                 report = self.report
                 if self._batches_whole and self._may_vote_everywhere():
-                    await asyncio.to_thread(self._wal.repaired)
+                    await asyncio.to_thread(self._wal.repaired, self._covered)
                     log.info("repaired", damage=str(report))
                     if self.report is report:
                         self.report = None

@@ -58,13 +58,13 @@ class Connections:
         self._members: dict[int, tuple[NodeView, ...]] = {}
         """What each connected node said of the members."""
         self._table = LeaderTable(groups, len(self._links))
-        self._busy: set[Appender] = set()
-        self._watches: set[Watch] = set()
+        self._busy: dict[Appender, None] = {}
+        self._watches: dict[Watch, None] = {}
         self._changes: dict[int, asyncio.Event] = {group: asyncio.Event() for group in groups}
         self._fetching = asyncio.Semaphore(MAX_FETCHES_AT_ONCE)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:
         """Dial every node, now and whenever one is lost; returns without waiting for any."""
@@ -135,7 +135,7 @@ class Connections:
     def watch(self, group: int, on_change: OnChange) -> Watch:
         """A stream of changes of the queues added to it; see `Watch`."""
         watch = Watch(self, group, on_change)
-        self._watches.add(watch)
+        self._watches[watch] = None
         watch.kick()
         return watch
 
@@ -167,11 +167,11 @@ class Connections:
 
     def busy(self, appender: Appender) -> None:
         """It has appends under way."""
-        self._busy.add(appender)
+        self._busy[appender] = None
 
     def drop_watch(self, watch: Watch) -> None:
         """It is closed."""
-        self._watches.discard(watch)
+        self._watches.pop(watch, None)
 
     def next_change(self, group: int) -> asyncio.Event:
         """Set once the group's leader, or the connection to it, is another than now."""
@@ -231,8 +231,8 @@ class Connections:
         """A node that was learned, is no member any more, and is down."""
         _log.info("store node forgotten", node=node)
         closing = asyncio.ensure_future(self._links.pop(node).close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._closing[closing] = None
+        closing.add_done_callback(lambda task: self._closing.pop(task, None))
 
     def _changed(self, groups: Iterable[int]) -> None:
         for group in groups:
@@ -259,7 +259,7 @@ class Connections:
             for appender in list(self._busy):
                 appender.sweep(now_s)
                 if appender.idle:
-                    self._busy.discard(appender)
+                    self._busy.pop(appender, None)
             if now_s - ticked_s >= TICK_EVERY_S or own_pause_s:
                 ticked_s = now_s
                 for link in list(self._links.values()):

@@ -39,6 +39,8 @@ from store_nodes.wal.segment import FIRST_SETTLED
 MIB = 1024 * 1024
 MAX_SCRUB_BYTES = 4 * MIB
 """In one round."""
+MAX_FIRST_SCRUB_S = 3600.0
+"""The first pass begins so long after the start at most, and where passes are closer, as soon."""
 
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
@@ -93,6 +95,7 @@ class Storage:
         self._on_damage = on_damage
         self._on_fatal = on_fatal
         self._round: asyncio.Task[None] | None = None
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-storage")
         self._attached = wal.tail.segment - 1
         self._removals: list[tuple[float, list[int]]] = []
@@ -100,7 +103,9 @@ class Storage:
         """Settled segment → (live bytes, what the index estimated then, when)."""
         self._scrub: tuple[int, Place | None] | None = None
         self._scrub_left: list[int] = []
-        self._scrub_due_s = time.monotonic() + random.uniform(0, 3600)
+        self._scrub_due_s = time.monotonic() + random.uniform(
+            0, min(MAX_FIRST_SCRUB_S, self._settings.scrub_pass_s)
+        )
         self._scrubbed_s = time.monotonic()
         self._verified_bytes = 0
         self._shop = Shop(wal, pages, batches, instances, self._in_thread, self._rest)
@@ -111,12 +116,15 @@ class Storage:
 
     def housekeep(self, life: Life) -> None:
         """Start a round, unless one is under way."""
+        if self._closed:
+            return
         if self._round is None or self._round.done():
             self._round = asyncio.create_task(self.run_round(life), name="store-node-storage")
             self._round.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """Stop in the middle of whatever it is: the next start copes."""
+        """Stop in the middle of whatever it is: the next start copes. No other round begins."""
+        self._closed = True
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)
@@ -153,14 +161,15 @@ class Storage:
             await self.found_damaged([error.damage])
 
     async def found_damaged(self, damages: Iterable[Damage]) -> None:
-        """Bytes that were synced do not verify: put it down, hold what lay there no more, and say
-        what is lost. What is known already is not said again."""
+        """Bytes that were synced do not verify: hold what lay there no more, put it down, and say
+        what is lost. What is known already is not said again. In this order: whoever sees it put
+        down, and repairs, sees what is missing too."""
         known = {(one.segment, one.offset) for one in self._wal.all_damages()}
         damages = [one for one in damages if (one.segment, one.offset) not in known]
         if not damages:
             return
-        await self._in_thread(self._wal.report_damages, damages)
         lost = await self._exclude(damages)
+        await self._in_thread(self._wal.report_damages, damages)
         oldest = self._checkpoints.oldest_start
         start = Position(*oldest, 0) if oldest is not None else None
         texts = [f"segment {one.segment} at {one.offset}: {one.reason}" for one in damages]
@@ -312,6 +321,9 @@ class Storage:
     async def _in_thread(
         self, call: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
     ) -> _Result:
+        if self._closed:
+            # Of a task that is not the round's, such as one that puts down damage.
+            raise asyncio.CancelledError("the storage is closed")
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, partial(call, *args, **kwargs)
         )

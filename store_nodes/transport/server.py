@@ -33,8 +33,8 @@ class StoreServer:
         self._admit_peer = admit_peer
         self._adopt_peer = adopt_peer
         self._listener = PeerListener(self._accept, tls)
-        self._connections: set[StoreConnection] = set()
-        self._sessions: set[ClientSession] = set()
+        self._connections: dict[StoreConnection, None] = {}
+        self._sessions: dict[ClientSession, None] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which is chosen here where 0 is given."""
@@ -68,9 +68,9 @@ class StoreServer:
             self._identity,
             self._admit,
             self._opened,
-            lambda: self._connections.discard(connection),
+            lambda: self._connections.pop(connection, None),
         )
-        self._connections.add(connection)
+        self._connections[connection] = None
         return connection
 
     def _admit(self, remote: Remote) -> Refusal | None:
@@ -85,16 +85,16 @@ class StoreServer:
     def _opened(self, connection: StoreConnection, remote: Remote) -> None:
         if remote.role is Role.PEER:
             assert self._adopt_peer is not None
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
             connection.send(Welcome())
             self._adopt_peer(connection, remote)
             return
         session = ClientSession(self._service, connection, self._session_closed)
         connection.handler = session
-        self._sessions.add(session)
+        self._sessions[session] = None
         service = self._service
         connection.send(Welcome(tuple(service.leaders()), tuple(service.nodes())))
 
     def _session_closed(self, session: ClientSession) -> None:
-        self._sessions.discard(session)
-        self._connections.discard(session.connection)
+        self._sessions.pop(session, None)
+        self._connections.pop(session.connection, None)

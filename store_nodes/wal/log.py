@@ -218,9 +218,10 @@ class WriteAheadLog:
         """As `report_damage`, of many at once."""
         self._book.add(list(damages))
 
-    def repaired(self) -> None:
-        """Everything damaged has been learned from peers, written anew and synced."""
-        self._book.repaired()
+    def repaired(self, damages: Iterable[Damage] | None = None) -> None:
+        """What was lost by these damages, or by all, has been learned from peers, written anew and
+        synced."""
+        self._book.repaired(damages)
 
     @property
     def used_bytes(self) -> int:

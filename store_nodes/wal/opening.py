@@ -187,7 +187,7 @@ def _remove_strays(disk: Disk, directory: Path, settled: SettledList) -> None:
         resurrected = segment is not None and segment < settled.first_segment
         if unlisted or resurrected or segment_of(name, SETTLING_SUFFIX) is not None:
             disk.remove(directory / name)
-    names = set(disk.names(directory))
+    names = disk.names(directory)
     for name in names:
         segment = segment_of(name, INDEX_SUFFIX)
         if segment is not None and path_of(directory, segment).name not in names:

@@ -21,7 +21,8 @@ peers were told of the synced end counts as synced (docs/GUARANTEES.md, P1, has 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -253,12 +254,14 @@ class Recovery:
 
 
 class DamageBook:
-    """The list of damages in `damage.json`. It survives restarts until the node says repaired."""
+    """The list of damages in `damage.json`. It survives restarts until the node says repaired. May
+    be used from any thread."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
         self._directory = directory
         self._all: list[Damage] = self._load()
+        self._changing = threading.Lock()
 
     def open(self) -> list[Damage]:
         return [one for one in self._all if not one.repaired]
@@ -268,17 +271,27 @@ class DamageBook:
 
     def add(self, damages: list[Damage]) -> None:
         """Durable when this returns; what is known already, also as repaired, is not added."""
-        known = {(one.segment, one.offset) for one in self._all}
-        news = [one for one in damages if (one.segment, one.offset) not in known]
-        if news:
-            self._all += news
-            self._store()
+        with self._changing:
+            known = {(one.segment, one.offset) for one in self._all}
+            news = [one for one in damages if (one.segment, one.offset) not in known]
+            if news:
+                self._all = [*self._all, *news]
+                self._store()
 
-    def repaired(self) -> None:
-        """All that is open has been written anew and synced."""
-        if self.open():
-            self._all = [msgspec.structs.replace(one, repaired=True) for one in self._all]
-            self._store()
+    def repaired(self, damages: Iterable[Damage] | None = None) -> None:
+        """What these places held, or all that is open, has been written anew and synced."""
+        with self._changing:
+            made_good = self.open() if damages is None else damages
+            whole = {(one.segment, one.offset) for one in made_good}
+            repaired = [
+                msgspec.structs.replace(one, repaired=True)
+                if (one.segment, one.offset) in whole
+                else one
+                for one in self._all
+            ]
+            if repaired != self._all:
+                self._all = repaired
+                self._store()
 
     def _load(self) -> list[Damage]:
         raw = read_whole(self._disk, self._directory / DAMAGE_NAME)

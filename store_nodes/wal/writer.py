@@ -7,6 +7,7 @@ finds at most one segment without a footer, and it is the last.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -79,7 +80,9 @@ class SegmentWriter:
         self._disk.rename(spare, final)
         self._disk.sync_directory(self._directory)
         header = decode_header(self._disk.read(fd, SEGMENT_HEADER_BYTES, 0))
-        assert header is not None, "the spare was checked when it was made or found"
+        if header is None:
+            # It was checked when it was made or found; a start makes another.
+            raise OSError(errno.EIO, f"the header of segment {number} does not read back")
         assert header.segment == number, f"the spare of {header.segment} as segment {number}"
         self.index = bytearray()
         self._take(number, fd, header.seed)

@@ -198,13 +198,60 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/wal/recovery.py",
-                "repaired=True) for one in self._all]\n            self._store()",
-                "repaired=True) for one in self._all]",
+                "self._all = repaired\n                self._store()",
+                "self._all = repaired",
             ),
         ),
         breaks="P1",
         killed_by="tests/unit/wal/test_damage.py"
         "::test_damage_lasts_until_it_is_repaired_and_is_not_found_again",
+    ),
+    Mutant(
+        "damage that is found during a repair is taken for repaired",
+        (
+            Edit(
+                "store_nodes/repair.py",
+                "self._batches_whole = self._batches_whole and filled",
+                "self._batches_whole = filled",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_repair.py"
+        "::test_what_is_found_during_an_attempt_is_asked_for_in_another",
+    ),
+    Mutant(
+        "damage that is put down during a repair is taken for repaired",
+        (Edit("store_nodes/repair.py", "self._wal.repaired, self._covered", "self._wal.repaired"),),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_repair.py"
+        "::test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired",
+    ),
+    Mutant(
+        "nobody asks who the members of an added group are",
+        (Edit("store_nodes/node.py", "                self._learn_members()\n", ""),),
+        breaks="P5",
+        killed_by="tests/unit/store_node/test_new_groups.py"
+        "::test_voters_that_were_away_when_a_group_was_added_learn_its_members_from_a_peer",
+    ),
+    Mutant(
+        "a node that has stopped goes on writing",
+        (Edit("store_nodes/node.py", "        self._stopped = True\n", ""),),
+        breaks="P17",
+        killed_by="tests/unit/store_node/test_stopping.py"
+        "::test_what_a_group_hears_while_connections_close_is_not_written",
+    ),
+    Mutant(
+        "storage begins a round after it was closed",
+        (
+            Edit(
+                "store_nodes/storage/storage.py",
+                "        if self._closed:\n            return\n",
+                "",
+            ),
+        ),
+        breaks="P17",
+        killed_by="tests/unit/storage/test_settle.py"
+        "::test_no_round_begins_once_the_storage_is_closed",
     ),
     Mutant(
         "the boot record is not synced",

@@ -312,7 +312,9 @@ class ProcessDisk:
     def rename(self, source: Path, target: Path) -> None:
         self._effect(1, 20)
         directory = self._directory(source.parent)
-        inode = directory.names[source.name]
+        inode = directory.names.get(source.name)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "not there", str(source))
         directory.put(target.name, inode)
         directory.remove(source.name)
 

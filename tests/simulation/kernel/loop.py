@@ -116,6 +116,14 @@ class SimLoop(asyncio.BaseEventLoop):
         if not self.process.dead:
             super().call_exception_handler(context)
 
+    def cancel_all_tasks(self) -> None:
+        """As asyncio.run does in the end, and in the order in which they were made."""
+        left = [task for task in self._tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
     def unwind(self) -> None:
         """Its process is dead: what its tasks hold is let go of, in the order of their making."""
         for task in list(self._tasks):
@@ -191,7 +199,7 @@ def run(process: Process, work: Coroutine[Any, Any, _Result]) -> _Result:
         return loop.run_until_complete(work)
     finally:
         if not process.dead:
-            asyncio.runners._cancel_all_tasks(loop)
+            loop.cancel_all_tasks()
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 
 import pytest
 
+from store_nodes.wal.recovery import Damage
 from tests.unit.storage.storage_support import Command, Store, queue_id
 from tests.unit.wal.wal_support import SEGMENT_BYTES, PowerCut
 
@@ -210,3 +212,16 @@ def test_deleted_queues_are_not_copied() -> None:
     assert all(b"1.0." not in store.disk.inode(n).live for n in store.segments(".settled"))
     store.kill()
     store.check()
+
+
+async def test_no_round_begins_once_the_storage_is_closed() -> None:
+    """The node's housekeeping goes on for a moment: a round then failed, and an orderly stop ended
+    with status 70 and without its checkpoint."""
+    store = filled()
+    await store.storage.close()
+    store.storage.housekeep(store.life())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await store.storage.found_damaged([Damage(1, 5000, 5001, "found too late")])
+    assert store.fatal == []

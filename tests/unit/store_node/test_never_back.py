@@ -50,7 +50,9 @@ class Peers:
 
     def node_link(self, node: int) -> None: ...
 
-    async def snapshot(self, group: int, node: int, *, least: int = 0) -> SnapshotImage:
+    async def snapshot(
+        self, group: int, node: int, *, least: int = 0, timeout_s: float = 0.0
+    ) -> SnapshotImage:
         self.asked.append(node)
         image = self.images[node]
         if image.applied < least:
@@ -67,7 +69,7 @@ def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("store_nodes.copying.LINK_TRIES", 0)
         patch.setattr(recovering, "store_client", lambda: peers)
-        patch.setattr(recovering, "sources", lambda best: list(peers.images))
+        patch.setattr(recovering, "sources", lambda best=None: list(peers.images))
         yield
 
 
@@ -131,6 +133,10 @@ async def test_with_no_source_that_has_enough_nothing_is_installed(tmp_path: Pat
         assert not one.node.restarting, "it starts again, from less than it has"
         assert peers.asked == [2]
         assert not group.replica.installing
+        installer = one.node._recovering.installer
+        assert installer.status()[0].startswith("failed")
+        await one.advance(instances=10)
+        assert installer.status() == {}, "it went on without"
 
 
 @pytest.mark.parametrize("before", [1, 2])

@@ -17,6 +17,7 @@ from store_nodes.machine.machine import Machine
 from store_nodes.membership import Membership
 from store_nodes.start import GROUPS_COUNTER, load
 from tests.unit.store_node.node_support import GROUPS, running, settings_of
+from tests.unit.store_node.test_never_back import Peers, with_peers
 
 
 class SlowWrites:
@@ -73,5 +74,25 @@ async def test_a_voter_that_was_away_when_a_group_was_added_gets_it_by_an_instal
         machine = Machine(GROUPS, Membership(0, membership.members))
         machine.apply(0, encode_noop(1))
         await one.install({GROUPS: SnapshotImage(machine.state_snapshot(), 1, 0)})
+    async with running(tmp_path) as one:
+        await one.advance(GROUPS, 1)
+
+
+async def test_voters_that_were_away_when_a_group_was_added_learn_its_members_from_a_peer(
+    tmp_path: Path,
+) -> None:
+    """Nobody leads it while most of its voters do not know its members, so nobody tells them: it
+    never got a leader where most nodes had group 0 by an install."""
+    async with running(tmp_path) as one:
+        await one.install({0: one.image(ahead=3, groups=GROUPS + 1)})
+    async with running(tmp_path, until_led=range(GROUPS)) as one:
+        members = one.node.group(0).machine.membership.members
+        stranger, first = Machine(GROUPS), Machine(GROUPS, Membership(0, members))
+        images = [SnapshotImage(each.state_snapshot(), 0, 0) for each in (stranger, first)]
+        with with_peers(one, Peers(dict(enumerate(images, 2)))):
+            async with asyncio.timeout(10):
+                while not one.node.group(GROUPS).replica.leading:
+                    await asyncio.sleep(0.05)
+        await one.advance(GROUPS, 1)
     async with running(tmp_path) as one:
         await one.advance(GROUPS, 1)

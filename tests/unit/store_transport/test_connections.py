@@ -514,4 +514,4 @@ async def test_a_client_passes_over_what_a_later_node_tells():
         (session,) = store.nodes[1].server._sessions
         session.connection.send(LaterNews("new"))
         await client.offsets(GROUP, QUEUE)  # Answered on the same connection, or a new one.
-        assert store.nodes[1].server._sessions == {session}
+        assert list(store.nodes[1].server._sessions) == [session]

@@ -1,0 +1,1 @@
+"""Simulated clusters of the product's own store nodes: `python -m tests.simulation.store`."""

@@ -1,0 +1,470 @@
+"""The load: writers, readers, and a director who seals queues, moves them on and truncates them.
+
+All of it is the product's client, each in a process on a machine of its own. What it is answered
+goes to the oracle, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from store_nodes.admin import Operator, Refused
+from store_nodes.admin.groups import add_groups
+from store_nodes.admin.members import replace_node
+from store_nodes.client import Appender, Entry, StoreClient
+from store_nodes.commands import DEDUP_ENTRY, StageExtras
+from store_nodes.errors import (
+    DedupKnown,
+    NotDone,
+    OutcomeUnknown,
+    QueueNotFound,
+    QueueSealed,
+    QueueTruncated,
+    StoreError,
+)
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message, decode, encode
+from tests.simulation.kernel.loop import run
+from tests.simulation.kernel.world import Process, World
+from tests.simulation.store.cluster import CLUSTER_UID, PORT, SECRET, Cluster, host_of
+from tests.simulation.store.options import Options
+from tests.simulation.store.oracle import Book, Oracle
+
+FETCH_BYTES = 64 * 1024
+APPEND_TIMEOUT_S = 3.0
+GROW_S = 200.0
+TRIES = 8
+"""How often a message with an id is sent anew at most."""
+
+
+class Load:
+    """Runs from `start` until `stop` is asked for."""
+
+    def __init__(self, cluster: Cluster, oracle: Oracle) -> None:
+        self.cluster = cluster
+        self.world: World = cluster.world
+        self.options: Options = cluster.options
+        self.oracle = oracle
+        self.open: list[Book] = []
+        """Queues that are written to."""
+        self.groups = self.options.groups
+        self.stopping = False
+        self.processes: list[Process] = []
+        self._made = 0
+
+    def start(self) -> None:
+        """The director makes the queues; the other clients begin once they are there."""
+        programs = [("director", self._direct), ("reader", self._read)]
+        programs += [(f"client-{number}", self._write) for number in range(self.options.clients)]
+        for name, work in programs:
+            machine = self.world.machine(name)
+            self.processes.append(
+                machine.spawn(name, lambda process, work=work: run(process, work(process.name)))
+            )
+
+    @property
+    def done(self) -> bool:
+        return all(process.dead for process in self.processes)
+
+    def client(self) -> StoreClient:
+        return StoreClient(
+            self.cluster.peers,
+            groups=range(self.options.groups),
+            secret=SECRET,
+            cluster_uid=CLUSTER_UID,
+        )
+
+    # -- writers -------------------------------------------------------------------------------
+
+    async def _write(self, name: str) -> int:
+        client = await self._started()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(self.options.writers):
+                tasks.create_task(self._publish(client, f"{name}.{number}"))
+        await client.close()
+        return 0
+
+    async def _started(self) -> StoreClient:
+        """A client, once there are queues."""
+        client = self.client()
+        await client.start()
+        while len(self.open) < self.options.queues:
+            await asyncio.sleep(0.05)
+        return client
+
+    async def _publish(self, client: StoreClient, name: str) -> None:
+        rng, options = self.world.rng, self.options
+        number = 0
+        while not self.stopping:
+            await asyncio.sleep(rng.random() * options.think_ms / 500)
+            book = rng.choice(self.open)
+            appender = client.appender(book.group, book.queue)
+            session = f"{name}/{number}"
+            under_way = []
+            for _ in range(1 + self.world.below(3)):
+                for _ in range(1 + self.world.below(options.window)):
+                    ids = [f"{name}-{number + index}" for index in range(1 + self.world.below(3))]
+                    number += len(ids)
+                    identified = self.world.chance(options.dedup)
+                    if self.world.chance(options.stage):
+                        work = self._stage(client, appender, book, ids)
+                    else:
+                        self.oracle.begins(book, session, ids)
+                        work = self._append(client, appender, book, ids, identified)
+                    under_way.append(asyncio.create_task(work))
+                    await asyncio.sleep(0)
+                await asyncio.sleep(rng.random() * options.think_ms / 1000)
+            await asyncio.gather(*under_way)
+            if book.sealed_at is not None or not appender.idle:
+                continue
+
+    async def _append(
+        self, client: StoreClient, appender: Appender, book: Book, ids: list[str], identified: bool
+    ) -> None:
+        """Until the outcome is known, where the messages have ids."""
+        batch, dedup = self._batch(ids, identified)
+        for attempt in range(TRIES):
+            try:
+                receipt = await appender.append(
+                    batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
+                )
+            except DedupKnown as error:
+                assert attempt, f"{ids} are known, and were never sent"
+                self._known(book, ids, error)
+                return
+            except NotDone as error:
+                if isinstance(error, QueueSealed):
+                    self.oracle.sealed(book, error.offset)
+                if attempt == 0:
+                    self.oracle.refuses(book, ids)
+                return
+            except OutcomeUnknown:
+                self.world.hit("outcome unknown")
+                if not identified or self.stopping:
+                    return
+                # A new session: where it comes to stand is not said by the order of the first.
+                appender = client.appender(book.group, book.queue)
+                for order in book.order.values():
+                    if ids[0] in order:
+                        order[:] = [one for one in order if one not in ids]
+            else:
+                if attempt:
+                    self.world.hit("stored at a later try")
+                self.oracle.acks(book, ids, receipt.base_offset)
+                return
+
+    async def _stage(
+        self, client: StoreClient, appender: Appender, book: Book, ids: list[str]
+    ) -> None:
+        """Staged, and released after a while; until the outcome is known."""
+        batch, _ = self._batch(ids, False)
+        now_us = client.log_time_us(book.group)
+        due_us = tuple(now_us + self.world.below(300_000) for _ in ids)
+        try:
+            receipt = await appender.stage(
+                batch, len(ids), StageExtras(due_us), timeout_s=APPEND_TIMEOUT_S
+            )
+        except NotDone:
+            self.oracle.refuses(book, ids)
+            return
+        except OutcomeUnknown:
+            return
+        self.world.hit("staged")
+        waiting = dict(enumerate(ids, receipt.base_offset))
+        while waiting:
+            await asyncio.sleep(0.1 + self.world.rng.random() / 2)
+            try:
+                offsets = await client.release(book.group, book.queue, list(waiting), timeout_s=5)
+            except QueueSealed as error:
+                self.oracle.sealed(book, error.offset)
+                return
+            except StoreError:
+                continue
+            for number, offset in zip(list(waiting), offsets, strict=True):
+                if offset is not None and offset >= 0:
+                    self.oracle.acks(book, [waiting[number]], offset)
+                if offset is None or offset >= 0:
+                    del waiting[number]
+                    self.world.hit("released")
+
+    def _known(self, book: Book, ids: list[str], error: DedupKnown) -> None:
+        self.world.hit("known id refused")
+        for index, known in error.known.items():
+            assert known.same_body, (ids, error.known)
+            if not known.staged and known.queue == book.queue.pack():
+                self.oracle.acks(book, [ids[index]], known.position)
+
+    def _batch(self, ids: list[str], identified: bool) -> tuple[bytes, bytes]:
+        size = 1 + self.world.below(self.options.body_bytes)
+        batch = encode([Message(one.encode().ljust(size, b" ")) for one in ids], 1)
+        if not identified:
+            return batch, b""
+        entries = [
+            DEDUP_ENTRY.pack(index, blake2b(one.encode(), digest_size=16).digest(), 1)
+            for index, one in enumerate(ids)
+        ]
+        return batch, b"".join(entries)
+
+    # -- readers -------------------------------------------------------------------------------
+
+    async def _read(self, name: str) -> int:
+        """A client of its own: what it knows of leaders may be older than what writers do."""
+        client = await self._started()
+        rng, options = self.world.rng, self.options
+        while not self.stopping:
+            await asyncio.sleep(rng.random() * options.read_ms / 500)
+            book = rng.choice(list(self.oracle.books.values()))
+            node = rng.choice([None, *self.cluster.ids])
+            start = self.world.below(book.end + 1)
+            try:
+                if self.world.chance(0.3):
+                    before = book.end
+                    offsets = await client.offsets(book.group, book.queue, timeout_s=2)
+                    self.oracle.ends_at(book, offsets.end, before)
+                else:
+                    found = await client.fetch(
+                        book.group, book.queue, start, FETCH_BYTES, node=node, timeout_s=2
+                    )
+                    self.oracle.reads_at(book, messages_of(found.entries), node)
+            except StoreError:
+                continue
+        await client.close()
+        return 0
+
+    async def whole(self, client: StoreClient, book: Book, node: int) -> None:
+        """Read all that a node has of the queue, and have it checked."""
+        offset = first = book.first
+        found: list[tuple[int, str]] = []
+        while True:
+            try:
+                page = await client.fetch(
+                    book.group, book.queue, offset, FETCH_BYTES, node=node, timeout_s=20
+                )
+            except QueueTruncated as error:
+                if error.first_offset <= offset:
+                    self.oracle.fail(f"{book.queue}: {offset} is not below {error.first_offset}")
+                offset = first = error.first_offset
+                found.clear()
+                continue
+            if not page.entries:
+                break
+            read = messages_of(page.entries)
+            found += [one for one in read if one[0] >= offset]
+            offset = read[-1][0] + 1
+        self.oracle.whole(book, node, first, found)
+
+    # -- the director --------------------------------------------------------------------------
+
+    async def _direct(self, name: str) -> int:
+        options = self.options
+        client = self.client()
+        await client.start()
+        for number in range(options.queues):
+            self.open.append(await self._make(client, number % options.groups))
+        async with asyncio.TaskGroup() as tasks:
+            if options.seal_every_s:
+                tasks.create_task(self._seal(client))
+            if options.truncate_every_s:
+                tasks.create_task(self._truncate(client))
+            if options.grow:
+                tasks.create_task(self._grow(client))
+            tasks.create_task(self._count(client))
+        await client.close()
+        return 0
+
+    async def _make(self, client: StoreClient, group: int) -> Book:
+        self._made += 1
+        queue = QueueId(os.urandom(16), self._made)
+        while True:
+            try:
+                await client.create(group, queue, timeout_s=5)
+                return self.oracle.book(group, queue)
+            except StoreError:
+                await asyncio.sleep(0.2)
+
+    async def _seal(self, client: StoreClient) -> None:
+        """A queue moves on: to one, or two, in other groups."""
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2 * self.options.seal_every_s)
+            book = self.world.rng.choice(self.open)
+            group = self.world.below(self.groups)
+            successors = [await self._make(client, group) for _ in range(1 + self.world.below(2))]
+            named = [(one.group, one.queue) for one in successors]
+            while True:
+                try:
+                    end = await client.seal(book.group, book.queue, named, timeout_s=5)
+                except QueueSealed as error:
+                    end = error.offset
+                except StoreError:
+                    await asyncio.sleep(0.2)
+                    continue
+                break
+            self.oracle.sealed(book, end)
+            self.world.hit("queue sealed")
+            self.open.remove(book)
+            self.open += successors
+
+    async def _grow(self, client: StoreClient) -> None:
+        """A group is added while everything else goes on; moves may go there afterwards."""
+        await asyncio.sleep(self.world.rng.random() * self.options.safety_s)
+        await client.take_checkpoint(0, "a group will be added", timeout_s=60)
+        operator = Operator(client, timeout_s=GROW_S)
+        self.groups = await add_groups(operator, self.options.groups + 1)
+        self.world.hit("group added")
+
+    def replace(self, old: int, new: int) -> None:
+        """An operator puts `new` where `old` was, in a process of its own."""
+
+        async def work() -> int:
+            client = self.client()
+            await client.start()
+            operator = Operator(client, timeout_s=GROW_S)
+            while True:
+                try:
+                    await replace_node(operator, old, new, f"{host_of(new)}:{PORT}")
+                    break
+                except Refused as error:
+                    # It looked when no node answered, or when too few did.
+                    self.world.note("not replaced", repr(error))
+                    await asyncio.sleep(1)
+            self.world.hit("node replaced")
+            await client.close()
+            return 0
+
+        machine = self.world.machine("operator")
+        self.processes.append(machine.spawn("operator", lambda process: run(process, work())))
+
+    async def _truncate(self, client: StoreClient) -> None:
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2 * self.options.truncate_every_s)
+            book = self.world.rng.choice(list(self.oracle.books.values()))
+            upto = self.world.below(book.end + 1)
+            book.first = max(book.first, upto)
+            try:
+                await client.truncate(book.group, book.queue, upto, timeout_s=3)
+            except StoreError:
+                continue
+            self.world.hit("queue truncated")
+
+    async def _count(self, client: StoreClient) -> None:
+        """A counter that only this client sets: it is what it was last set to, or was to be."""
+        held, wanted = 0, 0
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2)
+            try:
+                now = await client.counter(0, "simulated", timeout_s=2)
+            except StoreError:
+                continue
+            if now not in (held, wanted):
+                self.oracle.fail(f"the counter is {now}, not {held} or {wanted}")
+            held, wanted = now, now + 1
+            try:
+                held = await client.compare_and_set(0, "simulated", now, wanted, timeout_s=2)
+            except OutcomeUnknown:
+                continue
+            except NotDone:
+                wanted = held
+                continue
+            if held != wanted:
+                self.oracle.fail(f"the counter was set to {held}, not {wanted}")
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def check_all(self, nodes: list[int]) -> Process:
+        """A client that waits until every queue takes messages again and every node has all, and
+        reads all of it, in a process of its own."""
+
+        async def check() -> int:
+            client = self.client()
+            await client.start()
+            while len(client.groups) < self.groups:
+                await asyncio.sleep(0.1)
+            for group in client.groups:
+                probe = await self._make(client, group)
+                appender = client.appender(group, probe.queue)
+                while True:
+                    ids = [f"probe-{self._made}"]
+                    self._made += 1
+                    batch, _ = self._batch(ids, False)
+                    self.oracle.begins(probe, "probe", ids)
+                    try:
+                        receipt = await appender.append(batch, 1, timeout_s=5)
+                    except OutcomeUnknown:
+                        continue
+                    except NotDone:
+                        self.oracle.refuses(probe, ids)
+                        await asyncio.sleep(0.2)
+                        continue
+                    self.oracle.acks(probe, ids, receipt.base_offset)
+                    break
+            for node in nodes:
+                await self._until_level(client, node)
+                self.world.note("level", node)
+                for book in list(self.oracle.books.values()):
+                    await self._whole(client, book, node)
+            await client.close()
+            return 0
+
+        machine = self.world.machine("checker")
+        return machine.spawn("checker", lambda process: run(process, check()))
+
+    async def _whole(self, client: StoreClient, book: Book, node: int) -> None:
+        while True:
+            try:
+                await self.whole(client, book, node)
+                return
+            except QueueNotFound:
+                if not book.acked:
+                    return
+                raise
+            except StoreError as error:
+                self.world.note("not read", node, book.group, book.queue, repr(error))
+                await asyncio.sleep(0.3)
+
+    async def _until_level(self, client: StoreClient, node: int) -> None:
+        """It has repaired and installed what it lacked, and applied all there is."""
+        while True:
+            try:
+                statuses = await client.status(timeout_s=2)
+            except StoreError:
+                statuses = {}
+            mine = statuses.get(node, {})
+            rows = mine.get("groups")
+            if isinstance(rows, list) and not mine.get("damaged") and not mine.get("installing"):
+                most: dict[int, int] = {}
+                for status in statuses.values():
+                    others = status.get("groups")
+                    for row in others if isinstance(others, list) else []:
+                        most[row["group"]] = max(row["applied"], most.get(row["group"], 0))
+                if all(row["applied"] >= most[row["group"]] for row in rows):
+                    return
+            self.world.note("not level", node, _progress(statuses))
+            await asyncio.sleep(0.3)
+
+
+def _progress(statuses: Mapping[int, Mapping[str, Any]]) -> str:
+    """Of each node what it lacks, and how far its groups are."""
+    told = []
+    for node, status in statuses.items():
+        lacks = status.get("error") or status.get("damaged") or status.get("installing")
+        rows = [(row["group"], row["leader"], row["applied"]) for row in status.get("groups", ())]
+        told.append(f"{node}: {lacks} {rows}")
+    return "; ".join(told)
+
+
+def messages_of(entries: list[Entry]) -> list[tuple[int, str]]:
+    """(offset, id) of each message of what was fetched."""
+    found: list[tuple[int, str]] = []
+    for entry in entries:
+        messages = decode(entry.batch)
+        if entry.indices is not None:
+            messages = [messages[index] for index in entry.indices]
+        found += [
+            (offset, bytes(message.data).decode().rstrip())
+            for offset, message in enumerate(messages, entry.base_offset)
+        ]
+    return found

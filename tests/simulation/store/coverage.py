@@ -1,0 +1,106 @@
+"""What a set of runs must have reached, or it proved nothing about it: every fault, what follows
+from it, and every module of the store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import store_nodes
+
+ROOT = Path(store_nodes.__file__).parent
+
+REQUIRED = (
+    # Faults.
+    "killed",
+    "power cut",
+    "killed at an effect",
+    "power cut at an effect",
+    "all nodes crashed at once",
+    "away for long",
+    "stopped",
+    "process paused",
+    "cut off",
+    "unheard",
+    "deaf",
+    "one link cut",
+    "connection reset",
+    "clock stepped",
+    "disk stalled",
+    "write torn",
+    "bytes rotted",
+    "misdirected write",
+    "source of an install died",
+    "third node died after an install",
+    "disk lost",
+    # What follows.
+    "install begun",
+    "checkpoint installed",
+    "install failed",
+    "install not needed any more",
+    "segments settled",
+    "index made anew",
+    "started damaged",
+    "damage found while running",
+    "damage repaired",
+    "vote given back",
+    # What clients do and see.
+    "outcome unknown",
+    "stored at a later try",
+    "known id refused",
+    "queue sealed",
+    "queue truncated",
+    "staged",
+    "released",
+    "group added",
+    "a lost directory refused",
+    "node replaced",
+)
+
+UNREACHED = {
+    "store_nodes/backup/": "a backup reads by the client's calls, and a restore is a program of its"
+    " own: tests/unit/backup and tests/chaos/test_backup.py",
+    "store_nodes/disk_room.py": "disks have room here: tests/unit/gateway/test_store_disks.py",
+    "store_nodes/admin/leaders.py": "leaders are moved by the core simulation (reconfigurer.py)",
+}
+"""Modules of store_nodes that no run executes, or folders of them, each with the reason."""
+
+
+@contextmanager
+def modules_seen(seen: set[str]) -> Iterator[None]:
+    """Adds the modules of the store of which a function runs within."""
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if code.co_name != "<module>":
+            seen.add(code.co_filename)
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def modules() -> set[str]:
+    """Those of store_nodes that have a function, by their path."""
+    return {
+        str(path)
+        for path in ROOT.rglob("*.py")
+        if any(line.lstrip().startswith(("def ", "async def ")) for line in path.open())
+    }
+
+
+def unreached(seen: Iterable[str]) -> list[str]:
+    """What is wrong with the list of modules that are not reached, in words."""
+    found = []
+    reached = {one for one in seen if one.startswith(str(ROOT))}
+    for path in sorted(modules()):
+        name = str(Path(path).relative_to(ROOT.parent))
+        reason = next((key for key in UNREACHED if name.startswith(key)), None)
+        if path not in reached and reason is None:
+            found.append(f"no run executed {name}, and no reason is written down")
+    return found

@@ -1,0 +1,303 @@
+"""What goes wrong in a run, and when: each kind of fault has a clock of its own.
+
+Never so much at once that a promise does not hold any more: one node's disk may rot, and as long as
+it is damaged no other is wiped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.kernel import network
+from tests.simulation.kernel.world import SECOND, World
+from tests.simulation.store.clients import Load
+from tests.simulation.store.cluster import DATA, Cluster, host_of
+from tests.simulation.store.oracle import Violation
+
+MS = 1000
+CLOCK_STEP_S = (-30, -2, -1, 1, 2, 30, 3600)
+LAG_S = (3, 5, 8)
+SOURCE_AWAY_S = 6
+
+
+class Faults:
+    """From `start` to `heal`."""
+
+    def __init__(self, cluster: Cluster, load: Load) -> None:
+        self.cluster = cluster
+        self.load = load
+        self.world: World = cluster.world
+        self.network = network.of(self.world)
+        self.healed = False
+        self._installing: dict[int, int] = {}
+        """Node → the source that dies meanwhile."""
+        cluster.listeners.append(self._on_log)
+
+    def start(self) -> None:
+        options = self.cluster.options
+        for every_s, fault in (
+            (options.crash_every_s, self._crash),
+            (options.lag_every_s, self._lag),
+            (options.stop_every_s, self._stop),
+            (options.pause_every_s, self._pause),
+            (options.partition_every_s, self._partition),
+            (options.reset_every_s, self._reset),
+            (options.clock_every_s, self._step_clock),
+            (options.rot_every_s, self._rot),
+            (options.stray_every_s, self._stray),
+        ):
+            if every_s:
+                self._again(every_s, fault)
+        if options.replace:
+            at_us = int(self.world.rng.random() * options.safety_s * SECOND / 2)
+            self.world.after(at_us, self._lose)
+        for node in self.cluster.ids:
+            machine = self.cluster.machine(node)
+            machine.files.stall = options.stall
+            machine.files.stall_us = 400 * MS
+            machine.rate_ppm = self.world.below(2 * options.drift_ppm + 1) - options.drift_ppm
+        if options.slow_disk > 1:
+            self.cluster.machine(self._any()).files.slowness = options.slow_disk
+        if options.slow_link_ms:
+            one, other = host_of(self._any()), host_of(self._any())
+            self.network.slow[one, other] = options.slow_link_ms * MS
+
+    def heal(self) -> None:
+        """Nothing goes wrong from now on, and what went wrong is mended."""
+        self.healed = True
+        self.network.heal()
+        self.network.slow.clear()
+        for node in self.cluster.ids:
+            files = self.cluster.machine(node).files
+            files.stall, files.slowness, files.strays = 0.0, 1, 0
+            process = self.cluster.running.get(node)
+            if process is not None:
+                process.doom = None
+                process.slowness = 1
+                process.paused_until_us = 0
+            self.cluster.start(node)
+            if files.stalled_calls:
+                self.world.hit("disk stalled")
+            if files.torn:
+                self.world.hit("write torn")
+
+    # -- when ----------------------------------------------------------------------------------
+
+    def _again(self, every_s: float, fault: Callable[[], None]) -> None:
+        def strike() -> None:
+            if not self.healed:
+                fault()
+                self._again(every_s, fault)
+
+        self.world.after(int(self.world.rng.expovariate(1 / every_s) * SECOND), strike)
+
+    def _any(self) -> int:
+        return self.world.rng.choice(self.cluster.ids)
+
+    def _later(self, seconds: float, mend: Callable[[], object]) -> None:
+        self.world.after(int(seconds * SECOND), lambda: None if self.healed else mend())
+
+    def _away_s(self) -> float:
+        if self.world.chance(1 / 3):
+            return 0.05
+        return self.world.rng.random() * self.cluster.options.away_s
+
+    # -- what ----------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        options = self.cluster.options
+        nodes = [self._any()]
+        if self.world.chance(options.crash_all):
+            nodes = list(self.cluster.ids)
+            self.world.hit("all nodes crashed at once")
+        power = self.world.chance(options.power_share)
+        for node in nodes:
+            process = self.cluster.running.get(node)
+            if process is None:
+                continue
+            if len(nodes) == 1 and self.world.chance(options.doom_share):
+                process.doom = self.world.below(60)
+                process.doom_is_power = power
+                self.world.hit("power cut at an effect" if power else "killed at an effect")
+                self.cluster.wanted.discard(node)
+                self._later(0.5 + self._away_s(), lambda node=node: self._back(node))
+                continue
+            self.world.note("crash", node, power)
+            self.world.hit("power cut" if power else "killed")
+            self.cluster.kill(node, power=power)
+            self._later(self._away_s(), lambda node=node: self._back(node))
+
+    def _lose(self) -> None:
+        """A disk is gone. Its node is first started as if nothing were: its peers must refuse it;
+        then another takes its place."""
+        node = self.cluster.damaged or self._any()
+        self.world.note("lost", node)
+        self.world.hit("disk lost")
+        new = self.cluster.lose(node)
+        self.cluster.start(node)
+
+        def replaced() -> None:
+            self.cluster.kill(node, power=True)
+            self.cluster.start(new)
+            self.load.replace(node, new)
+
+        self.world.after(self.world.below(4 * SECOND), replaced)
+
+    def _back(self, node: int) -> None:
+        if node not in self.cluster.ids:
+            return
+        process = self.cluster.running.get(node)
+        if process is not None:
+            process.doom = None
+        self.cluster.start(node)
+
+    def _lag(self) -> None:
+        """The others go on without this one, and forget what it lacks."""
+        node = self._any()
+        if node not in self.cluster.running or len(self.cluster.running) < 3:
+            return
+        self.world.note("lag", node)
+        self.world.hit("away for long")
+        self.cluster.kill(node, power=self.world.chance(0.3))
+        self._later(self.world.rng.choice(LAG_S), lambda: self._back(node))
+
+    def _stop(self) -> None:
+        node = self._any()
+        self.world.hit("stopped")
+        self.cluster.stop(node)
+        self._later(self._away_s(), lambda: self._back(node))
+
+    def _pause(self) -> None:
+        process = self.cluster.running.get(self._any())
+        if process is not None:
+            self.world.hit("process paused")
+            process.pause(self.world.below(4 * SECOND))
+
+    def _partition(self) -> None:
+        """One node can't be reached, or reaches none, or neither; or one link fails."""
+        one = host_of(self._any())
+        kind = self.world.below(4)
+        hosts = list(self.world.machines)
+        if self.world.chance(0.5):
+            # Clients go on with a node that its peers do without.
+            hosts = [host_of(node) for node in self.cluster.ids]
+        if kind == 3:
+            hosts = [host_of(self._any())]
+        self.world.note("partition", kind, one)
+        self.world.hit(("cut off", "unheard", "deaf", "one link cut")[kind])
+        pairs = []
+        for host in hosts:
+            if kind != 2:
+                pairs.append((one, host))
+            if kind != 1:
+                pairs.append((host, one))
+        for source, target in pairs:
+            self.network.block(source, target)
+
+        def mend() -> None:
+            for source, target in pairs:
+                self.network.heal(source, target)
+
+        self._later(self.world.rng.random() * 6, mend)
+
+    def _reset(self) -> None:
+        ends = list(self.network.connections)
+        if ends:
+            self.world.hit("connection reset")
+            self.network.reset(self.world.rng.choice(ends))
+
+    def _step_clock(self) -> None:
+        """Of one node at a time: log time follows a majority."""
+        node = self._any()
+        machine = self.cluster.machine(node)
+        self.world.hit("clock stepped")
+        machine.wall_skew_us += self.world.rng.choice(CLOCK_STEP_S) * SECOND
+        self._later(self.world.rng.random() * 5, lambda: setattr(machine, "wall_skew_us", 0))
+
+    def _damaged_node(self) -> int:
+        if self.cluster.damaged is None:
+            self.cluster.damaged = self._any()
+        return self.cluster.damaged
+
+    def _rot(self) -> None:
+        files = self.cluster.machine(self._damaged_node()).files
+        names = [
+            (path, name)
+            for path, name in files.paths()
+            if path != str(DATA) and name != "node.json" and not name.endswith(".spare")
+        ]
+        if not names:
+            return
+        inode = files.inode(*self.world.rng.choice(names))
+        synced = len(inode.durable.rstrip(b"\0"))
+        if synced:
+            self.world.hit("bytes rotted")
+            files.rot(inode, self.world.below(synced), self.world.rng.choice((1, 1, 700)))
+
+    def _stray(self) -> None:
+        self.cluster.machine(self._damaged_node()).files.strays = 1
+
+    # -- what follows from what nodes do -------------------------------------------------------
+
+    def _on_log(self, node: int, event: str, fields: dict[str, Any]) -> None:
+        name = _TELLING.get(event)
+        if name is not None:
+            self.world.hit(name)
+        if event in _DAMAGED and node != self.cluster.damaged:
+            self.world.fail(Violation(f"node {node} says {event!r} of a sound disk: {fields}"))
+        if self.healed:
+            return
+        if event == "a checkpoint is needed" and node not in self._installing:
+            source = int(fields["source"])
+            if self.world.chance(self.cluster.options.kill_source):
+                self._installing[node] = source
+                self.world.after(self.world.below(2 * SECOND), self._kill_source, node, source)
+        elif event == "store node starts again" and node in self._installing:
+            source = self._installing.pop(node)
+            self.world.after(self.world.below(SECOND // 20), self._after_install, node, source)
+
+    def _kill_source(self, node: int, source: int) -> None:
+        if source not in self.cluster.running or self.healed:
+            return
+        self.world.note("source dies", source)
+        self.world.hit("source of an install died")
+        self.cluster.kill(source, power=self.world.chance(0.5))
+
+        def back() -> None:
+            self._installing.pop(node, None)
+            self._back(source)
+
+        self._later(1 + self.world.rng.random() * SOURCE_AWAY_S, back)
+
+    def _after_install(self, node: int, source: int) -> None:
+        """The group has gone on without the source: now it goes on with it, and without the third,
+        so that what the node knew before it installed is needed."""
+        if self.healed:
+            return
+        self._back(source)
+        for third in self.cluster.ids:
+            if third not in (node, source) and third in self.cluster.running:
+                self.world.note("third dies", third)
+                self.world.hit("third node died after an install")
+                self.cluster.kill(third, power=self.world.chance(0.5))
+                self._later(1 + self._away_s(), lambda third=third: self._back(third))
+
+
+_DAMAGED = ("damaged", "stored bytes do not verify", "a checkpoint was skipped")
+_TELLING = {
+    "a checkpoint is needed": "install begun",
+    "installed": "checkpoint installed",
+    "install failed": "install failed",
+    "a checkpoint is not needed any more": "install not needed any more",
+    "nobody has these messages": "messages that nobody has",
+    "settled": "segments settled",
+    "damaged": "started damaged",
+    "stored bytes do not verify": "damage found while running",
+    "repaired": "damage repaired",
+    "may vote again": "vote given back",
+    "an index does not verify and is made anew": "index made anew",
+    "a checkpoint was skipped": "checkpoint skipped",
+    "disk watermark": "disk watermark",
+    "groups added": "groups added",
+}

@@ -1,0 +1,168 @@
+"""Seeded bugs of the store around its consensus core: the simulation must notice each.
+
+Each is a context manager that patches the product. Where several of its rules hold the same
+promise, one behind the other, a mutation takes all of them out: that is the defect that was mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+from unittest import mock
+
+from store_nodes import install, node, start
+from store_nodes.checkpoint.files import DiskFiles
+from store_nodes.checkpoint.format import GroupCheckpoint
+from store_nodes.client.appender import _Entry
+from store_nodes.client_service import ClientService
+from store_nodes.copying import Copier
+from store_nodes.errors import NotLeader
+from store_nodes.group import Group
+from store_nodes.node import Node
+from store_nodes.start import CheckpointDraft
+from store_nodes.storage import settle
+from store_nodes.wal.frame import HEADER_BYTES
+from store_nodes.wal.log import WriteAheadLog
+from store_nodes.wal.position import Position
+
+Mutation = Callable[[], AbstractContextManager[object]]
+
+
+def patches(*changes: tuple[object, str, object]) -> AbstractContextManager[object]:
+    """All of them at once: (object, attribute, what it is instead)."""
+    stack = ExitStack()
+    for target, name, value in changes:
+        stack.enter_context(mock.patch.object(target, name, value))
+    return stack
+
+
+def an_install_takes_a_group_back() -> AbstractContextManager[object]:
+    """B1, P1: any image of any peer is taken, however old it has become, and nothing remembers how
+    far the group was."""
+
+    def without_reached(
+        group: int, promised: int, upto: int, raw: Any, reached: int
+    ) -> GroupCheckpoint:
+        return GroupCheckpoint(group, promised, upto, raw, 0)
+
+    def taken(*_: object) -> bool:
+        return True
+
+    return patches(
+        (install, "is_ahead", taken),
+        (start, "is_ahead", taken),
+        (install, "least_of", lambda acceptor, oldest: 0),
+        (node, "is_behind", lambda checkpoint, groups: False),
+        (start, "GroupCheckpoint", without_reached),
+    )
+
+
+def a_group_runs_before_a_checkpoint_has_it() -> AbstractContextManager[object]:
+    """B5, P1: group 0 is copied last, so that it may count a group that the checkpoint has not; and
+    a group that was added runs at once."""
+
+    async def at_once(self: Node, added: Sequence[int]) -> None:
+        self._new_groups.difference_update(added)
+        for number in added:
+            group = self._groups[number]
+            for peer in self._peers.connected() if self._peers is not None else ():
+                group.replica.peer_connected(self.now_us(), peer)
+            self.touch(group)
+
+    original = CheckpointDraft.__init__
+
+    def late(self: CheckpointDraft, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._counting.clear()
+        self.groups.reverse()
+
+    return patches((Node, "_begin_groups", at_once), (CheckpointDraft, "__init__", late))
+
+
+def a_read_is_answered_by_who_thinks_it_leads() -> AbstractContextManager[object]:
+    """B4: no majority confirms that it still does."""
+
+    async def unconfirmed(self: ClientService, group: int) -> Group:
+        found = self.group(group)
+        if not found.replica.leading:
+            raise NotLeader(found.replica.leader)
+        return found
+
+    return patches((ClientService, "_confirmed", unconfirmed))
+
+
+def a_record_counts_as_durable_before_its_sync() -> AbstractContextManager[object]:
+    """P1: group commit tells that a flush is on the disk when it is in the page cache."""
+
+    def told(self: WriteAheadLog) -> None:
+        writer = self._writer
+        writer.synced = writer.end
+        self._tail = Position(writer.number, writer.synced, 0)
+
+    return patches((WriteAheadLog, "sync", told))
+
+
+def a_checkpoint_begins_where_the_log_ends() -> AbstractContextManager[object]:
+    """P1: what was accepted and not applied yet lies before the place from which a start reads."""
+    original = CheckpointDraft.__init__
+
+    def at_the_end(self: CheckpointDraft, groups: Any, wal: WriteAheadLog, *more: Any) -> None:
+        original(self, groups, wal, *more)
+        self._start = wal.tail._replace(offset=wal.tail.offset + HEADER_BYTES)
+
+    return patches((CheckpointDraft, "__init__", at_the_end))
+
+
+def a_checkpoint_counts_before_its_name_is_durable() -> AbstractContextManager[object]:
+    """P1: the directory is never synced, and the log before the checkpoint is let go of."""
+    return patches((DiskFiles, "sync_directory", lambda self: None))
+
+
+def a_settle_is_not_written_down() -> AbstractContextManager[object]:
+    """P1: old segments go, and the next start looks for them."""
+
+    def forgotten(self: WriteAheadLog, settled: Any, sizes: dict[int, int]) -> None:
+        self._sizes.update(sizes)
+        self._settled = settled
+
+    return patches((WriteAheadLog, "commit_settle", forgotten))
+
+
+def a_settle_leaves_a_batch_behind() -> AbstractContextManager[object]:
+    """P1: the last of what is live is not copied."""
+    original = settle._copy
+
+    def all_but_one(wal: Any, writer: Any, copies: list[Any]) -> int:
+        return original(wal, writer, copies[:-1] if len(copies) > 1 else copies)
+
+    return patches((settle, "_copy", all_but_one))
+
+
+def an_unknown_append_moves_to_a_new_session() -> AbstractContextManager[object]:
+    """P2: what was sent and not answered is sent again under another session, and may be there
+    twice."""
+    return patches((_Entry, "maybe_applied", property(lambda self: False)))
+
+
+def an_install_copies_no_batches() -> AbstractContextManager[object]:
+    """P1: the machine is there, and what it says is stored is not."""
+
+    async def nothing(self: Copier, machine: Any) -> list[Any]:
+        return []
+
+    return patches((Copier, "fill", nothing))
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    an_install_takes_a_group_back,
+    a_group_runs_before_a_checkpoint_has_it,
+    a_read_is_answered_by_who_thinks_it_leads,
+    a_record_counts_as_durable_before_its_sync,
+    a_checkpoint_begins_where_the_log_ends,
+    a_checkpoint_counts_before_its_name_is_durable,
+    a_settle_is_not_written_down,
+    a_settle_leaves_a_batch_behind,
+    an_unknown_append_moves_to_a_new_session,
+    an_install_copies_no_batches,
+)

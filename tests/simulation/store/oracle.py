@@ -1,0 +1,139 @@
+"""What clients of the store were promised, checked against nothing but what they were answered.
+
+* An acknowledged append is there, once, where its receipt says, at every node that answers.
+* An append that was refused is nowhere, and no id is there twice.
+* What was read at an offset, at any node, is read there by everyone for ever.
+* Appends of one session are in the order in which they were made.
+* Nothing follows the end that a seal answered.
+* A confirmed read is no older than what was answered before it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from store_nodes.queue_id import QueueId
+from tests.simulation.kernel.world import World
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Book:
+    """One queue."""
+
+    def __init__(self, group: int, queue: QueueId) -> None:
+        self.group = group
+        self.queue = queue
+        self.acked: dict[str, int] = {}
+        """Id → offset, as answered."""
+        self.at: dict[int, str] = {}
+        """Offset → id, as answered or read."""
+        self.offset_of: dict[str, int] = {}
+        self.refused: set[str] = set()
+        self.order: dict[str, list[str]] = {}
+        """Session → ids in the order in which they were appended."""
+        self.sealed_at: int | None = None
+        self.first = 0
+        """Truncated below."""
+        self.end = 0
+        """At least so far it is readable for whoever asks the leader."""
+
+
+class Oracle:
+    """All queues of a run."""
+
+    def __init__(self, world: World) -> None:
+        self.books: dict[QueueId, Book] = {}
+        self.acked = 0
+        self.reads = 0
+        self._world = world
+
+    def book(self, group: int, queue: QueueId) -> Book:
+        return self.books.setdefault(queue, Book(group, queue))
+
+    def fail(self, text: str) -> NoReturn:
+        """The run ends with this, whatever the client does with the exception."""
+        error = Violation(text)
+        self._world.fail(error)
+        raise error
+
+    # -- what clients do and are told ----------------------------------------------------------
+
+    def begins(self, book: Book, session: str, ids: Sequence[str]) -> None:
+        """Appends take effect in the order of these calls."""
+        book.order.setdefault(session, []).extend(ids)
+
+    def acks(self, book: Book, ids: Sequence[str], base_offset: int) -> None:
+        self._world.note("acked", book.queue, base_offset, *ids)
+        self.acked += 1
+        for offset, one in enumerate(ids, base_offset):
+            self._is_at(book, offset, one, "acknowledged")
+            book.acked[one] = offset
+        end = base_offset + len(ids)
+        if book.sealed_at is not None and end > book.sealed_at:
+            self.fail(f"{book.queue}: {ids} at {base_offset}, after its end {book.sealed_at}")
+        book.end = max(book.end, end)
+
+    def refuses(self, book: Book, ids: Iterable[str]) -> None:
+        """The answer was that they are not stored, and never will be."""
+        for one in ids:
+            if one in book.offset_of:
+                self.fail(f"{book.queue}: {one} was refused, and is at {book.offset_of[one]}")
+            book.refused.add(one)
+
+    def sealed(self, book: Book, end: int) -> None:
+        self._world.note("sealed", book.queue, end)
+        if book.sealed_at not in (None, end):
+            self.fail(f"{book.queue}: sealed at {book.sealed_at}, and at {end}")
+        if book.at and max(book.at) >= end:
+            self.fail(f"{book.queue}: sealed at {end}, and {max(book.at)} was there")
+        book.sealed_at = end
+
+    def reads_at(self, book: Book, found: Iterable[tuple[int, str]], node: int | None) -> None:
+        """(offset, id) of messages that a node, or any, gave."""
+        self.reads += 1
+        for offset, one in found:
+            self._is_at(book, offset, one, f"read at node {node}")
+
+    def ends_at(self, book: Book, end: int, asked_after: int) -> None:
+        """A confirmed read; `asked_after` is what had been answered before it was asked."""
+        if end < asked_after:
+            self.fail(f"{book.queue}: the end was {asked_after}, and a later read says {end}")
+        if book.sealed_at is not None and end != book.sealed_at:
+            self.fail(f"{book.queue}: sealed at {book.sealed_at}, and a read says {end}")
+
+    def _is_at(self, book: Book, offset: int, one: str, how: str) -> None:
+        known = book.at.setdefault(offset, one)
+        if known != one:
+            self.fail(f"{book.queue}: at {offset} was {known}, and {one} is {how}")
+        place = book.offset_of.setdefault(one, offset)
+        if place != offset:
+            self.fail(f"{book.queue}: {one} was at {place}, and is {how} at {offset}")
+        if one in book.refused:
+            self.fail(f"{book.queue}: {one} was refused, and is {how} at {offset}")
+        if book.sealed_at is not None and offset >= book.sealed_at:
+            self.fail(f"{book.queue}: {one} at {offset} follows the end {book.sealed_at}")
+
+    # -- in the end ----------------------------------------------------------------------------
+
+    def whole(self, book: Book, node: int, first: int, found: Sequence[tuple[int, str]]) -> None:
+        """All that a node has of a queue, from `first` on."""
+        self.reads_at(book, found, node)
+        offsets = {offset for offset, _ in found}
+        if first > book.first:
+            self.fail(f"{book.queue}: node {node} begins at {first}, truncated below {book.first}")
+        for one, offset in book.acked.items():
+            if offset >= max(first, book.first) and offset not in offsets:
+                self.fail(f"{book.queue}: {one} was acknowledged at {offset}; node {node} lacks it")
+        for session, ids in book.order.items():
+            places = [book.offset_of[one] for one in ids if one in book.offset_of]
+            if places != sorted(places):
+                self.fail(f"{book.queue}: session {session} is out of order: {places}")
+        elsewhere: dict[str, QueueId] = {}
+        for other in self.books.values():
+            for one in other.offset_of:
+                if elsewhere.setdefault(one, other.queue) != other.queue:
+                    self.fail(f"{one} is in {elsewhere[one]} and in {other.queue}")

@@ -1,0 +1,64 @@
+"""A small set of seeded runs of the product's own store nodes; CI runs more (`make sim`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.store.__main__ import missing
+from tests.simulation.store.coverage import REQUIRED, UNREACHED, modules, unreached
+from tests.simulation.store.runner import Result, options_of, run
+
+SEEDS = range(3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run(seed: int) -> None:
+    """No promise is broken, and the cluster converges."""
+    result = run(seed)
+    assert result.failure is None
+    assert result.acked > 50
+
+
+def test_a_seed_is_one_run_whatever_the_order_of_hashing() -> None:
+    """In two processes that hash strings differently; the trace has the time of every event."""
+    command = [sys.executable, "-m", "tests.simulation.store", "--seed", "4", "--runs", "1"]
+    running = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    one, other = [process.communicate()[0].splitlines()[:2] for process in running]
+    assert one == other
+    assert "trace" in one[0]
+
+
+def test_options_are_drawn_from_the_seed_alone() -> None:
+    assert options_of(5) == options_of(5)
+    assert len({options_of(seed) for seed in range(50)}) == 50
+
+
+def test_a_set_that_missed_a_fault_fails() -> None:
+    def results(names: tuple[str, ...]) -> list[Result]:
+        result = Result(0, None, "", 1, 1, 1, 1, 1, dict.fromkeys(names, 1))
+        return [result] * 40
+
+    assert missing(results(REQUIRED)) == []
+    for name in REQUIRED:
+        assert missing(results(tuple(one for one in REQUIRED if one != name))) == [name]
+
+
+def test_a_module_that_no_run_executes_is_told_with_its_name() -> None:
+    assert unreached(modules()) == []
+    without = {path for path in modules() if not path.endswith("store_nodes/install.py")}
+    assert unreached(without) == [
+        "no run executed store_nodes/install.py, and no reason is written down"
+    ]
+    assert all(reason for reason in UNREACHED.values())

@@ -1,0 +1,72 @@
+"""A repair is over when all that is lost was asked for, also what was found while it went on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from store_nodes.repair import Repair
+from store_nodes.storage.damage import DamageReport
+from store_nodes.wal.recovery import Damage
+from tests.unit.wal.wal_support import SimDisk, open_log
+
+FIRST, SECOND = Damage(1, 5000, 5100, "payload"), Damage(1, 6000, 6100, "payload")
+
+
+class Host:
+    """A node without groups: an attempt finds nothing missing. `meanwhile` happens in the first."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self.attempts = 0
+        self._meanwhile = meanwhile
+
+    def store_client(self) -> Host:
+        return self
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def sources(self, best: int | None = None) -> list[int]:
+        self.attempts += 1
+        if self.attempts == 1:
+            self._meanwhile()
+        return []
+
+    def groups(self) -> tuple[()]:
+        return ()
+
+    def may_begin(self) -> None: ...
+
+
+async def repaired(meanwhile: Callable[[Any, Repair], None]) -> tuple[Any, Host]:
+    """The log and the node after a repair that began with the first damage."""
+    log, _ = open_log(SimDisk())
+    log.report_damage(FIRST)
+    tasks: list[asyncio.Task[None]] = []
+    host = Host(lambda: meanwhile(log, repair))
+    report = DamageReport(votes=False, texts=("first",))
+    repair = Repair(host, log, report, 1000, tasks.append)  # type: ignore[arg-type]
+    repair.start()
+    await asyncio.wait_for(asyncio.gather(*tasks), 5)
+    assert repair.report is None
+    return log, host
+
+
+async def test_what_is_found_during_an_attempt_is_asked_for_in_another() -> None:
+    """It was taken for repaired with the rest: the node lacked those messages, and said nothing."""
+
+    def found(log: Any, repair: Repair) -> None:
+        log.report_damage(SECOND)
+        repair.found(DamageReport(votes=False, texts=("second",)))
+
+    log, host = await repaired(found)
+    assert host.attempts == 2
+    assert log.damages() == []
+
+
+async def test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired() -> None:
+    log, host = await repaired(lambda log, repair: log.report_damage(SECOND))
+    assert host.attempts == 1
+    assert log.damages() == [SECOND]
