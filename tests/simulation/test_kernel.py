@@ -32,7 +32,6 @@ def world_of(seed: int) -> Iterator[World]:
     with installed(world, seed):
         yield world
         world.close()
-        world.run(world.now_us + SECOND)
 
 
 def spawn(world: World, host: str, work: Coroutine[Any, Any, int | None]) -> Process:

@@ -15,7 +15,6 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from tests.simulation.kernel.world import SECOND, World
 
@@ -30,8 +29,6 @@ READ_BYTES = 256 * 1024
 GIVE_UP_US = 10 * SECOND
 UNREACHABLE_US = 3 * SECOND
 RETRANSMIT_US = 200_000
-
-_networks: WeakKeyDictionary[World, Network] = WeakKeyDictionary()
 
 
 class Network:
@@ -172,10 +169,9 @@ class Network:
 
 def of(world: World) -> Network:
     """The network of a world."""
-    found = _networks.get(world)
-    if found is None:
-        found = _networks[world] = Network(world)
-    return found
+    if world.network is None:
+        world.network = Network(world)
+    return world.network
 
 
 class _Socket:

@@ -25,6 +25,7 @@ from greenlet import getcurrent, greenlet
 if TYPE_CHECKING:
     from tests.simulation.kernel.disk import MachineFiles
     from tests.simulation.kernel.loop import SimLoop
+    from tests.simulation.kernel.network import Network
 
 SECOND = 1_000_000
 WALL_START_US = 1_700_000_000 * SECOND
@@ -68,6 +69,8 @@ class World:
         self.machines: dict[str, Machine] = {}
         self.processes: list[Process] = []
         """Those that run."""
+        self.network: Network | None = None
+        """Made by `network.of`."""
         self.hits: dict[str, int] = {}
         """Named situations and how often each occurred."""
         self._queue: list[tuple[int, int, Event]] = []
@@ -165,9 +168,13 @@ class World:
         return found
 
     def close(self) -> None:
-        """End every process; nothing of them runs any more."""
+        """End every process; what its stacks hold is let go of. Nothing happens afterwards."""
+        self.failure = None
+        self._queue.clear()
         for process in list(self.processes):
+            process.on_exit = None
             process.kill()
+        self.run(self.now_us)
         self._queue.clear()
 
 

@@ -92,9 +92,7 @@ def run(seed: int, options: Options | None = None, *, notes: list[str] | None = 
         except Exception as error:  # whatever breaks is a finding of this seed
             failure = f"{type(error).__name__}: {error} at {world.now_us} µs"
         finally:
-            world.failure = None
             world.close()
-            world.run(world.now_us + SECOND)
             structlog.configure(**before)
     return Result(
         seed=seed,
