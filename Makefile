@@ -17,6 +17,7 @@ SIM_RUNS ?= 2000
 SIM_STORE_RUNS ?= 40
 SIM_MODULE_RUNS ?= 6
 SIM_HOURS ?= 2
+SIM_DELIVERY_RUNS ?= 10
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -92,13 +93,16 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 check: lint test test-long ## Style, types and every test
 
 .PHONY: sim
-sim: $(INSTALLED) ## Simulated clusters: thousands of seeds of the consensus core, dozens of whole store nodes
+sim: $(INSTALLED) ## Simulated clusters: thousands of seeds of the consensus core, dozens of whole store nodes, ten of delivery
 	$(BIN)/python -m tests.simulation --runs $(SIM_RUNS)
 	$(BIN)/python -m tests.simulation.store --runs $(SIM_STORE_RUNS) --modules $(SIM_MODULE_RUNS)
+	$(BIN)/python -m tests.simulation.delivery --runs $(SIM_DELIVERY_RUNS)
 
 .PHONY: sim-long
-sim-long: $(INSTALLED) ## Whole store nodes under simulation, new seeds for two hours (SIM_HOURS=2)
-	$(BIN)/python -m tests.simulation.store --hours $(SIM_HOURS)
+sim-long: $(INSTALLED) ## Whole store nodes, and delivery, under simulation: new seeds for two hours (SIM_HOURS=2)
+	$(BIN)/python -m tests.simulation.store --hours $(SIM_HOURS) --processes 1 & store=$$!; \
+	$(BIN)/python -m tests.simulation.delivery --hours $(SIM_HOURS) --processes 1; found=$$?; \
+	wait $$store && exit $$found
 
 .PHONY: mutants
 mutants: $(INSTALLED) ## Break one rule of the product at a time, each must fail its test: PART=K/N or rotating

@@ -49,8 +49,7 @@ MAX_LANES = 1000
 MAX_WAITING = 1024
 MAX_SUCCESSORS = 64
 """One after the other, that a message is led to."""
-STAGES_IN_FLIGHT = WINDOW // 2
-"""An append of an unknown outcome stays in the window of its session for a while."""
+STAGES_IN_FLIGHT = WINDOW
 NAMES_KEPT_S = 86_400
 """How long the log remembers the names of what is put by a writer."""
 STALL_S = 0.25

@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,14 +31,14 @@ class SeededPostgres(EmbeddedPostgres):
     """An embedded server whose first start finds the schema; all of them have one password."""
 
     def _make_data(self) -> None:
-        template = _template()
+        made = template("postgres", _make)
         fresh = self._home / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(template.data, fresh)
+        shutil.copytree(made.data, fresh)
         for folder, _, files in os.walk(fresh):
             for path in (Path(folder), *(Path(folder) / file for file in files)):
                 self._account.own(path)
-        shutil.copy(template._password_file, self._password_file)
+        shutil.copy(made._password_file, self._password_file)
         fresh.rename(self.data)
 
 
@@ -54,30 +54,36 @@ def free_port() -> int:
         return port
 
 
-def _template() -> EmbeddedPostgres:
-    """Return a stopped server with the schema of this tree, made at the first call on a machine."""
+def template(
+    name: str, make: Callable[[EmbeddedPostgres], None], sources: Iterable[Path] = ()
+) -> EmbeddedPostgres:
+    """Return a stopped server with the schema of this tree, made at the first call on a machine.
+
+    `make` starts it, migrates it and stops it; `sources` are files that decide what comes of it,
+    beside those of the schema.
+    """
     BUILD.mkdir(exist_ok=True)
-    with _locked(BUILD / "postgres.lock"):
-        directory = BUILD / f"postgres-{_digest()}"
-        template = EmbeddedPostgres(directory, port=free_port())
+    with _locked(BUILD / f"{name}.lock"):
+        directory = BUILD / f"{name}-{_digest(sources)}"
+        made = EmbeddedPostgres(directory, port=free_port())
         whole = directory / "whole"
         if not whole.exists():
-            for old in BUILD.glob("postgres-*"):
+            for old in BUILD.glob(f"{name}-*"):
                 shutil.rmtree(old)
             # On a thread of its own: a caller may have an event loop.
             with ThreadPoolExecutor(1) as thread:
-                thread.submit(_make, template).result()
+                thread.submit(make, made).result()
             whole.touch()
         else:
-            template.prepare()
-        return template
+            made.prepare()
+        return made
 
 
-def _make(template: EmbeddedPostgres) -> None:
-    template.start()
-    upgrade(template.url)
-    asyncio.run(_shorten_logins(template.url))
-    template.stop()
+def _make(made: EmbeddedPostgres) -> None:
+    made.start()
+    upgrade(made.url)
+    asyncio.run(_shorten_logins(made.url))
+    made.stop()
 
 
 async def _shorten_logins(url: str) -> None:
@@ -95,12 +101,13 @@ async def _shorten_logins(url: str) -> None:
         await connection.close()
 
 
-def _digest() -> str:
+def _digest(sources: Iterable[Path]) -> str:
     """Return a name for all that makes the template what it is."""
     metadata = ROOT / "metadata"
     parts = (
         *sorted((metadata / "migrations").rglob("*.py")),
         *sorted((metadata / "postgres").glob("*.py")),
+        *sources,
         Path(__file__),
     )
     return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]

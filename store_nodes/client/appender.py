@@ -6,8 +6,7 @@ The rules, which DESIGN.md §4 asks for:
    (a cut connection, a deposed leader) is sent again to whoever leads, under the same session and
    sequence, and the session's receipts make that harmless.
 2. Sending starts again from the lowest unanswered sequence, so the log sees no gap; at most
-   `WINDOW` appends are unanswered, for which the log keeps receipts. More are refused at once: no
-   line forms here, messages wait for their turn in a lane (`appending/lane.py`).
+   `WINDOW` sequences are unanswered, for which the log keeps receipts.
 3. A caller is told at its deadline: *not done* if no transmission can have been proposed, else
    *unknown*. An unknown append stays in the window until the log answers it.
 4. The session is given up for a new one only when a sequence will never be used: its append was
@@ -51,6 +50,7 @@ from store_nodes.transport import failures
 from store_nodes.wire import Accepted, Appended, Command, Durability, Failed, Reply
 
 WINDOW = 64
+MAX_WAITING = 1024
 PAST_DEADLINE_MARGIN_US = 1_000_000
 """How far our estimate of log time may be off."""
 
@@ -186,8 +186,7 @@ class Appender:
         self._queue_raw = queue.pack()
         self._session = os.urandom(SESSION_BYTES)
         self._next_seq = 1
-        self._unsent: deque[_Entry] = deque()
-        """Those that have no sequence yet: there is no leader, or the session is to be replaced."""
+        self._waiting: deque[_Entry] = deque()
         self._window: deque[_Entry] = deque()
         self._sent = 0
         """How many of the window, from its left, were sent in this attempt."""
@@ -205,12 +204,12 @@ class Appender:
     @property
     def idle(self) -> bool:
         """Nothing unanswered."""
-        return not self._window and not self._unsent
+        return not self._window and not self._waiting
 
     @property
     def in_flight(self) -> int:
         """Appends not answered by the log, those not sent yet too."""
-        return len(self._window) + len(self._unsent)
+        return len(self._window) + len(self._waiting)
 
     async def append(
         self,
@@ -248,7 +247,7 @@ class Appender:
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> asyncio.Future[Receipt]:
         """The same without a task; appends and stages take effect in the order of these calls.
-        Raises Overloaded at once when `WINDOW` are not answered."""
+        Raises Overloaded at once when `MAX_WAITING` wait already."""
         return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, None)
 
     async def stage(
@@ -300,15 +299,15 @@ class Appender:
     ) -> asyncio.Future[Receipt]:
         if self._closed:
             raise Unavailable("the appender is closed")
-        if self.in_flight >= WINDOW:
-            raise Overloaded(f"{WINDOW} appends to this queue are not answered")
+        if len(self._waiting) >= MAX_WAITING:
+            raise Overloaded(f"{MAX_WAITING} appends wait for this queue")
         if self.idle:
             self._owner.busy(self)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         if self._on_append is not None:
             self._on_append(future)
         deadline_s = self._owner.now_s() + timeout_s
-        self._unsent.append(
+        self._waiting.append(
             _Entry(batch, count, durability, deadline_s, future, dedup, dedup_window_s, extras)
         )
         self._pump()
@@ -317,14 +316,14 @@ class Appender:
     def close(self) -> None:
         """No more appends. Those not sent yet are not done; those sent are unknown."""
         self._closed = True
-        for entry in self._unsent:
+        for entry in self._waiting:
             self._tell(entry, Unavailable("the appender was closed"))
         for entry in self._window:
             maybe = entry.maybe_applied
             error = OutcomeUnknown if maybe else Unavailable
             self._tell(entry, error("the appender was closed"))
             entry.settled = True
-        self._unsent.clear()
+        self._waiting.clear()
         self._window.clear()
 
     # Called by the client.
@@ -336,11 +335,11 @@ class Appender:
     def sweep(self, now_s: float) -> None:
         """Tell the callers whose time is over; drop what log time has overtaken; try again."""
         log_now_us = self._clock.now_us()
-        while self._unsent and self._overdue_unsent(self._unsent[0], now_s):
-            self._unsent.popleft()
-        if any(now_s >= entry.deadline_s for entry in self._unsent):
-            self._unsent = deque(
-                entry for entry in self._unsent if not self._overdue_unsent(entry, now_s)
+        while self._waiting and self._overdue_unsent(self._waiting[0], now_s):
+            self._waiting.popleft()
+        if any(now_s >= entry.deadline_s for entry in self._waiting):
+            self._waiting = deque(
+                entry for entry in self._waiting if not self._overdue_unsent(entry, now_s)
             )
         for entry in list(self._window):
             if not entry.settled and now_s >= entry.deadline_s:
@@ -371,8 +370,8 @@ class Appender:
             if not entry.settled and not self._transmit(link, entry):
                 return
             self._sent += 1
-        while self._unsent and not self._broken:
-            entry = self._unsent.popleft()
+        while self._waiting and len(self._window) < WINDOW and not self._broken:
+            entry = self._waiting.popleft()
             if entry.future.cancelled():
                 continue
             self._number(entry)

@@ -23,6 +23,8 @@ class Site(NamedTuple):
 
     port: int
     token: str
+    others: tuple[int, ...] = ()
+    """Ports of other servers of it."""
 
 
 class Message(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import time
 from typing import Any, NamedTuple
 
@@ -31,8 +32,9 @@ class Reply(NamedTuple):
 class Caller:
     """One request at a time."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self._port = port
+    def __init__(self, port: int, token: str, others: tuple[int, ...] = ()) -> None:
+        """Each connection is to one of the ports."""
+        self._ports = (port, *others)
         self._token = token
         self._connection: Connection | None = None
 
@@ -42,7 +44,7 @@ class Caller:
         data = b"" if body is None else json.dumps(body).encode()
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = await connect(HOST, self._port)
+                self._connection = await connect(HOST, random.choice(self._ports))
             sent = self._connection.send(request(method, path, self._token, data))
             async with asyncio.timeout(ANSWER_TIMEOUT_S):  # wait_for may lose a cancellation
                 answer = await sent

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from tests.simulation.kernel import network
+from tests.simulation.kernel.hashes import SimFuture, SimTask
 from tests.simulation.kernel.world import SECOND, TURN_US, Killed, Process
 
 _Result = TypeVar("_Result")
@@ -108,9 +109,15 @@ class SimLoop(asyncio.BaseEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
-        task = super().create_task(coro, name=name, context=context)
+        task = SimTask(coro, loop=self, name=name, context=context)
+        task.simulated_number = self.world.number()
         self._tasks[task] = None
         return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future = SimFuture(loop=self)
+        future.simulated_number = self.world.number()
+        return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.process.dead:
@@ -185,10 +192,13 @@ class SimLoop(asyncio.BaseEventLoop):
         host: str | None = None,
         port: int | None = None,
         *,
+        sock: Any = None,
         ssl: Any = None,
         **options: Any,
     ) -> network.Listener:
         assert ssl is None, "TLS is not simulated"
+        if sock is not None:
+            host, port = sock.getsockname()
         return network.of(self.world).listen(self, protocol_factory, (host or "", port or 0))
 
 

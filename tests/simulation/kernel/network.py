@@ -13,15 +13,19 @@ import contextvars
 import errno
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.kernel.world import SECOND, World
+from tests.simulation.kernel.world import SECOND, Process, World
 
 if TYPE_CHECKING:
     from tests.simulation.kernel.loop import SimLoop
 
 Address = tuple[str, int]
+Connect = Callable[
+    [Callable[[], asyncio.BaseProtocol], Process],
+    Awaitable[tuple[asyncio.Transport, asyncio.BaseProtocol]],
+]
 
 WINDOW_BYTES = 256 * 1024
 """What is under way or unread in one direction of a connection, at most."""
@@ -46,6 +50,8 @@ class Network:
         self.cut = 0.05
         """The chance that a piece arrives in two."""
         self.bytes_per_us = 100
+        self.outside: dict[Address, Connect] = {}
+        """Services that are no simulated process, by the address that leads to them."""
         self._blocked: set[tuple[str, str]] = set()
         self._last_port = 40_000
 
@@ -94,6 +100,8 @@ class Network:
         self, loop: SimLoop, factory: Callable[[], asyncio.BaseProtocol], address: Address
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         process = loop.process
+        if address in self.outside:
+            return await self.outside[address](factory, process)
         host = process.machine.host
         here: Address = (host, self._next_port())
         target = host if address[0] in ("127.0.0.1", "localhost", "") else address[0]

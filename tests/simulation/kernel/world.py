@@ -75,6 +75,7 @@ class World:
         """Named situations and how often each occurred."""
         self._queue: list[tuple[int, int, Event]] = []
         self._number = 0
+        self._made = 0
         self._trace = blake2b(digest_size=16)
         self._times = 0
         """Of all events: a running hash."""
@@ -148,6 +149,11 @@ class World:
     def fail(self, error: BaseException) -> None:
         """End the run with this finding; the first one holds."""
         self.failure = self.failure or error
+
+    def number(self) -> int:
+        """Another with each call."""
+        self._made += 1
+        return self._made
 
     # -- chance --------------------------------------------------------------------------------
 

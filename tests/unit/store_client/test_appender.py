@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from store_nodes.client import Durability
-from store_nodes.client.appender import WINDOW
 from store_nodes.commands import parse
 from store_nodes.errors import (
     DeadlinePassed,
@@ -36,35 +35,33 @@ def batches(count: int, start: int = 0) -> list[bytes]:
 async def test_appends_get_dense_offsets_in_the_order_of_the_calls():
     async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
-        receipts = []
-        for start in range(0, 300, WINDOW):
-            count = min(WINDOW, 300 - start)
-            futures = [appender.append_nowait(batch, 2) for batch in batches(count, start)]
-            receipts += await asyncio.gather(*futures)
+        futures = [appender.append_nowait(batch, 2) for batch in batches(300)]
+        receipts = await asyncio.gather(*futures)
         assert [r.base_offset for r in receipts] == list(range(0, 600, 2))
         assert store.log.stored() == batches(300)
         assert receipts == sorted(receipts, key=lambda r: r.log_time_us)
         await until(lambda: appender.idle)
 
 
-@pytest.mark.parametrize("leader", [1, None])
-async def test_at_most_64_are_unanswered_and_more_are_refused_at_once(leader):
-    """Whether they were sent or not: no line forms here."""
+async def test_at_most_64_are_in_flight():
     async with store_and_client() as (store, client):
         store.leader.intercept = lambda node, group, raw, reply: True
-        sent_to = store.leader
-        if leader is None:
-            store.elect(None)
-            await until(lambda: not client.has_leader(GROUP))
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1, timeout_s=0.3) for batch in batches(64)]
+        futures = [appender.append_nowait(batch, 1, timeout_s=0.3) for batch in batches(100)]
+        await asyncio.sleep(0.15)
+        assert len(store.leader.commands) == 64
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        assert [type(r) for r in results] == [OutcomeUnknown] * 64 + [Unavailable] * 36
+
+
+async def test_too_many_waiting_are_refused_at_once():
+    async with store_and_client() as (store, client):
+        store.leader.intercept = lambda node, group, raw, reply: True
+        appender = client.appender(GROUP, QUEUE)
+        futures = [appender.append_nowait(b"x", 1, timeout_s=0.1) for _ in range(64 + 1024)]
         with pytest.raises(Overloaded):
             appender.append_nowait(b"x", 1)
-        if leader is not None:
-            await until(lambda: len(sent_to.commands) == 64)
-        results = await asyncio.gather(*futures, return_exceptions=True)
-        error = Unavailable if leader is None else OutcomeUnknown
-        assert [type(r) for r in results] == [error] * 64
+        await asyncio.gather(*futures, return_exceptions=True)
 
 
 @pytest.mark.parametrize("lost", [1, 3])
@@ -215,10 +212,10 @@ async def test_session_forgotten_by_the_log_is_replaced():
         await appender.append(b"before", 1)
         store.log.clock_ahead_us = 120_000_000
         await until(lambda: client.log_time_us(GROUP) > store.log.machine.log_time_us + 100_000_000)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(60)]
+        futures = [appender.append_nowait(batch, 1) for batch in batches(70)]
         receipts = await asyncio.gather(*futures)
-        assert [r.base_offset for r in receipts] == list(range(1, 61))
-        assert store.log.stored() == [b"before", *batches(60)]
+        assert [r.base_offset for r in receipts] == list(range(1, 71))
+        assert store.log.stored() == [b"before", *batches(70)]
 
 
 async def test_refused_without_being_proposed_leaves_no_gap():
@@ -366,21 +363,13 @@ async def test_early_durabilities_are_answered_early_without_an_offset():
 async def test_cancelled_append_is_never_half_stored():
     async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
-        sent = [appender.append_nowait(batch, 1) for batch in batches(30)]
-        for future in sent[::3]:
+        futures = [appender.append_nowait(batch, 1) for batch in batches(100)]
+        for future in futures[::3]:
             future.cancel()
-        await asyncio.gather(*sent, return_exceptions=True)
-        await until(lambda: appender.idle)
-        store.elect(None)
-        await until(lambda: not client.has_leader(GROUP))
-        waiting = [appender.append_nowait(batch, 1) for batch in batches(30, 30)]
-        for future in waiting[::3]:
-            future.cancel()
-        store.elect(2)
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*futures, return_exceptions=True)
         stored = store.log.stored()
-        # Those that had been sent are stored; those that had not were taken back.
-        assert stored == [b for n, b in enumerate(batches(60)) if n < 30 or n % 3]
+        # Those in the window had been sent; those still waiting were taken back.
+        assert stored == [b for n, b in enumerate(batches(100)) if n < 64 or n % 3]
 
 
 async def test_two_appenders_of_one_queue_do_not_disturb_each_other():
@@ -399,14 +388,11 @@ async def test_two_appenders_of_one_queue_do_not_disturb_each_other():
 async def test_closing_the_client_answers_every_append():
     async with store_and_client() as (store, client):
         store.leader.intercept = lambda node, group, raw, reply: True
-        sent_to, appender = store.leader, client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(40)]
-        await until(lambda: len(sent_to.commands) == 40)
-        store.elect(None)
-        await until(lambda: not client.has_leader(GROUP))
-        futures += [appender.append_nowait(batch, 1) for batch in batches(6)]
+        appender = client.appender(GROUP, QUEUE)
+        futures = [appender.append_nowait(batch, 1) for batch in batches(70)]
+        await until(lambda: len(store.leader.commands) == 64)
         await client.close()
         results = await asyncio.gather(*futures, return_exceptions=True)
-        assert [type(r) for r in results] == [OutcomeUnknown] * 40 + [Unavailable] * 6
+        assert [type(r) for r in results] == [OutcomeUnknown] * 64 + [Unavailable] * 6
         with pytest.raises(Unavailable):
             appender.append_nowait(b"x", 1)

@@ -1,0 +1,18 @@
+"""`python -m tests.simulation.delivery --runs 10`: the delivery half over a real Postgres.
+
+--seed N      the first seed; with one run it reproduces that seed
+--runs N      so many seeds from there on, each in a process of its own
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.simulation.delivery import std_clocks
+
+std_clocks.install()  # before the product is imported
+
+from tests.simulation.delivery.main import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

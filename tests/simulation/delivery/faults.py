@@ -1,0 +1,114 @@
+"""What goes wrong in a seed, and when: drawn, done to whole processes and to Postgres, healed."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from tests.simulation.delivery.installation import SERVERS, Installation
+from tests.simulation.delivery.options import Options
+from tests.simulation.kernel.world import SECOND
+
+DOWN_S = (0.05, 6.0)
+PAUSE_S = (0.2, 7.0)
+"""A lease lasts 4 s: some pauses are longer."""
+STALL_S = (0.1, 6.0)
+
+
+class Faults:
+    """Of one seed: from `start` on one after the other, until `heal`."""
+
+    def __init__(self, place: Installation, options: Options) -> None:
+        self._place = place
+        self._options = options
+        self._draw = Random(f"faults {options.seed}")
+        self._healing = False
+        self.counts: Counter[str] = Counter()
+        self._do: dict[str, Callable[[], None]] = {
+            "kill a server": self._kill_server,
+            "stop a server": self._stop_server,
+            "pause a server": self._pause_server,
+            "kill a store node": self._kill_node,
+            "stall Postgres": self._stall,
+            "cut connections to Postgres": self._cut,
+            "fail over": self._fail_over,
+        }
+
+    def start(self) -> None:
+        """From now on, at drawn moments."""
+        faults = self._place.postgres.faults
+        faults.lost_answers = self._options.lost_answers
+        faults.lost_requests = self._options.lost_requests
+        faults.slow = self._options.slow
+        faults.slow_s = (0.01, self._options.slow_most_s)
+        if any(kind in self._do for kind in self._options.faults):
+            self._next()
+
+    def heal(self) -> None:
+        """No more of it; whatever is down starts again."""
+        self._healing = True
+        faults = self._place.postgres.faults
+        faults.lost_answers = faults.lost_requests = 0.0
+        for name in SERVERS:
+            self._start_server(name)
+
+    def _next(self) -> None:
+        after_s = self._draw.expovariate(1 / self._options.every_s)
+        self._place.world.after(int(after_s * SECOND), self._one)
+
+    def _one(self) -> None:
+        if self._healing:
+            return
+        kind = self._draw.choice([kind for kind in self._options.faults if kind in self._do])
+        self._place.world.note("fault", kind)
+        self.counts[kind] += 1
+        self._do[kind]()
+        self._next()
+
+    def _later(self, bounds_s: tuple[float, float], action: Callable[[], None]) -> None:
+        self._place.world.after(int(self._draw.uniform(*bounds_s) * SECOND), action)
+
+    def _running(self) -> str | None:
+        names = [name for name in SERVERS if not self._place.processes[name].dead]
+        return self._draw.choice(names) if names else None
+
+    def _start_server(self, name: str) -> None:
+        if self._place.processes[name].dead:
+            self._place.start_server(name)
+
+    def _kill_server(self) -> None:
+        if (name := self._running()) is not None:
+            self._place.processes[name].kill()
+            self._later(DOWN_S, lambda: self._start_server(name))
+
+    def _stop_server(self) -> None:
+        if (name := self._running()) is not None:
+            process = self._place.processes[name]
+            process.on_exit = lambda _: self._later(DOWN_S, lambda: self._start_server(name))
+            process.signal(signal.SIGTERM)
+
+    def _pause_server(self) -> None:
+        if (name := self._running()) is not None:
+            self._place.processes[name].pause(int(self._draw.uniform(*PAUSE_S) * SECOND))
+
+    def _kill_node(self) -> None:
+        node = self._draw.choice(list(self._place.nodes))
+        process = self._place.processes[f"store-{node}"]
+        if not process.dead:
+            process.kill()
+            self._later((0.05, 1.0), lambda: self._place.start_node(node))
+
+    def _stall(self) -> None:
+        self._place.postgres.stall(self._draw.uniform(*STALL_S))
+
+    def _cut(self) -> None:
+        self._place.postgres.cut(self._draw.choice((0.1, 0.5, 1.0)))
+
+    def _fail_over(self) -> None:
+        """To a standby that has all that was committed."""
+        if self._place.postgres.server is None:
+            return
+        self._place.lose_postgres()
+        self._later((0.05, 3.0), self._place.promote_standby)

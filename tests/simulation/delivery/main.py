@@ -1,0 +1,135 @@
+"""Seeds of the delivery half, a process each, and what they came to."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import msgspec
+
+from tests.simulation.delivery.mutations import MUTATIONS
+from tests.simulation.delivery.runs import Result, run
+
+FULL_SET_RUNS = 10
+"""From here on a set of runs must have had all that is required."""
+REQUIRED = (
+    "kill a server",
+    "stop a server",
+    "pause a server",
+    "kill a store node",
+    "stalls",
+    "cut connections",
+    "failovers",
+    "lost answers of commits",
+    "lost requests",
+    "late units",
+    "statements that waited for a lock",
+)
+LAST_LINES = 60
+"""Of what the processes of a seed that failed logged; all of it where one seed is run."""
+SEED_S = 900
+"""Real seconds that one seed may take."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.delivery")
+    parser.add_argument("--seed", type=int, help="the first seed; 0, or with --hours a new one")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--hours", type=float, help="new seeds for so long, instead of --runs")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--mutation", choices=list(MUTATIONS), help="break this of the product")
+    parser.add_argument("--one", action="store_true", help="one seed here; its result as JSON")
+    options = parser.parse_args(arguments)
+    first = options.seed
+    if first is None:
+        first = 0 if options.hours is None else int.from_bytes(os.urandom(3)) * 1000
+    if options.one:
+        print(msgspec.json.encode(run(first, mutation=options.mutation)).decode())
+        return 0
+    began_s = time.perf_counter()
+    seeds: Iterable[int] = range(first, first + options.runs)
+    if options.hours is not None:
+        until_s = began_s + options.hours * 3600
+        seeds = itertools.takewhile(lambda _: time.perf_counter() < until_s, itertools.count(first))
+    results = []
+    for result in run_many(seeds, options.processes, options.mutation):
+        results.append(result)
+        print(
+            f"seed {result.seed} trace {result.trace} {result.statements} statements,"
+            f" {result.events} events, {result.virtual_s:.0f} virtual seconds",
+            flush=True,
+        )
+        if result.failure:
+            shown = result.log if options.runs == 1 else result.log[-LAST_LINES:]
+            print("\n  ".join((f"  {result.options}", *shown)))
+            print(f"seed {result.seed} FAILED: {result.failure}", flush=True)
+    return report(results, time.perf_counter() - began_s)
+
+
+def report(results: Sequence[Result], seconds: float) -> int:
+    """Print what they came to; the exit status."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    print(
+        f"{len(results)} runs in {seconds:.0f} s: {sum(bool(each.failure) for each in results)}"
+        f" failed; {sum(each.virtual_s for each in results) / 3600:.2f} virtual hours,"
+        f" {sum(each.events for each in results):,} events,"
+        f" {sum(each.statements for each in results):,} statements"
+    )
+    for name, count in counts.most_common():
+        print(f"  {count:7} {name}{' (required)' if name in REQUIRED else ''}")
+    found = findings(results)
+    for text in found:
+        print(f"FINDING {text}")
+    return 1 if found else 0
+
+
+def findings(results: Sequence[Result]) -> list[str]:
+    """Why a set of runs fails, in words; empty if it does not."""
+    found = [
+        f"seed {each.seed}: {each.failure.splitlines()[-1]}" for each in results if each.failure
+    ]
+    if len(results) >= FULL_SET_RUNS:
+        happened = {name for each in results for name, count in each.counts.items() if count}
+        found += [f"never happened: {name}" for name in REQUIRED if name not in happened]
+    return found
+
+
+def run_many(seeds: Iterable[int], processes: int, mutation: str | None = None) -> Iterator[Result]:
+    """Results as they come; a seed is taken when there is a process for it."""
+    running: set[Future[Result]] = set()
+    one: Callable[[int], Result] = lambda seed: run_apart(seed, mutation)  # noqa: E731
+    with ThreadPoolExecutor(processes) as pool:
+        for seed in seeds:
+            running.add(pool.submit(one, seed))
+            if len(running) >= processes:
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in ended)
+        for each in running:
+            yield each.result()
+
+
+def run_apart(seed: int, mutation: str | None = None) -> Result:
+    """In a process that does nothing else."""
+    command = [sys.executable, "-m", "tests.simulation.delivery", "--one", "--seed", str(seed)]
+    if mutation is not None:
+        command += ["--mutation", mutation]
+    # The order of a set of texts is one of a seed's, too.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=SEED_S
+        )
+        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Result)
+    except subprocess.TimeoutExpired:
+        return Result(seed, "", failure=f"no result after {SEED_S} s")
+    except (msgspec.DecodeError, IndexError):
+        return Result(seed, "", failure=f"no result: {done.stderr[-3000:]}")

@@ -1,0 +1,45 @@
+"""The delivery half as a whole: a seed is one history, and seeded bugs are noticed.
+
+`make sim` runs more seeds; these tests hold that a run of them can fail.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.delivery.main import FULL_SET_RUNS, REQUIRED, findings, run_apart
+from tests.simulation.delivery.mutations import MUTATIONS
+from tests.simulation.delivery.options import ACTORS, FAULTS, draw
+from tests.simulation.delivery.runs import Result
+
+SEEDS = range(1, 4)
+
+
+def test_options_are_drawn_from_the_seed_alone() -> None:
+    assert draw(5) == draw(5)
+    drawn = [draw(seed) for seed in range(FULL_SET_RUNS + 3)]
+    assert {each for options in drawn for each in options.actors} == set(ACTORS)
+    assert {each for options in drawn for each in options.faults} == set(FAULTS)
+
+
+def test_a_set_that_missed_a_fault_fails() -> None:
+    whole = [Result(seed, "", counts=dict.fromkeys(REQUIRED, 1)) for seed in range(FULL_SET_RUNS)]
+    assert findings(whole) == []
+    for name in REQUIRED:
+        for each in whole:
+            each.counts = {one: 1 for one in REQUIRED if one != name}
+        assert findings(whole) == [f"never happened: {name}"]
+    assert findings([Result(7, "", failure="first\nlast")]) == ["seed 7: last"]
+
+
+def test_a_seed_is_one_history() -> None:
+    """Of all processes, and of every statement with its result."""
+    first, second = run_apart(3), run_apart(3)
+    assert first.failure == second.failure == ""
+    assert first.trace == second.trace
+    assert first.counts == second.counts
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_every_mutation_is_noticed(name: str) -> None:
+    assert any(run_apart(seed, name).failure for seed in SEEDS), "nothing noticed"
