@@ -62,7 +62,8 @@ class Restored:
         await self.cluster.until_ready()
         meanwhile = self.torture.workload.between(killed_s, time.monotonic())
         await self.torture.workload.answered(meanwhile)
-        assert not failed(meanwhile), f"{len(failed(meanwhile))} publishes failed"
+        bad = failed(meanwhile)
+        assert not bad, f"{len(bad)} publishes failed: {sorted({each.reason for each in bad})}"
         await self.after()
 
     async def prepare(self, age_s: float) -> None:
