@@ -19,6 +19,8 @@ class Acked(Actor):
         super().__init__(*args)
         self._acked_s: dict[str, float] = {}
         """Payload → when an ack of it was answered 200."""
+        self._maybe: set[str] = set()
+        """Acked in a request whose outcome nobody knows."""
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -27,13 +29,18 @@ class Acked(Actor):
         if self.dice.random() < 0.05:
             return  # forgets them
         told = await self.ack(caller, messages)
+        if told is None:
+            self._maybe |= {message.payload for message in messages}
         now_s = time.monotonic()
         for message, ok in zip(messages, told or (), strict=False):
             if ok:
                 self._acked_s.setdefault(message.payload, now_s)
 
     def done(self) -> bool:
-        return self.accepted() <= self._acked_s.keys()
+        return not self._open()
 
     def left(self) -> str:
-        return str(sorted(self.accepted() - self._acked_s.keys())[:5])
+        return str(sorted(self._open())[:5])
+
+    def _open(self) -> set[str]:
+        return self.accepted() - self._acked_s.keys() - self._maybe

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from metadata import types
+from metadata.types import Epoch
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.sending import to_send
+from subscribe_forwarder.state.held_leases import HeldLeases
 from subscribe_forwarder.state.order import KeyOrder, Verdict
 from tests.chaos.delivery import effects, keyed
 from tests.chaos.delivery.actor import Actor
@@ -66,6 +68,15 @@ def a_later_message_of_a_key_goes_before_its_head_is_settled() -> AbstractContex
     return mock.patch.object(KeyOrder, "admit", mutated)
 
 
+def an_exactly_once_ack_of_a_lease_that_is_over_is_accepted() -> AbstractContextManager[object]:
+    """Once another lease has acked the message."""
+
+    def mutated(self: HeldLeases, offset: int, epoch: Epoch, turn: int) -> bool:
+        return offset not in self._of
+
+    return mock.patch.object(HeldLeases, "acked_under", mutated)
+
+
 def at_most_once_leaves_before_its_commit() -> AbstractContextManager[object]:
     class Unheard:
         """Commits nothing that anybody waits for."""
@@ -94,6 +105,12 @@ MUTATIONS: dict[str, Mutation] = {
             (keyed.Keyed,),
             (),
             a_later_message_of_a_key_goes_before_its_head_is_settled,
+        ),
+        (
+            "P3",
+            (effects.ExactlyOnce,),
+            (),
+            an_exactly_once_ack_of_a_lease_that_is_over_is_accepted,
         ),
         (
             "P3",
