@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.simulation.store.__main__ import missing
+from tests.simulation.store.__main__ import FULL_SET_RUNS, missing
 from tests.simulation.store.coverage import REQUIRED, UNREACHED, modules, unreached
 from tests.simulation.store.runner import Result, options_of, run
 
@@ -48,7 +48,7 @@ def test_options_are_drawn_from_the_seed_alone() -> None:
 def test_a_set_that_missed_a_fault_fails() -> None:
     def results(names: tuple[str, ...]) -> list[Result]:
         result = Result(0, None, "", 1, 1, 1, 1, 1, dict.fromkeys(names, 1))
-        return [result] * 40
+        return [result] * FULL_SET_RUNS
 
     assert missing(results(REQUIRED)) == []
     for name in REQUIRED:

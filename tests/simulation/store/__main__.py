@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.simulation.store.coverage import REQUIRED, modules_seen, unreached
+from tests.simulation.store.coverage import REQUIRED, unreached
 from tests.simulation.store.runner import Result, options_of, run, run_many
 
 FULL_SET_RUNS = 40
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if first is None:
         first = random.SystemRandom().randrange(1 << 40) if options.hours else 0
     began_s = time.perf_counter()
-    findings = _modules(range(first, first + options.modules))
+    findings: list[str] = []
     results: list[Result] = []
     for result in _results(first, options, began_s):
         results.append(result)
@@ -50,6 +50,8 @@ def main(arguments: list[str]) -> int:
     if options.runs == 1 and not options.hours:
         print(options_of(first))
     findings += [f"never happened: {name}" for name in missing(results)]
+    if options.modules:
+        findings += unreached({one for result in results for one in result.modules})
     report(results, time.perf_counter() - began_s)
     for text in findings:
         print(f"FINDING {text}")
@@ -66,22 +68,12 @@ def _results(first: int, options: argparse.Namespace, began_s: float) -> Iterato
     seed = first
     while True:
         count = CHUNK if options.hours else options.runs
-        yield from run_many(range(seed, seed + count), options.processes)
+        looking = options.modules if seed == first else 0
+        yield from run_many(range(seed, seed + count), options.processes, looking)
         seed += count
         over = time.perf_counter() - began_s >= options.hours * 3600
         if over and seed - first >= options.runs:
             return
-
-
-def _modules(seeds: range) -> list[str]:
-    """Findings about the modules of the store that these seeds execute."""
-    if not seeds:
-        return []
-    seen: set[str] = set()
-    with modules_seen(seen):
-        for seed in seeds:
-            run(seed)
-    return unreached(seen)
 
 
 def missing(results: list[Result]) -> list[str]:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from unittest import mock
 
@@ -20,6 +20,7 @@ from tests.simulation.kernel.stdlib import installed
 from tests.simulation.kernel.world import SECOND, World
 from tests.simulation.store.clients import Load
 from tests.simulation.store.cluster import Cluster
+from tests.simulation.store.coverage import modules, modules_seen
 from tests.simulation.store.faults import Faults
 from tests.simulation.store.options import Options, draw
 from tests.simulation.store.oracle import Oracle, Violation
@@ -44,6 +45,8 @@ class Result:
     converged_us: int
     """How long it took after everything was mended."""
     hits: dict[str, int]
+    modules: frozenset[str] = frozenset()
+    """Those that ran, where it was looked at."""
 
 
 @contextmanager
@@ -131,14 +134,22 @@ def _history(world: World, cluster: Cluster, oracle: Oracle) -> int:
     return world.now_us - healed_us
 
 
-def run_chunk(seeds: Sequence[int]) -> list[Result]:
-    return [run(seed) for seed in seeds]
+def run_looking(seed: int) -> Result:
+    """As `run`, at a third of its speed: the result says which modules ran."""
+    seen: set[str] = set()
+    with modules_seen(seen):
+        result = run(seed)
+    return replace(result, modules=frozenset(seen & modules()))
 
 
-def run_many(seeds: Sequence[int], processes: int) -> Iterator[Result]:
-    """Results in the order of the seeds."""
+def run_many(seeds: Sequence[int], processes: int, looking: int = 0) -> Iterator[Result]:
+    """Results in the order of the seeds; of so many of the first, with the modules that ran."""
     if processes == 1:
-        yield from map(run, seeds)
+        yield from map(run_looking, seeds[:looking])
+        yield from map(run, seeds[looking:])
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, seeds)
+        looked = pool.map(run_looking, seeds[:looking])
+        others = pool.map(run, seeds[looking:])
+        yield from looked
+        yield from others
