@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from store_nodes.admin import Operator, Refused
+from store_nodes.admin import AdminError, Operator
 from store_nodes.admin.groups import add_groups
 from store_nodes.admin.members import replace_node
 from store_nodes.client import Appender, Entry, StoreClient
@@ -311,9 +311,15 @@ class Load:
     async def _grow(self, client: StoreClient) -> None:
         """A group is added while everything else goes on; moves may go there afterwards."""
         await asyncio.sleep(self.world.rng.random() * self.options.safety_s)
-        await client.take_checkpoint(0, "a group will be added", timeout_s=60)
         operator = Operator(client, timeout_s=GROW_S)
-        self.groups = await add_groups(operator, self.options.groups + 1)
+        while True:
+            try:
+                await client.take_checkpoint(0, "a group will be added")
+                self.groups = await add_groups(operator, self.options.groups + 1)
+                break
+            except (StoreError, AdminError) as error:
+                self.world.note("no group added", repr(error))
+                await asyncio.sleep(1)
         self.world.hit("group added")
 
     def replace(self, old: int, new: int) -> None:
@@ -327,8 +333,8 @@ class Load:
                 try:
                     await replace_node(operator, old, new, f"{host_of(new)}:{PORT}")
                     break
-                except Refused as error:
-                    # It looked when no node answered, or when too few did.
+                except (StoreError, AdminError) as error:
+                    # It looked when no node answered, or when too few did; it may be repeated.
                     self.world.note("not replaced", repr(error))
                     await asyncio.sleep(1)
             self.world.hit("node replaced")

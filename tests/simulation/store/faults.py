@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from store_nodes.wal.identity import IDENTITY_NAME
 from tests.simulation.kernel import network
 from tests.simulation.kernel.world import SECOND, World
 from tests.simulation.store.clients import Load
@@ -225,7 +226,7 @@ class Faults:
         names = [
             (path, name)
             for path, name in files.paths()
-            if path != str(DATA) and name != "node.json" and not name.endswith(".spare")
+            if path != str(DATA) and name != IDENTITY_NAME and not name.endswith(".spare")
         ]
         if not names:
             return
@@ -236,7 +237,11 @@ class Faults:
             files.rot(inode, self.world.below(synced), self.world.rng.choice((1, 1, 700)))
 
     def _stray(self) -> None:
-        self.cluster.machine(self._damaged_node()).files.strays = 1
+        """Not while a directory is first made: a start then refuses what it cannot tell from one
+        that was another node's, and nothing is lost."""
+        files = self.cluster.machine(self._damaged_node()).files
+        if any(name == IDENTITY_NAME for _, name in files.paths()):
+            files.strays = 1
 
     # -- what follows from what nodes do -------------------------------------------------------
 
