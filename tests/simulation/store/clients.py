@@ -215,6 +215,9 @@ class Load:
         """A client of its own: what it knows of leaders may be older than what writers do."""
         client = await self._started()
         rng, options = self.world.rng, self.options
+        for book in self.open:
+            watch = client.watch(book.group, lambda queues: self.world.hit("change told"))
+            watch.add(book.queue)
         while not self.stopping:
             await asyncio.sleep(rng.random() * options.read_ms / 500)
             book = rng.choice(list(self.oracle.books.values()))

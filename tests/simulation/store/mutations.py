@@ -6,7 +6,7 @@ promise, one behind the other, a mutation takes all of them out: that is the def
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest import mock
@@ -19,7 +19,6 @@ from store_nodes.client_service import ClientService
 from store_nodes.copying import Copier
 from store_nodes.errors import NotLeader
 from store_nodes.group import Group
-from store_nodes.node import Node
 from store_nodes.start import CheckpointDraft
 from store_nodes.storage import settle
 from store_nodes.wal.frame import HEADER_BYTES
@@ -56,28 +55,6 @@ def an_install_takes_a_group_back() -> AbstractContextManager[object]:
         (node, "is_behind", lambda checkpoint, groups: False),
         (start, "GroupCheckpoint", without_reached),
     )
-
-
-def a_group_runs_before_a_checkpoint_has_it() -> AbstractContextManager[object]:
-    """B5, P1: group 0 is copied last, so that it may count a group that the checkpoint has not; and
-    a group that was added runs at once."""
-
-    async def at_once(self: Node, added: Sequence[int]) -> None:
-        self._new_groups.difference_update(added)
-        for number in added:
-            group = self._groups[number]
-            for peer in self._peers.connected() if self._peers is not None else ():
-                group.replica.peer_connected(self.now_us(), peer)
-            self.touch(group)
-
-    original = CheckpointDraft.__init__
-
-    def late(self: CheckpointDraft, *arguments: Any) -> None:
-        original(self, *arguments)
-        self._counting.clear()
-        self.groups.reverse()
-
-    return patches((Node, "_begin_groups", at_once), (CheckpointDraft, "__init__", late))
 
 
 def a_read_is_answered_by_who_thinks_it_leads() -> AbstractContextManager[object]:
@@ -156,7 +133,6 @@ def an_install_copies_no_batches() -> AbstractContextManager[object]:
 
 MUTATIONS: tuple[Mutation, ...] = (
     an_install_takes_a_group_back,
-    a_group_runs_before_a_checkpoint_has_it,
     a_read_is_answered_by_who_thinks_it_leads,
     a_record_counts_as_durable_before_its_sync,
     a_checkpoint_begins_where_the_log_ends,
