@@ -375,6 +375,10 @@ class Appender:
             if entry.future.cancelled():
                 continue
             self._number(entry)
+            last = self._window[-1] if self._window else None
+            assert last is None or last.settled or entry.seq == last.seq + 1, (
+                f"sequence {entry.seq} after {last.seq}"
+            )
             self._window.append(entry)
             if not self._transmit(link, entry):
                 return

@@ -393,4 +393,18 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/unit/store_node/test_new_groups.py"
         "::test_a_checkpoint_that_counts_a_group_has_it",
     ),
+    Mutant(
+        "an appender leaves a sequence out",
+        (
+            Edit(
+                "store_nodes/client/appender.py",
+                "        self._next_seq += 1\n",
+                "        self._next_seq += 2\n",
+            ),
+        ),
+        breaks="P2",
+        trips="sequence 3 after 1",
+        killed_by="tests/unit/store_client/test_appender.py"
+        "::test_appends_get_dense_offsets_in_the_order_of_the_calls",
+    ),
 )
