@@ -362,7 +362,7 @@ class PostgresNetwork:
         if answer.error:
             self.faults.counts[f"error {answer.error}"] += 1
         self._note_listening(unit)
-        session.note_listening(unit)
+        session.note_listening(unit, answer)
         self._reply(session, unit, answer)
         if any("pg_terminate_backend" in text for text in unit.texts):
             self._bury()
@@ -490,6 +490,8 @@ class _Session(asyncio.Transport):
         self.statement_s = self.idle_s = 0.0
         self.arrives_s = self.delivered_s = 0.0
         self.channels: set[str] = set()
+        self._prepared: set[str] = set()
+        """Channels of statements that are prepared and not run."""
         self.expected = 0
 
     # As the client sees it.
@@ -608,10 +610,14 @@ class _Session(asyncio.Transport):
         heard, self.stream.notifications = self.stream.notifications, []
         return heard
 
-    def note_listening(self, unit: Unit) -> None:
+    def note_listening(self, unit: Unit, answer: Answer) -> None:
+        """It listens once the statement is done, which is not when it is prepared."""
         for text in unit.texts:
             if text.startswith("LISTEN "):
-                self.channels.add(text.removeprefix("LISTEN ").strip('";'))
+                self._prepared.add(text.removeprefix("LISTEN ").strip('";'))
+        if answer.status == "I" and not answer.error:
+            self.channels |= self._prepared
+            self._prepared.clear()
 
     def shut(self) -> None:
         self.is_shut = True
