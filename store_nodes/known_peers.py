@@ -18,8 +18,9 @@ import msgspec
 import structlog
 from crc32c import crc32c
 
-from store_nodes.transport.handshake import Refusal, Remote
+from peering.rpc.handshake import Refusal
 from store_nodes.wal.disk import Disk, OsDisk, read_whole, write_atomically
+from store_nodes.wire import REFUSED, Remote
 
 log = structlog.get_logger()
 
@@ -78,7 +79,7 @@ class KnownPeers:
         if reason is not None:
             return Refusal(
                 f"node {remote.node} is refused: {reason}. {REMEDY.format(node=remote.node)}",
-                lasting=True,
+                REFUSED,
             )
         if (remote.boot, remote.run.hex()) != (known.boot, known.run):
             self._remember(remote, known.tail)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 
+from peering.rpc.handshake import Refusal
 from peering.tls import PeerTls
 from store_nodes import reads
 from store_nodes.aging import life_of, storage_settings
@@ -39,7 +40,6 @@ from store_nodes.start import (
     is_behind,
 )
 from store_nodes.storage.storage import Storage
-from store_nodes.transport.handshake import Refusal, Remote
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
 from store_nodes.wal.errors import WalDamaged
@@ -48,7 +48,7 @@ from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage
-from store_nodes.wire import NodeView
+from store_nodes.wire import NodeView, Remote
 
 TICK_S = 0.025
 DISK_CHECK_S = 1.0

@@ -4,10 +4,9 @@ Frames are those of `peering/rpc/frames.py`. Large bytes (a command, a batch, a 
 the body. A frame that fails a check ends its connection: what the other side meant is then unknown,
 and its requests are retried on a new connection.
 
-Handshake: the dialer sends `Hello`, is answered `Challenge`, sends `Proof`, is answered `Welcome`
-(or `Goodbye` at any point). Both sides prove that they know the cluster's secret, over nonces of
-both, before anything else is read. After that, frames of a connection are independent; a reply
-carries the id of its request, ids are the dialer's own.
+The handshake is that of `peering/rpc/handshake.py`, with the secret of the cluster. Each side
+claims to be a `Remote`, and the listener tells a `Welcome`. After that, frames of a connection are
+independent; a reply carries the id of its request, ids are the dialer's own.
 
 Type numbers and field orders are frozen with `PROTOCOL_VERSION`; new fields go at the end with a
 default (an older reader ignores them), new types get new numbers: an older node refuses a request
@@ -25,11 +24,10 @@ import msgspec
 from peering.rpc.connection import FrameConnection
 from peering.rpc.frames import Goodbye, Wire
 
-PROTOCOL_VERSION = 2
-OLDEST_PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 3
+"""Of what is said here and in the handshake; version 2 is transport/legacy.py."""
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
-NONCE_BYTES = 32
 REQUESTS = range(16, 64)
 """Type numbers of what a client asks; the first field of each is its id."""
 REFUSED = 1
@@ -59,6 +57,23 @@ class Durability(enum.IntEnum):
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
     pass
+
+
+class Remote(msgspec.Struct, array_like=True, frozen=True):
+    """What a side of a connection claims to be, and once it has proved it, is."""
+
+    role: Role
+    cluster_uid: bytes
+    """Empty from a client that accepts any cluster that knows the secret."""
+    node: int
+    """0 for a client, as are `boot` and `tail`."""
+    incarnation: bytes
+    boot: int = 0
+    """How often the node has started with this data directory."""
+    tail: int = 0
+    """How far its log was synced at that start: segment << 32 | offset."""
+    run: bytes = b""
+    """Drawn at each start: two starts with one `boot` are of two copies of a directory."""
 
 
 class Unknown(NamedTuple):
@@ -149,12 +164,12 @@ class StagedInfo(_Head):
     tag: bytes = b""
 
 
-# Handshake and housekeeping: 1 … 15.
+# Handshake and housekeeping: 1 … 15. Of these 1 to 3 are of release 0.2.0 (transport/legacy.py) and
+# go with release 0.4.0; what is said instead is in `peering/rpc/handshake.py`.
 
 
 class Hello(_Head, tag=1):
-    """The dialer speaks any protocol in [oldest, version]. `cluster_uid` may be empty in a client
-    that does not know it; `node` is 0 for a client."""
+    """The dialer speaks any protocol in [oldest, version]; the rest is as in `Remote`."""
 
     version: int
     oldest: int
@@ -164,11 +179,8 @@ class Hello(_Head, tag=1):
     incarnation: bytes
     nonce: bytes
     boot: int = 0
-    """How often the node has started with this data directory; 0 from a client."""
     tail: int = 0
-    """How far its log was synced at that start: segment << 32 | offset."""
     run: bytes = b""
-    """Drawn at each start: two starts with one `boot` are of two copies of a directory."""
 
 
 class Challenge(_Head, tag=2):
@@ -192,7 +204,7 @@ class Proof(_Head, tag=3):
 
 
 class Welcome(_Head, tag=4):
-    """The connection is open; to a client, what this node knows of the leaders and members."""
+    """What a node tells first: to a client, what it knows of the leaders and members."""
 
     leaders: tuple[LeaderView, ...] = ()
     nodes: tuple[NodeView, ...] = ()
@@ -200,7 +212,7 @@ class Welcome(_Head, tag=4):
 
 class Ping(_Head, tag=6):
     """Answered at once with `Pong`: a node whose event loop hangs is found by its silence. Between
-    peers `tail` says how far the sender's log is synced, in the form of `Hello.tail`."""
+    peers `tail` says how far the sender's log is synced, in the form of `Remote.tail`."""
 
     id: int
     tail: int = 0

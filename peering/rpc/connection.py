@@ -14,13 +14,14 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from peering.rpc.frames import (
     HANDSHAKE_FRAME_BYTES,
     LAYOUT,
+    MAGIC,
     BadFrame,
     Buffer,
     FrameReader,
@@ -50,21 +51,37 @@ class FrameHandler(Protocol[H_in]):
         """`congested` is another: the write buffer is over its high water, or has drained."""
 
 
+class _Beginning(FrameReader[bytes]):
+    """Reads the first bytes, which say what reads the rest."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self, begun: Callable[[bytes], FrameReader[bytes]]) -> None:
+        super().__init__(bytes, HANDSHAKE_FRAME_BYTES, buffer_bytes=HANDSHAKE_FRAME_BYTES)
+        self._begun = begun
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        read = self.rest()
+        return self._begun(read).next() if len(read) >= len(MAGIC) else None
+
+
 class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
     """One connection. Everything runs on the event loop."""
 
     def __init__(
         self,
         wire: Wire[H],
-        handler: FrameHandler[H] | None = None,
         *,
         ended: Callable[[FrameConnection[H]], None] | None = None,
         stood_still: Callable[[], bool] | None = None,
-        layout: Layout = LAYOUT,
+        legacy: Layout | None = None,
     ) -> None:
         """`ended` is called when the socket is closed; `stood_still`, before what was read is
-        looked at."""
-        self.handler = handler
+        looked at. `legacy`: of release 0.2.0, where its frames are other; goes with 0.4.0."""
+        self.handler: FrameHandler[Any] | None = None
+        """Until `settle` it is given heads as bytes."""
+        self.present: bool | None = None
+        """Whether the other side speaks the present form; None: it has not spoken."""
         self.congested = False
         """The other side reads too slowly: the transport's buffer is over its high water."""
         self.last_frame_s = 0.0
@@ -74,14 +91,10 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         self._ended = ended
         self._stood_still = stood_still
         self._loop = asyncio.get_running_loop()
-        self._layout = layout
-        self._encode = layout.encode
-        self._reader: FrameReader[H] = layout.reader(
-            wire.decode,
-            HANDSHAKE_FRAME_BYTES,
-            unknown=wire.unknown,
-            buffer_bytes=HANDSHAKE_FRAME_BYTES,
-        )
+        self._legacy = legacy
+        self._layout = LAYOUT
+        self._encode = LAYOUT.encode
+        self._reader: FrameReader[Any] = _Beginning(self._begun)
         self._transport: asyncio.Transport | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -164,8 +177,31 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
             return self._out_bytes
         return self._out_bytes + self._transport.get_write_buffer_size()
 
+    def write(self, parts: Sequence[Buffer]) -> None:
+        """Queue bytes for this loop iteration's write."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += parts
+        self._out_bytes += sum(map(len, parts))
+
+    def switch(self, layout: Layout, read: bytes | None = None) -> None:
+        """Frames of the handshake lie like that from now on, in both directions. `read`: what was
+        read of them already; None: what is left in the reader."""
+        self._layout = layout
+        self._encode = layout.encode
+        self._reader = layout.reader(
+            bytes,
+            HANDSHAKE_FRAME_BYTES,
+            buffer_bytes=HANDSHAKE_FRAME_BYTES,
+            read=self._reader.rest() if read is None else read,
+        )
+
     def trust(self) -> None:
-        """The handshake is over: frames of full size are read from now on."""
+        """The other side has proved itself: frames of full size are read from now on."""
+        self._reader.max_frame_bytes = self._wire.max_frame_bytes
+
+    def settle(self) -> None:
+        """The handshake is over: frames of the protocol are read from now on."""
         wire = self._wire
         self._reader = self._layout.reader(
             wire.decode, wire.max_frame_bytes, unknown=wire.unknown, read=self._reader.rest()
@@ -226,7 +262,8 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
     def close(self, reason: str, code: int = 0) -> None:
         """Say goodbye, send what is queued, close. The handler hears `closed` at once."""
         if not self._done:
-            self.send(Goodbye(reason, code))
+            if self.present is not None:  # before, nobody knows what the other side understands
+                self.send(Goodbye(reason, code))
             self._flush()
             if self._transport is not None:
                 self._transport.close()
@@ -245,6 +282,17 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
                 await asyncio.shield(self._closed)
         except TimeoutError:
             self.abort("not closed in time")
+
+    def _begun(self, read: bytes) -> FrameReader[bytes]:
+        """What reads on after the first bytes; raises BadFrame."""
+        self.present = read.startswith(MAGIC)
+        if not self.present and self._legacy is None:
+            raise BadFrame("it does not begin as a connection of ours")
+        if self.present:
+            self.switch(LAYOUT, read[len(MAGIC) :])
+        else:
+            self.switch(self._legacy or LAYOUT, read)
+        return self._reader
 
     def _flush(self) -> None:
         out, size = self._out, self._out_bytes

@@ -23,6 +23,9 @@ Buffer = bytes | bytearray | memoryview
 H = TypeVar("H")
 HANDSHAKE_FRAME_BYTES = 2048
 """What can make us hold memory before it has proved anything is no longer than this."""
+MAGIC = b"PKB\x01"
+"""Before the first frame of either direction. No frame of release 0.2.0 begins so: as the length of
+a first one it is out of bounds; nor does TLS."""
 READ_BUFFER_BYTES = 256 * 1024
 _FRAME = struct.Struct("<II")
 _PREFIX = struct.Struct("<III")

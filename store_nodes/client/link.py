@@ -13,10 +13,10 @@ from typing import Protocol
 
 import structlog
 
-from peering.rpc.dialling import Address, Backoff
+from peering.rpc.dialling import Address, Backoff, keep_dialling
 from peering.rpc.frames import Buffer, Goodbye
 from peering.tls import PeerTls
-from store_nodes.transport.handshake import FIRST_RETRY_S, MOST_RETRY_S, Identity, Remote, dial
+from store_nodes.transport.handshake import FIRST_RETRY_S, MOST_RETRY_S, Identity, dial
 from store_nodes.wire import (
     Accepted,
     Cancel,
@@ -27,6 +27,7 @@ from store_nodes.wire import (
     NodeView,
     Ping,
     Pong,
+    Remote,
     Reply,
     Role,
     StoreConnection,
@@ -197,6 +198,7 @@ class NodeLink:
         self._connection = None
         self.responsive = False
         self.last_failure = reason
+        _log.info("store node lost", node=self.node, reason=reason)
         self._owner.link_down(self)
         waiting = [*self._requests.values(), *self._streams.values()]
         self._requests.clear()
@@ -230,19 +232,16 @@ class NodeLink:
             self._owner.responsiveness_changed(self)
 
     async def _keep_dialing(self) -> None:
-        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
-        while True:
-            try:
-                connection = await dial(
-                    self._address, self._identity, Role.CLIENT, self.node, self, tls=self._tls
-                )
-            except (OSError, TimeoutError) as error:
-                failure = str(error) or type(error).__name__
-                if failure != self.last_failure:
-                    _log.warning("store node not reached", node=self.node, reason=failure)
-                self.last_failure = failure
-            else:
-                backoff.reset()
-                await connection.wait_closed()
-                _log.info("store node lost", node=self.node, reason=self.last_failure)
-            await asyncio.sleep(backoff.next_s())
+        await keep_dialling(self._dial_once, Backoff(FIRST_RETRY_S, MOST_RETRY_S))
+
+    async def _dial_once(self) -> StoreConnection | None:
+        try:
+            return await dial(
+                self._address, self._identity, Role.CLIENT, self.node, self, tls=self._tls
+            )
+        except (OSError, TimeoutError) as error:
+            failure = str(error) or type(error).__name__
+            if failure != self.last_failure:
+                _log.warning("store node not reached", node=self.node, reason=failure)
+            self.last_failure = failure
+        return None

@@ -14,17 +14,15 @@ from typing import Protocol
 
 import structlog
 
-from peering.rpc.dialling import Address, Backoff
+from peering.rpc.dialling import Address, Backoff, keep_dialling
 from peering.rpc.frames import Buffer, Goodbye
+from peering.rpc.handshake import Refusal, Refused
 from peering.tls import PeerTls
 from store_nodes.transport.handshake import (
     FIRST_RETRY_S,
     MOST_RETRY_S,
     Admit,
     Identity,
-    IdentityRefused,
-    Refusal,
-    Remote,
     dial,
 )
 from store_nodes.wire import (
@@ -33,6 +31,7 @@ from store_nodes.wire import (
     Peer,
     Ping,
     Pong,
+    Remote,
     Role,
     StoreConnection,
     Unknown,
@@ -157,7 +156,7 @@ class PeerNetwork:
 
     def _not_a_member(self, node: int) -> Refusal:
         if node in self._removed:
-            return Refusal(f"node {node} was removed; its id is never used again", lasting=True)
+            return Refusal(f"node {node} was removed; its id is never used again", REFUSED)
         return Refusal(f"node {node} is not a peer")
 
     def adopt(self, connection: StoreConnection, remote: Remote) -> None:
@@ -213,13 +212,7 @@ class PeerNetwork:
                 await connection.wait_closed()
 
     async def _keep_dialing(self, node: int) -> None:
-        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
-        while True:
-            connection = await self._dial_once(node)
-            if connection is not None:
-                backoff.reset()
-                await connection.wait_closed()
-            await asyncio.sleep(backoff.next_s())
+        await keep_dialling(lambda: self._dial_once(node), Backoff(FIRST_RETRY_S, MOST_RETRY_S))
 
     async def _dial_once(self, node: int) -> StoreConnection | None:
         """One try; None when it did not come up."""
@@ -233,8 +226,9 @@ class PeerNetwork:
                 admit=self._meet,
                 tls=self._tls,
             )
-        except IdentityRefused as error:
-            self._events.on_refused(node, str(error))
+        except Refused as error:
+            if error.code == REFUSED:
+                self._events.on_refused(node, str(error))
         except (OSError, TimeoutError) as error:
             _log.debug("peer not reached", peer=node, reason=str(error))
         return None

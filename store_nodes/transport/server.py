@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from peering.listener import PeerListener
-from peering.rpc.connection import FrameConnection
+from peering.rpc.frames import encode_head
+from peering.rpc.handshake import Listening, Refusal
+from peering.rpc.listening import PeerListener
 from peering.tls import PeerTls
 from store_nodes.transport.client_session import ClientSession
-from store_nodes.transport.handshake import Admit, Identity, Listening, Refusal, Remote
+from store_nodes.transport.handshake import PROTOCOL, Admit, Identity, remote_of
 from store_nodes.transport.service import NodeService
-from store_nodes.wire import WIRE, Leaders, LeaderView, NodeView, Role, StoreConnection, Welcome
+from store_nodes.wire import Leaders, LeaderView, NodeView, Remote, Role, StoreConnection, Welcome
 
 AdoptPeer = Callable[[StoreConnection, Remote], None]
 
@@ -30,6 +31,7 @@ class StoreServer:
     ) -> None:
         self._service = service
         self._identity = identity
+        self._party = identity.party(Role.PEER)
         self._admit_peer = admit_peer
         self._adopt_peer = adopt_peer
         self._listener = PeerListener(self._accept, tls)
@@ -62,39 +64,48 @@ class StoreServer:
         return len(self._sessions)
 
     def _accept(self) -> StoreConnection:
-        connection = FrameConnection(WIRE)
+        connection = PROTOCOL.connection(ended=self._ended)
         connection.handler = Listening(
             connection,
-            self._identity,
-            self._admit,
-            self._opened,
-            lambda: self._connections.pop(connection, None),
+            PROTOCOL,
+            self._party,
+            admit=lambda claim: self._admit(remote_of(claim)),
+            welcome=self._welcome,
+            opened=self._opened,
         )
         self._connections[connection] = None
         return connection
 
+    def _ended(self, connection: StoreConnection) -> None:
+        self._connections.pop(connection, None)
+
     def _admit(self, remote: Remote) -> Refusal | None:
+        if remote.cluster_uid not in (b"", self._identity.cluster_uid):
+            return Refusal("another cluster")
         if remote.role is Role.CLIENT:
             return None
         if self._admit_peer is None or self._adopt_peer is None:
             return Refusal("peers are not served here")
-        if remote.cluster_uid != self._identity.cluster_uid:
+        if not remote.cluster_uid:
             return Refusal("a peer must name its cluster")
         return self._admit_peer(remote)
 
-    def _opened(self, connection: StoreConnection, remote: Remote) -> None:
+    def _welcome(self, claim: bytes) -> bytes:
+        if remote_of(claim).role is Role.PEER:
+            return encode_head(Welcome())
+        service = self._service
+        return encode_head(Welcome(tuple(service.leaders()), tuple(service.nodes())))
+
+    def _opened(self, connection: StoreConnection, claim: bytes) -> None:
+        remote = remote_of(claim)
         if remote.role is Role.PEER:
             assert self._adopt_peer is not None
             self._connections.pop(connection, None)
-            connection.send(Welcome())
             self._adopt_peer(connection, remote)
             return
         session = ClientSession(self._service, connection, self._session_closed)
         connection.handler = session
         self._sessions[session] = None
-        service = self._service
-        connection.send(Welcome(tuple(service.leaders()), tuple(service.nodes())))
 
     def _session_closed(self, session: ClientSession) -> None:
         self._sessions.pop(session, None)
-        self._connections.pop(session.connection, None)

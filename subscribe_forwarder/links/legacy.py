@@ -1,21 +1,37 @@
-"""How links lay frames on the wire up to release 0.2.0. It goes with release 0.4.0.
+"""Version 1 of links, which release 0.2.0 speaks: other frames, another form of the handshake. It
+goes with release 0.4.0.
 
-frame = u32 bytes of the head · u32 bytes of the body · u32 CRC32C of both · head · body
-        (little endian)
+    frame = u32 bytes of the head · u32 bytes of the body · u32 CRC32C of both · head · body
+            (little endian)
+
+The key is derived from the secret; a proof is over the Hello and the Challenge without its proof.
 """
 
 from __future__ import annotations
 
 import struct
+import typing
 from collections.abc import Sequence
 
 import msgspec
 from crc32c import crc32c
 
-from peering.rpc.frames import BadFrame, Buffer, FrameReader, H, Layout
-from subscribe_forwarder.links.wire import MAX_BODY_BYTES, MAX_HEAD_BYTES
+from peering.rpc import handshake
+from peering.rpc.frames import BadFrame, Buffer, FrameReader, Goodbye, H, Layout, encode_head
+from peering.shared_secret import SharedSecret
+from subscribe_forwarder.links.wire import (
+    MAX_BODY_BYTES,
+    MAX_HEAD_BYTES,
+    Challenge,
+    Hello,
+    Proof,
+    Welcome,
+)
 
 _PREFIX = struct.Struct("<III")
+_decode = msgspec.msgpack.Decoder(Hello | Challenge | Proof | Welcome | Goodbye).decode
+_challenge = msgspec.msgpack.Decoder(Challenge).decode
+_hello = msgspec.msgpack.Decoder(Hello).decode
 
 
 def encode_frame(head: bytes, body: Sequence[Buffer], max_frame_bytes: int) -> list[Buffer]:
@@ -63,3 +79,54 @@ class LegacyReader(FrameReader[H]):
 
 
 LAYOUT = Layout(LegacyReader, encode_frame)
+
+
+class Version1:
+    """A `handshake.Form`."""
+
+    oldest = newest = 1
+    layout = LAYOUT
+
+    def key(self, secret: SharedSecret) -> SharedSecret:
+        return secret.derived(b"links")
+
+    def encode(self, head: handshake.Message, body: bytes) -> tuple[bytes, bytes]:
+        match head:
+            case handshake.Hello():
+                hello = Hello(head.newest, head.oldest, head.claim, head.nonce)
+                return encode_head(hello), body
+            case handshake.Challenge():
+                return encode_head(Challenge(head.version, head.claim, head.nonce, body)), b""
+            case handshake.Proof():
+                return encode_head(Proof(body)), b""
+            case handshake.Welcome():
+                return encode_head(Welcome()), b""
+            case Goodbye():
+                return encode_head(head), b""
+            case _:
+                typing.assert_never(head)
+
+    def decode(self, head: bytes, body: bytes) -> tuple[handshake.Message, bytes]:
+        try:
+            said = _decode(head)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadFrame(f"handshake: {error}") from error
+        match said:
+            case Hello():
+                hello = handshake.Hello(said.oldest, said.version, said.incarnation, said.nonce)
+                return hello, b""
+            case Challenge():
+                claim = said.incarnation
+                return handshake.Challenge(said.version, claim, said.nonce), said.proof
+            case Proof():
+                return handshake.Proof(), said.proof
+            case Welcome():
+                return handshake.Welcome(), b""
+            case Goodbye():
+                return said, b""
+            case _:
+                typing.assert_never(said)
+
+    def proven(self, side: bytes, hello: bytes, challenge: bytes) -> bytes:
+        bare = msgspec.structs.replace(_challenge(challenge), proof=b"")
+        return side + encode_head((_hello(hello), bare))

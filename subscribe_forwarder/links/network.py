@@ -16,23 +16,22 @@ import structlog
 
 from edge.asgi import Handler
 from edge.problem import Problem
-from peering.listener import PeerListener
-from peering.rpc.connection import FrameConnection
-from peering.rpc.dialling import Address, Backoff
+from peering.rpc.dialling import Address, Backoff, dial, keep_dialling
+from peering.rpc.handshake import Listening, Party, Refusal, RpcProtocol
+from peering.rpc.listening import PeerListener
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
-from subscribe_forwarder.links import legacy, metrics
-from subscribe_forwarder.links.handshake import (
-    Identity,
-    Listening,
-    dial,
-    link_key,
-)
+from subscribe_forwarder.links import metrics
+from subscribe_forwarder.links.legacy import Version1
 from subscribe_forwarder.links.link import Link
 from subscribe_forwarder.links.ports import Peer
 from subscribe_forwarder.links.services import Services
-from subscribe_forwarder.links.wire import WIRE, LinkConnection
+from subscribe_forwarder.links.wire import PROTOCOL_VERSION, WIRE, Head, LinkConnection
 
+PROTOCOL: RpcProtocol[Head] = RpcProtocol(
+    b"links", WIRE, oldest=PROTOCOL_VERSION, newest=PROTOCOL_VERSION, legacy=Version1()
+)
+"""A side claims its incarnation."""
 PING_EVERY_S = 0.5
 PAUSED_S = 2.0
 """Less than `link.SILENCE_S`: before a peer may give us up, we know that it may have."""
@@ -74,11 +73,11 @@ class LinkNetwork:
         tls: PeerTls | None = None,
         around: Callable[[Handler], Handler] | None = None,
     ) -> None:
-        """`secret`: shared by all forwarders; the key is derived from it. `problem_of`: what to
+        """`secret`: shared by all forwarders. `problem_of`: what to
         tell a peer of what a handler raised, None for a defect. `lossy`: subjects of notes that
         may be dropped when a peer does not keep up; a link is ended rather than lose others.
         `around`: makes what peers are served with of each handler; None: the handler itself."""
-        self._key = link_key(secret)
+        self._secret = secret
         self._services = Services(problem_of, lossy)
         self._around = around
         self._tls = tls
@@ -88,7 +87,7 @@ class LinkNetwork:
         self._links: dict[bytes, Link] = {}
         self._dialing: dict[bytes, asyncio.Task[None]] = {}
         self._changed: list[Callable[[bytes, bool], None]] = []
-        self._connections: set[LinkConnection] = set()
+        self._connections: dict[LinkConnection, None] = {}
         self._pulse = Pulse()
         self._ticking: asyncio.Task[None] | None = None
         self._closing = False
@@ -131,7 +130,7 @@ class LinkNetwork:
         for incarnation in self._live:
             if incarnation != self._incarnation and incarnation not in self._dialing:
                 self._dialing[incarnation] = asyncio.get_running_loop().create_task(
-                    self._keep_dialing(incarnation, self._identity())
+                    self._keep_dialing(incarnation, self._party())
                 )
 
     async def close(self, grace_s: float = 5.0) -> None:
@@ -183,54 +182,56 @@ class LinkNetwork:
 
     # Connections.
 
-    def _identity(self) -> Identity:
+    def _party(self) -> Party:
         assert self._incarnation is not None
-        return Identity(self._key, self._incarnation)
+        return Party(self._secret, self._incarnation)
 
     def _accept(self) -> LinkConnection:
         connection = self._connection()
         if self._incarnation is None or self._closing:
             connection.abort("no forwarder yet")
         else:
-            identity = self._identity()
+            own = self._party()
             connection.handler = Listening(
                 connection,
-                identity,
-                lambda peer: self._refusal(identity, peer),
-                lambda opened, peer: self._open(opened, peer, identity, dialled=False),
+                PROTOCOL,
+                own,
+                admit=lambda peer: self._refusal(own.claim, peer),
+                opened=lambda opened, peer: self._open(opened, peer, own.claim, dialled=False),
             )
         return connection
 
     def _connection(self) -> LinkConnection:
-        connection = FrameConnection(
-            WIRE,
-            ended=self._connections.discard,
-            stood_still=self._pulse.paused,
-            layout=legacy.LAYOUT,
-        )
-        self._connections.add(connection)
+        connection = PROTOCOL.connection(ended=self._closed, stood_still=self._pulse.paused)
+        self._connections[connection] = None
         return connection
 
-    def _refusal(self, identity: Identity, peer: bytes) -> str | None:
-        """Why a peer that dialled is not let in."""
-        if identity.incarnation != self._incarnation or self._closing:
-            return "another incarnation"
+    def _closed(self, connection: LinkConnection) -> None:
+        self._connections.pop(connection, None)
+
+    def _refusal(self, own: bytes, peer: bytes) -> Refusal | None:
+        """Why a peer that dialled, when this was `own`, is not let in."""
+        if own != self._incarnation or self._closing:
+            return Refusal("another incarnation")
+        if peer == own:
+            return Refusal("this is yourself")
+        if not peer:
+            return Refusal("it has no name")
         old = self._links.get(peer)
-        if old is not None and old.dialled and peer > identity.incarnation:
-            return "there is a link"
+        if old is not None and old.dialled and peer > own:
+            return Refusal("there is a link")
         return None
 
-    def _open(
-        self, connection: LinkConnection, peer: bytes, identity: Identity, *, dialled: bool
-    ) -> None:
+    def _open(self, connection: LinkConnection, peer: bytes, own: bytes, *, dialled: bool) -> None:
+        """A connection that was begun when this was `own` is through its handshake."""
         link = Link(connection, peer, self._services, self._ended, dialled=dialled)
         old = self._links.get(peer)
-        if identity.incarnation != self._incarnation or self._closing:
+        if own != self._incarnation or self._closing:
             connection.handler = None
             connection.close("another incarnation")
             return
         if old is not None:
-            if dialled and not old.dialled and peer < identity.incarnation:
+            if dialled and not old.dialled and peer < own:
                 connection.handler = None
                 connection.close("there is a link")
                 return
@@ -259,29 +260,32 @@ class LinkNetwork:
         for incarnation in list(incarnations):
             self._dialing.pop(incarnation).cancel()
 
-    async def _keep_dialing(self, peer: bytes, identity: Identity) -> None:
-        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
-        if peer < identity.incarnation:
+    async def _keep_dialing(self, peer: bytes, own: Party) -> None:
+        if peer < own.claim:
             await asyncio.sleep(YIELD_S)
-        while True:
-            if peer not in self._links:
-                await self._dial_once(peer, identity)
-            link = self._links.get(peer)
-            if link is not None:
-                await link.connection.wait_closed()
-                if time.monotonic() - link.opened_s > SETTLED_S:
-                    backoff.reset()
-            await asyncio.sleep(backoff.next_s())
+        backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
+        await keep_dialling(lambda: self._linked(peer, own), backoff, settled_s=SETTLED_S)
 
-    async def _dial_once(self, peer: bytes, identity: Identity) -> None:
+    async def _linked(self, peer: bytes, own: Party) -> LinkConnection | None:
+        """Of the link to that peer, whoever dialled; None: it was tried."""
+        if peer not in self._links:
+            await self._dial(peer, own)
+        link = self._links.get(peer)
+        return link.connection if link is not None else None
+
+    async def _dial(self, peer: bytes, own: Party) -> None:
+        def expect(claim: bytes) -> str | None:
+            return None if claim == peer else "another forwarder answers at this address"
+
         try:
             await dial(
                 self._live[peer],
-                identity,
-                peer,
-                lambda opened, one: self._open(opened, one, identity, dialled=True),
-                self._connection,
-                self._tls,
+                PROTOCOL,
+                own,
+                lambda opened, _, __: self._open(opened, peer, own.claim, dialled=True),
+                expect=expect,
+                make=self._connection,
+                tls=self._tls,
             )
         except (OSError, TimeoutError) as error:
             _log.debug("peer not reached", peer=peer.hex(), reason=str(error))

@@ -1,9 +1,11 @@
 """What links say: the heads of their frames, and the bounds that both sides keep.
 
-Frames are those of `peering/rpc/frames.py` (of release 0.2.0: legacy.py). The dialer speaks first
-(handshake.py). After that both sides are equal: each numbers its own
-requests and questions, and what is about one carries that number. Frames arrive in the order in
-which they were sent, notes among them. A later version may append fields that have defaults.
+Frames and the handshake are those of `peering/rpc`, with the secret that forwarders share; a side
+claims its incarnation. Version 1, of release 0.2.0, is in legacy.py.
+
+After the handshake both sides are equal: each numbers its own requests and questions, and what is
+about one carries that number. Frames arrive in the order in which they were sent, notes among them.
+A later version may append fields that have defaults.
 
     asker                                   server
     Request, Body …                 →
@@ -22,9 +24,7 @@ import msgspec
 from peering.rpc.connection import FrameConnection
 from peering.rpc.frames import Goodbye, Wire
 
-PROTOCOL_VERSION = 1
-OLDEST_PROTOCOL_VERSION = 1
-NONCE_BYTES = 32
+PROTOCOL_VERSION = 2
 MAX_HEAD_BYTES = 256 * 1024
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Of one frame. Bodies of requests and of answers are cut into chunks and may be larger."""
@@ -43,6 +43,9 @@ Headers = list[tuple[bytes, bytes]]
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
     pass
+
+
+# These four are of version 1 and go with release 0.4.0.
 
 
 class Hello(_Head, tag=1):
@@ -65,6 +68,9 @@ class Proof(_Head, tag=3):
 
 class Welcome(_Head, tag=4):
     pass
+
+
+# What both versions say.
 
 
 class Ping(_Head, tag=6):

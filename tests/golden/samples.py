@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from peering.rpc import handshake as peering
 from store_nodes import wire as store
 from store_nodes.consensus import messages as consensus
 from subscribe_forwarder.links import wire as links
@@ -22,6 +23,7 @@ WIRES: dict[str, Any] = {
     "store": store.Head,
     "consensus": consensus.Message,
     "links": links.Head,
+    "handshake": peering.Message,
 }
 _PLAIN: dict[Any, Any] = {
     int: 7, float: 1.5, bool: True, str: "text", bytes: b"bytes"

@@ -8,6 +8,7 @@ from tests.mutants import (
     log,
     machine,
     metadata,
+    peering,
     publishing,
     roles,
     store,
@@ -24,4 +25,5 @@ MUTANTS = (
     *log.MUTANTS,
     *publishing.MUTANTS,
     *roles.MUTANTS,
+    *peering.MUTANTS,
 )

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from peering.authority import make_authority
-from peering.listener import PeerListener
+from peering.rpc.listening import PeerListener
 from peering.settings import PeerTlsMode
 from peering.tls import PeerTls, PeerTlsError, dialing
 from tests.unit.peering.peer_certificates import Certificates
@@ -257,7 +257,7 @@ def test_the_ends_are_told(ours: Certificates) -> None:
 async def test_who_says_nothing_is_closed_and_hinders_nobody(
     ours: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peering.listener.FIRST_BYTES_S", 0.3)
+    monkeypatch.setattr("peering.rpc.listening.FIRST_BYTES_S", 0.3)
     async with listening(ours.tls()) as port:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         _, half = silent[0]
@@ -273,8 +273,8 @@ async def test_who_says_nothing_is_closed_and_hinders_nobody(
 async def test_more_undecided_ones_than_may_be_wait_in_the_line_of_the_kernel(
     ours: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peering.listener.MAX_UNDECIDED", 2)
-    monkeypatch.setattr("peering.listener.FIRST_BYTES_S", 0.3)
+    monkeypatch.setattr("peering.rpc.listening.MAX_UNDECIDED", 2)
+    monkeypatch.setattr("peering.rpc.listening.FIRST_BYTES_S", 0.3)
     async with listening(ours.tls()) as port:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         assert await heard(port, ours.tls()) == PLAIN_HELLO
@@ -297,7 +297,7 @@ async def test_nothing_that_comes_in_is_a_defect(
     ours: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the loop's exception handler hears of ends a store node: it hears of nothing."""
-    monkeypatch.setattr("peering.listener.TLS_HANDSHAKE_S", 0.5)
+    monkeypatch.setattr("peering.rpc.listening.TLS_HANDSHAKE_S", 0.5)
     heard_of: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: heard_of.append(context))
     hello = _client_hello(ours.tls())

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from dataclasses import replace
 
 import msgspec
 import pytest
 
 from peering.rpc.connection import FrameConnection
-from peering.rpc.frames import Goodbye, encode_frame, encode_head
+from peering.rpc.frames import LAYOUT, FrameReader, Goodbye, encode_frame, encode_head
+from peering.rpc.handshake import HandshakeFailed, Refusal, Refused
 from peering.shared_secret import SharedSecret
 from store_nodes import wire
 from store_nodes.client import StoreClient
 from store_nodes.errors import NotSupported, Unavailable
-from store_nodes.transport import failures, handshake, server
-from store_nodes.transport.handshake import (
-    HandshakeFailed,
-    Identity,
-    IdentityRefused,
-    Refusal,
-    Remote,
-    dial,
-)
+from store_nodes.transport import failures
+from store_nodes.transport.handshake import PROTOCOL, Identity, dial
+from store_nodes.transport.legacy import Version2
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
 from tests.unit.peering.peer_certificates import Certificates
@@ -44,9 +40,10 @@ class Collector:
         self.frames: list[tuple[wire.Head, bytes]] = []
         self.reasons: list[str] = []
         self.welcome: wire.Welcome | None = None
+        self.remote: object = None
 
     def opened(self, connection: FrameConnection, remote: object, welcome: wire.Welcome) -> None:
-        self.welcome = welcome
+        self.welcome, self.remote = welcome, remote
 
     def frame(self, head: wire.Head, body: bytes) -> None:
         self.frames.append((head, body))
@@ -70,12 +67,13 @@ def address(store: FakeStore) -> tuple[str, int]:
     return "127.0.0.1", store.nodes[1].port
 
 
-async def raw_dial(store: FakeStore, collector: Collector) -> FrameConnection:
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(
-        lambda: FrameConnection(wire.WIRE), *address(store)
-    )
+async def dial_as_0_2_0(at: tuple[str, int], collector: Collector) -> FrameConnection:
+    """Whose handler gets the heads of a handshake, too, and says those of release 0.2.0."""
+    made = FrameConnection(wire.WIRE)
+    _, connection = await asyncio.get_running_loop().create_connection(lambda: made, *at)
     connection.handler = collector
+    connection.switch(LAYOUT)
+    connection.settle()
     return connection
 
 
@@ -111,8 +109,8 @@ async def test_a_secret_is_changed_in_rounds(one):
 
 async def test_client_that_guesses_the_proof_is_refused(store):
     collector = Collector()
-    connection = await raw_dial(store, collector)
-    connection.send(wire.Hello(1, 1, b"", wire.Role.CLIENT, 0, b"", bytes(32)))
+    connection = await dial_as_0_2_0(address(store), collector)
+    connection.send(wire.Hello(2, 1, b"", wire.Role.CLIENT, 0, b"", bytes(32)))
     connection.send(wire.Proof(bytes(32)))
     await until(lambda: collector.reasons != [])
     assert collector.frames[-1][0] == Goodbye("the secrets differ")
@@ -125,13 +123,13 @@ async def test_client_that_guesses_the_proof_is_refused(store):
         wire.Command(1, GROUP, 2, 100),
         wire.Proof(b""),
         wire.Hello(9, 8, b"", 1, 0, b"", bytes(32)),
-        wire.Hello(1, 1, b"", 7, 0, b"", bytes(32)),
-        wire.Hello(1, 1, b"", 1, 0, b"", b"short"),
+        wire.Hello(2, 1, b"", 7, 0, b"", bytes(32)),
+        wire.Hello(2, 1, b"", 1, 0, b"", b"short"),
     ],
 )
 async def test_nothing_is_served_before_the_handshake(store, head):
     collector = Collector()
-    connection = await raw_dial(store, collector)
+    connection = await dial_as_0_2_0(address(store), collector)
     connection.send(head)
     await until(lambda: collector.reasons != [])
     assert store.nodes[1].commands == []
@@ -139,15 +137,15 @@ async def test_nothing_is_served_before_the_handshake(store, head):
 
 async def test_a_large_frame_before_the_handshake_is_not_read(store):
     collector = Collector()
-    connection = await raw_dial(store, collector)
+    connection = await dial_as_0_2_0(address(store), collector)
     connection.send(wire.Peer(1), [bytes(10_000)])
     await until(lambda: collector.reasons != [])
 
 
 async def test_a_dialer_that_says_nothing_is_dropped(store, monkeypatch):
-    monkeypatch.setattr("store_nodes.transport.handshake.HANDSHAKE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("peering.rpc.handshake.HANDSHAKE_TIMEOUT_S", 0.1)
     collector = Collector()
-    await raw_dial(store, collector)
+    await dial_as_0_2_0(address(store), collector)
     await until(lambda: collector.reasons != [], 1.0)
 
 
@@ -201,7 +199,7 @@ async def test_replies_of_one_iteration_are_one_write(monkeypatch):
 
 
 async def test_slow_reader_stops_being_read_and_loses_nothing(monkeypatch):
-    monkeypatch.setattr(server, "WIRE", replace(wire.WIRE, high_water_bytes=10_000))
+    monkeypatch.setattr(PROTOCOL, "wire", replace(wire.WIRE, high_water_bytes=10_000))
     async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
         for number in range(4):
@@ -224,10 +222,10 @@ async def test_slow_reader_stops_being_read_and_loses_nothing(monkeypatch):
 
 async def test_client_of_another_version_is_told(store):
     collector = Collector()
-    connection = await raw_dial(store, collector)
+    connection = await dial_as_0_2_0(address(store), collector)
     connection.send(wire.Hello(9, 8, b"", 1, 0, b"", bytes(32)))
     await until(lambda: collector.reasons != [])
-    assert "protocol 8…9 is not spoken here" in collector.frames[0][0].text
+    assert "protocol 8…9 is not spoken here, only 2…3" in collector.frames[0][0].text
 
 
 async def test_stopping_node_says_goodbye(store):
@@ -253,7 +251,7 @@ class Node:
         self.heard: list[tuple[int, int, bytes]] = []
         self.tails: dict[int, int] = {}
         self.refusals: list[tuple[int, str]] = []
-        self.met: list[Remote] = []
+        self.met: list[wire.Remote] = []
         self.refuses: Refusal | None = None
         self.events: list[tuple[str, int]] = []
         self.port = 0
@@ -277,7 +275,7 @@ class Node:
         await self.network.close()
         await self.server.close()
 
-    def meet(self, remote: Remote) -> Refusal | None:
+    def meet(self, remote: wire.Remote) -> Refusal | None:
         self.met.append(remote)
         return self.refuses
 
@@ -357,8 +355,8 @@ async def test_only_the_peers_that_should_dial_are_admitted(nodes, node):
 
 async def test_peers_tell_who_they_are_and_how_far_their_log_is(nodes, monkeypatch):
     assert sorted(nodes[2].met, key=lambda remote: remote.node) == [
-        Remote(wire.Role.PEER, CLUSTER, 1, b"inc1", 1, 7, b"run1"),
-        Remote(wire.Role.PEER, CLUSTER, 3, b"inc3", 3, 7, b"run3"),
+        wire.Remote(wire.Role.PEER, CLUSTER, 1, b"inc1", 1, 7, b"run1"),
+        wire.Remote(wire.Role.PEER, CLUSTER, 3, b"inc3", 3, 7, b"run3"),
     ]
     await until(lambda: nodes[2].tails == {1: 101, 3: 103}, 3.0)
 
@@ -366,7 +364,7 @@ async def test_peers_tell_who_they_are_and_how_far_their_log_is(nodes, monkeypat
 @pytest.mark.parametrize("refusing", [1, 2], ids=["the dialer refuses", "the listener refuses"])
 async def test_a_refused_node_is_told_by_whoever_dialed(nodes, refusing):
     refused = 3 - refusing
-    nodes[refusing].refuses = Refusal("an older copy", lasting=True)
+    nodes[refusing].refuses = Refusal("an older copy", wire.REFUSED)
     nodes[1].network._links[2].connection.abort("as if the network had failed")
     await until(lambda: nodes[refused].refusals != [])
     node, text = nodes[refused].refusals[0]
@@ -388,7 +386,7 @@ async def test_a_stranger_cannot_tell_a_node_to_stop(nodes):
     at = ("127.0.0.1", server.sockets[0].getsockname()[1])
     with pytest.raises(HandshakeFailed) as caught:
         await dial(at, nodes[1].identity, wire.Role.PEER, 2, Collector())
-    assert not isinstance(caught.value, IdentityRefused)
+    assert not isinstance(caught.value, Refused)
     server.close()
 
 
@@ -420,29 +418,87 @@ async def test_a_removed_node_that_nobody_dials_any_more_asks_and_is_told(nodes,
     assert "node 3 was removed" in nodes[3].refusals[0][1]
 
 
-async def test_a_peer_of_version_1_is_understood(nodes, monkeypatch):
-    """A version-1 dialer sends and proves the fields of version 1 alone."""
-    monkeypatch.setattr("store_nodes.transport.handshake.PROTOCOL_VERSION", 1)
-    identity = Identity(SECRET, CLUSTER, 1, b"inc1")
-    connection = await dial(("127.0.0.1", nodes[2].port), identity, wire.Role.PEER, 2, Collector())
-    assert nodes[2].met[-1] == Remote(wire.Role.PEER, CLUSTER, 1, b"inc1")
+# Release 0.2.0.
+
+
+def proof_of_0_2_0(side: bytes, hello: wire.Hello, challenge: wire.Challenge) -> bytes:
+    """As that release computes it: over the heads that it knows."""
+    bare = msgspec.structs.replace(challenge, proof=b"")
+    text = b"packetboat " + side + b" " + msgspec.msgpack.encode((hello, bare))
+    return hmac.digest(SECRET.first, text, "sha256")
+
+
+async def test_a_node_of_release_0_2_0_may_dial(nodes):
+    collector = Collector()
+    connection = await dial_as_0_2_0(("127.0.0.1", nodes[2].port), collector)
+    hello = wire.Hello(2, 1, CLUSTER, wire.Role.PEER, 1, b"inc1", bytes(32), 5, 6, b"run")
+    connection.send(hello)
+    await until(lambda: collector.frames != [])
+    challenge, _ = collector.frames[0]
+    assert (challenge.version, challenge.node, challenge.boot) == (2, 2, 2)
+    assert challenge.proof == proof_of_0_2_0(b"listener", hello, challenge)
+    connection.send(wire.Proof(proof_of_0_2_0(b"dialer", hello, challenge)))
+    await until(lambda: len(collector.frames) > 1)
+    assert collector.frames[1] == (wire.Welcome(), b"")
+    assert nodes[2].met[-1] == wire.Remote(wire.Role.PEER, CLUSTER, 1, b"inc1", 5, 6, b"run")
+    connection.send(wire.Peer(3), [b"message"])
+    await until(lambda: nodes[2].heard == [(1, 3, b"message")])
     connection.abort("done")
 
 
-def test_the_proofs_of_both_versions_are_frozen():
-    """Version 1: what the first release computed over the heads it knew."""
+async def test_a_node_of_release_0_2_0_may_be_dialed():
+    welcome = wire.Welcome((wire.LeaderView(1, 2, 3, 4),), (wire.NodeView(5, "host:6"),))
+    greeted = []
+
+    class Node(asyncio.Protocol):
+        """It decodes heads, and passes over the body of a Hello."""
+
+        def connection_made(self, transport):
+            self.transport = transport
+            self.reader = FrameReader(wire.WIRE.decode, 4096)
+
+        def data_received(self, data):
+            self.reader.get_buffer()[: len(data)] = data
+            self.reader.filled(len(data))
+            head, _ = self.reader.next()
+            if isinstance(head, wire.Hello):
+                assert (head.version, head.oldest) == (3, 2)
+                version = min(head.version, 2)
+                challenge = wire.Challenge(version, CLUSTER, 7, b"inc7", bytes(32), b"", 5, 6, b"r")
+                challenge.proof = proof_of_0_2_0(b"listener", head, challenge)
+                self.hello, self.challenge = head, challenge
+                self.say(challenge)
+            elif isinstance(head, wire.Proof):
+                assert head.proof == proof_of_0_2_0(b"dialer", self.hello, self.challenge)
+                self.say(welcome)
+            else:
+                greeted.append(head)
+
+        def say(self, head):
+            self.transport.write(b"".join(encode_frame(encode_head(head))))
+
+    server = await asyncio.get_running_loop().create_server(Node, "127.0.0.1", 0)
+    at = ("127.0.0.1", server.sockets[0].getsockname()[1])
+    collector = Collector()
+    connection = await dial(at, Identity(SECRET, CLUSTER), wire.Role.CLIENT, 7, collector)
+    assert collector.welcome == welcome
+    assert collector.remote == wire.Remote(wire.Role.PEER, CLUSTER, 7, b"inc7", 5, 6, b"r")
+    connection.close("done")
+    await until(lambda: greeted == [Goodbye("done")])
+    server.close()
+
+
+def test_the_proofs_of_version_2_are_frozen():
     hello = wire.Hello(1, 1, b"uid", 2, 3, b"inc", b"n" * 32, 9, 9, b"run")
-    challenge = wire.Challenge(1, b"uid", 4, b"inc4", b"m" * 32, b"ignored", 8, 8, b"run4")
-    old = msgspec.msgpack.encode(
-        [[1, 1, 1, b"uid", 2, 3, b"inc", b"n" * 32], [2, 1, b"uid", 4, b"inc4", b"m" * 32, b""]]
-    )
-    assert handshake._proven(b"dialer", hello, challenge) == b"packetboat dialer " + old
-    newer = msgspec.structs.replace(challenge, version=2)
-    assert SECRET.prove(handshake._proven(b"dialer", hello, newer)).hex() == (
-        "ffd5c8d79e570e3596d70eaf5404ec306cc0f03208b99069c248e86a45a72c66"
-    )
-    other = msgspec.structs.replace(newer, boot=7)
-    assert handshake._proven(b"dialer", hello, other) != handshake._proven(b"dialer", hello, newer)
+    challenge = wire.Challenge(2, b"uid", 4, b"inc4", b"m" * 32, b"ignored", 8, 8, b"run4")
+
+    def proven(challenge):
+        heads = encode_head(hello), encode_head(challenge)
+        return SECRET.prove(Version2().proven(b"dialer", *heads)).hex()
+
+    assert proven(challenge) == "ffd5c8d79e570e3596d70eaf5404ec306cc0f03208b99069c248e86a45a72c66"
+    other = msgspec.structs.replace(challenge, boot=7)
+    assert proven(other) != proven(challenge)
 
 
 async def test_silent_peer_is_lost(nodes, monkeypatch):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.known_peers import KnownPeers
-from store_nodes.transport.handshake import Remote
 from store_nodes.wal.position import Position
-from store_nodes.wire import Role
+from store_nodes.wire import REFUSED, Remote, Role
 
 INCARNATION = bytes(range(16))
 PEER = Remote(Role.PEER, b"c" * 16, 3, INCARNATION, boot=4, tail=(2 << 32) + 8192, run=b"r" * 8)
@@ -68,7 +67,7 @@ def test_who_comes_back_with_less_is_refused_with_the_remedy(
 ) -> None:
     refusal = (KnownPeers(tmp_path) if restarted else known).meet(remote)
     assert refusal is not None
-    assert refusal.lasting
+    assert refusal.code == REFUSED
     assert re.search(why, refusal.text)
     assert "packetboat store replace-node 3 NEW HOST:PORT" in refusal.text
 

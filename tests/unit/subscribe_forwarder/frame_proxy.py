@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from peering.rpc.frames import MAGIC
 from subscribe_forwarder.links.wire import Ping, Pong
 
 _PREFIX = struct.Struct("<III")
@@ -56,11 +57,11 @@ class FrameProxy:
     async def _pass(
         self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        first = True
         try:
             while True:
-                prefix = await reader.readexactly(_PREFIX.size)
-                head_bytes, body_bytes, _ = _PREFIX.unpack(prefix)
-                rest = await reader.readexactly(head_bytes + body_bytes)
+                prefix, rest, head_bytes = await _frame(reader, direction, first)
+                first = False
                 await self._thawed.wait()
                 tag = msgspec.msgpack.decode(rest[:head_bytes])[0]
                 if tag not in _QUIET:
@@ -83,6 +84,22 @@ class FrameProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _frame(
+    reader: asyncio.StreamReader, direction: str, first: bool
+) -> tuple[bytes, bytes, int]:
+    """What comes before the head, the head and the body, and the length of the head. A dialer's
+    first frame lies as in release 0.2.0; a listener's comes after a mark."""
+    mark = await reader.readexactly(len(MAGIC)) if first and direction == "<" else b""
+    prefix = await reader.readexactly(_PREFIX.size)
+    if first and direction == ">":
+        head_bytes, body_bytes, _ = _PREFIX.unpack(prefix)
+        rest = await reader.readexactly(head_bytes + body_bytes)
+    else:
+        length, _, head_bytes = _PREFIX.unpack(prefix)
+        rest = await reader.readexactly(length - 4)
+    return mark + prefix, rest, head_bytes
 
 
 @asynccontextmanager

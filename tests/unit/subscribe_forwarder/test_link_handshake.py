@@ -1,4 +1,7 @@
-"""Who may open a link, and who may not."""
+"""Who may open a link, and who may not; by hand, as release 0.2.0 says it.
+
+The present form is in `tests/unit/peering/test_handshake.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from peering.rpc import handshake
 from peering.rpc.frames import FrameReader, Goodbye, encode_head
 from peering.shared_secret import SharedSecret
-from subscribe_forwarder.links import handshake
-from subscribe_forwarder.links.handshake import link_key
-from subscribe_forwarder.links.legacy import LAYOUT
+from subscribe_forwarder.links.legacy import LAYOUT, Version1
 from subscribe_forwarder.links.network import LinkNetwork
-from subscribe_forwarder.links.wire import WIRE, Challenge, Head, Hello, Proof, Welcome
+from subscribe_forwarder.links.wire import WIRE, Challenge, Head, Hello, Note, Proof, Welcome
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import (
     SECRET,
@@ -45,7 +47,7 @@ class Stranger:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._frames: FrameReader[Head] = LAYOUT.reader(WIRE.decode, 2000)
+        self._frames: FrameReader[Head] = LAYOUT.reader(WIRE.decode, 10_000)
 
     def say(self, head: Head) -> None:
         self._writer.write(encode(head))
@@ -159,11 +161,9 @@ async def test_a_proof_fits_one_handshake_only() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (hello(version=9, oldest=9), "protocol 9…9 is not spoken here, only 1…1"),
-        (hello(version=0, oldest=0), "protocol 0…0 is not spoken here, only 1…1"),
+        (hello(version=9, oldest=9), "protocol 9…9 is not spoken here, only 1…2"),
+        (hello(version=0, oldest=0), "protocol 0…0 is not spoken here, only 1…2"),
         (hello(nonce=b"short"), "malformed hello"),
-        (hello(incarnation=b""), "malformed hello"),
-        (hello(incarnation=incarnation_of(1)), "this is yourself"),
     ],
 )
 async def test_hellos_that_are_refused(said: Hello, why: str) -> None:
@@ -173,13 +173,53 @@ async def test_hellos_that_are_refused(said: Hello, why: str) -> None:
         assert await them.refused() == why
 
 
-async def test_a_later_version_that_still_speaks_ours_is_let_in() -> None:
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (hello(incarnation=b""), "it has no name"),
+        (hello(incarnation=incarnation_of(1)), "this is yourself"),
+    ],
+)
+async def test_names_that_are_refused(said: Hello, why: str) -> None:
     async with listener() as end:
-        them, said = await stranger(end), hello(version=5, oldest=1)
+        them = await stranger(end)
         challenge = await challenged(them, said)
-        assert challenge.version == 1
         them.say(Proof(proof(SECRET, b"dialer", said, challenge)))
-        assert isinstance(await them.hear(), Welcome)
+        assert await them.refused() == why
+        assert end.links.peers() == []
+
+
+async def test_a_forwarder_of_release_0_2_0_may_be_dialled() -> None:
+    """It passes over the body of a Hello, and both go on as that release does."""
+    heard: list[Head | None] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        them = Stranger(reader, writer)
+        said = await them.hear()
+        assert isinstance(said, Hello)
+        assert (said.version, said.oldest) == (2, 1)
+        bare = Challenge(min(said.version, 1), THEM, os.urandom(32), b"")
+        shown = proof(SECRET, b"listener", said, bare)
+        them.say(challenge := msgspec.structs.replace(bare, proof=shown))
+        assert await them.hear() == Proof(proof(SECRET, b"dialer", said, challenge))
+        them.say(Welcome())
+        them.say(Note("news"))
+        heard.extend([await them.hear() for _ in range(2)])
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    told: list[bytes] = []
+    async with listener() as end:
+        end.links.hears("news", lambda who, body: told.append(who))
+        end.links.follow({THEM: ("127.0.0.1", server.sockets[0].getsockname()[1])})
+        await until(lambda: told == [THEM])
+        link = end.links.peer(THEM)
+        assert link is not None
+        link.note("news", b"x" * 5000)
+        end.links.follow({})
+        await until(lambda: len(heard) == 2)
+        assert heard == [Note("news"), Goodbye("not live")]
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +271,7 @@ async def test_a_handshake_cut_at_any_frame_is_tried_again() -> None:
 
 async def test_the_key_of_links_is_derived_from_the_secret() -> None:
     key = hmac.digest(SECRET.first, b"links", "sha256")
-    assert link_key(SECRET) == SharedSecret(key) != SECRET
+    assert Version1().key(SECRET) == SharedSecret(key) != SECRET
 
 
 async def test_a_process_without_an_incarnation_lets_nobody_in() -> None:

@@ -222,7 +222,7 @@ async def test_notes_beyond_the_bound_are_dropped_or_end_the_link(
 
 
 async def test_a_peer_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "WIRE", replace(WIRE, max_queued_bytes=10_000))
+    monkeypatch.setattr(network.PROTOCOL, "wire", replace(WIRE, max_queued_bytes=10_000))
     async with open_links() as (one, two):
         link = one.link(two)
         asking = [asyncio.create_task(link.ask("x", bytes(4000), 5.0)) for _ in range(4)]

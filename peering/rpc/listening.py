@@ -2,8 +2,9 @@
 
 Which of the two a connection speaks is in its first three bytes, which are looked at and left where
 they are. TLS begins with 0x16 0x03 and its version's second half, 1 or more. Our protocols begin
-with a length of four bytes, the lowest first, and no first frame is so long that its third were
-anything but 0: no connection can be taken for the other kind.
+with `MAGIC`; in the form of release 0.2.0, with a length of four bytes, the lowest first, and no
+first frame is so long that its third were anything but 0: no connection can be taken for the other
+kind.
 
 A connection that has not said which by `FIRST_BYTES_S` is closed. While `MAX_UNDECIDED` have not,
 no other is accepted; the kernel's line of `BACKLOG` holds those that come.
