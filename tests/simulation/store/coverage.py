@@ -39,7 +39,6 @@ REQUIRED = (
     # What follows.
     "install begun",
     "checkpoint installed",
-    "install failed",
     "install not needed any more",
     "segments settled",
     "index made anew",
