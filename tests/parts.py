@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 ROOT = Path(__file__).parents[1]
-MUTANTS = 8
+MUTANTS = 16
 LONG_TESTS = 5
 """How many parts `rotating` chooses from, for each list."""
 Item = TypeVar("Item")
