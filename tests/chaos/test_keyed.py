@@ -26,7 +26,15 @@ class Server(Caller):
         step = self._steps.pop(0)
         if isinstance(step, int):
             return Reply(step, {"results": []}, self._now_s)
-        message = {"ack_id": "a", "message_id": step, "data": step, "key": "k", "attempt": 1}
+        message = {
+            "ack_id": "a",
+            "message_id": step,
+            "data": step,
+            "key": "k",
+            "attempt": 1,
+            "partition": 0,
+            "offset": int(step.removeprefix("k ")),
+        }
         return Reply(200, {"messages": [message]}, self._now_s)
 
 

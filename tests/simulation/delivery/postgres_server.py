@@ -11,6 +11,8 @@ import os
 import shutil
 from pathlib import Path
 
+import asyncpg
+
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.postgres.migrate import upgrade
 from tests.seeded_postgres import free_port, template
@@ -44,9 +46,12 @@ class SimulatedServer:
         """`source`: the files of a snapshot; None is a new database."""
         directory.mkdir()
         directory.chmod(0o755)
+        named = asyncpg.connection._uid
         made = template("simulated-postgres", _make, (Path(postgres_world.__file__),))
         self._postgres = _Copied(directory, made, source)
         self._postgres.start()
+        # Statements of a run have the same names whether or not the template was made just now.
+        asyncpg.connection._uid = named
         self.directory = directory
         self.port = self._postgres.port
         self.world = World(self._postgres.data, seed, place)
