@@ -15,7 +15,7 @@ TEST_ARGS ?=
 PART ?= all
 SIM_RUNS ?= 2000
 SIM_STORE_RUNS ?= 40
-SIM_MODULE_RUNS ?= 8
+SIM_MODULE_RUNS ?= 10
 SIM_HOURS ?= 2
 SIM_DELIVERY_RUNS ?= 10
 .DEFAULT_GOAL := help
@@ -67,7 +67,7 @@ demo: $(RUNS) ## In a second terminal: publish a log file, consume it with two w
 	@exec $(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(INSTALLED) ## Run all tests but the long ones, in 25 minutes on two cores (PYTEST_ARGS="-k name tests/unit")
+test: $(INSTALLED) ## Run all tests but the long ones, in thirty minutes on two cores (PYTEST_ARGS="-k name tests/unit")
 	$(BIN)/python -m tests.run $(TEST_ARGS) -- $(PYTEST_ARGS)
 
 .PHONY: test-long

@@ -136,14 +136,15 @@ class Faults:
         self.world.note("lost", node)
         self.world.hit("disk lost")
         new = self.cluster.lose(node)
-        self.cluster.start(node)
+        # Not at once: its process has not ended yet, and would be what is started.
+        self.world.after(SECOND // 10, self.cluster.start, node)
 
         def replaced() -> None:
             self.cluster.kill(node, power=True)
             self.cluster.start(new)
             self.load.replace(node, new)
 
-        self.world.after(self.world.below(4 * SECOND), replaced)
+        self.world.after(SECOND + self.world.below(4 * SECOND), replaced)
 
     def _back(self, node: int) -> None:
         if node not in self.cluster.ids:
