@@ -103,6 +103,11 @@ class Installer:
     def active(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    @property
+    def pending(self) -> bool:
+        """It may yet give a group another machine, also once a start with that was asked for."""
+        return self.active or bool(self._images)
+
     def want(self, group: int, source: int, oldest: int) -> None:
         """A group needs it; `source` says that it can give it, and has none of the instances below
         `oldest`."""

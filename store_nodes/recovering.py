@@ -151,6 +151,11 @@ class Recovering:
 
     # -- repair --------------------------------------------------------------------------------
 
+    @property
+    def installing(self) -> bool:
+        """The next start may begin with machines of peers, which name more than those of now."""
+        return self.installer.pending
+
     def may_begin(self) -> None:
         self._node.take_part()
 

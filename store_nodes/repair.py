@@ -10,7 +10,9 @@ damage, and then is allowed to vote when it is made a voter again (consensus/rec
 votes were lost is in `damage.json` before anything else is written, for with the next checkpoint
 the damaged place looks harmless.
 
-When both are over the list of damages is marked repaired.
+When both are over the list of damages is marked repaired, but not while an install is under way: it
+has copied batches that no machine of this node names yet, and the damage may have taken some of
+them. The start after the install finds the list, and asks for what its machines name.
 """
 
 from __future__ import annotations
@@ -42,6 +44,10 @@ class RepairHost(Store, Protocol):
     def sources(self, best: int | None = None) -> list[int]: ...
 
     def groups(self) -> Iterable[Group]: ...
+
+    @property
+    def installing(self) -> bool:
+        """The next start may begin with machines of peers, which name more than those of now."""
 
     def may_begin(self) -> None:
         """What could be had at once is had: the groups take part."""
@@ -133,7 +139,8 @@ class Repair:
                     self._asked_once = True
                     self._host.may_begin()
                 report = self.report
-                if self._batches_whole and self._may_vote_everywhere():
+                whole = self._batches_whole and self._may_vote_everywhere()
+                if whole and not self._host.installing:
                     await asyncio.to_thread(self._wal.repaired, self._covered)
                     log.info("repaired", damage=str(report))
                     if self.report is report:

@@ -227,6 +227,32 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired",
     ),
     Mutant(
+        "damage among what an install has copied is taken for repaired by the machines of now",
+        (
+            Edit(
+                "store_nodes/repair.py",
+                "if whole and not self._host.installing:",
+                "if whole:",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_repair.py"
+        "::test_damage_found_while_an_install_copies_stays_in_the_list_for_the_next_start",
+    ),
+    Mutant(
+        "damage is taken for repaired between an install and the start after it",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "return self.active or bool(self._images)",
+                "return self.active",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_repair.py"
+        "::test_damage_found_while_an_install_copies_stays_in_the_list_for_the_next_start",
+    ),
+    Mutant(
         "nobody asks who the members of an added group are",
         (Edit("store_nodes/node.py", "                self._learn_members()\n", ""),),
         breaks="P5",

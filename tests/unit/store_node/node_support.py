@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NoReturn
+
+import pytest
 
 from peering.shared_secret import SharedSecret
 from store_nodes.boot import BootRecord
@@ -15,7 +17,7 @@ from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client import SnapshotImage
 from store_nodes.commands import CompareAndSet, encode, encode_value
-from store_nodes.errors import Conflict, StoreError
+from store_nodes.errors import Conflict, StoreError, Unavailable
 from store_nodes.known_peers import KnownPeers
 from store_nodes.machine.machine import Machine
 from store_nodes.node import Node
@@ -108,6 +110,56 @@ class RunningNode:
     async def install(self, images: dict[int, SnapshotImage]) -> None:
         """As the installer does in the end."""
         await self.node._recovering.finish_install(images)
+
+
+class Peers:
+    """Stands for a client of other nodes: whom it asks for a machine, and what that one gives."""
+
+    def __init__(
+        self,
+        images: dict[int, SnapshotImage],
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+        before: int = 1,
+    ) -> None:
+        """`meanwhile` happens before the answer of that number arrives."""
+        self.images = images
+        self.asked: list[int] = []
+        self._meanwhile, self._before = meanwhile, before
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def node_link(self, node: int) -> None: ...
+
+    async def snapshot(
+        self, group: int, node: int, *, least: int = 0, timeout_s: float = 0.0
+    ) -> SnapshotImage:
+        self.asked.append(node)
+        image = self.images[node]
+        if image.applied < least:
+            raise Unavailable(f"node {node} is behind")
+        if self._meanwhile is not None and len(self.asked) == self._before:
+            await self._meanwhile()
+        return image
+
+
+@contextmanager
+def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
+    """The first of them is the source that says it has what is needed."""
+    recovering = one.node._recovering
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("store_nodes.copying.LINK_TRIES", 0)
+        patch.setattr(recovering, "store_client", lambda: peers)
+        patch.setattr(recovering, "sources", lambda best=None: list(peers.images))
+        yield
+
+
+async def until_ended(one: RunningNode) -> None:
+    installer = one.node._recovering.installer
+    async with asyncio.timeout(10):
+        while installer.active:
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,15 +10,15 @@ import pytest
 
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.store import CheckpointStore
-from store_nodes.client import SnapshotImage
-from store_nodes.errors import Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.main import EXIT_REFUSED, main
 from tests.unit.store_node.node_support import (
-    RunningNode,
+    Peers,
     last_checkpoint,
     running,
     settings_of,
+    until_ended,
+    with_peers,
 )
 
 
@@ -28,56 +26,6 @@ def applied_after_restart(directory: Path, group: int = 0) -> int:
     """Of the machine that the next start begins with."""
     held = {one.group: one for one in last_checkpoint(directory).groups}
     return Machine.restore(group, held[group].machine).applied
-
-
-class Peers:
-    """Stands for a client of other nodes: whom it asks for a machine, and what that one gives."""
-
-    def __init__(
-        self,
-        images: dict[int, SnapshotImage],
-        meanwhile: Callable[[], Awaitable[None]] | None = None,
-        before: int = 1,
-    ) -> None:
-        """`meanwhile` happens before the answer of that number arrives."""
-        self.images = images
-        self.asked: list[int] = []
-        self._meanwhile, self._before = meanwhile, before
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def node_link(self, node: int) -> None: ...
-
-    async def snapshot(
-        self, group: int, node: int, *, least: int = 0, timeout_s: float = 0.0
-    ) -> SnapshotImage:
-        self.asked.append(node)
-        image = self.images[node]
-        if image.applied < least:
-            raise Unavailable(f"node {node} is behind")
-        if self._meanwhile is not None and len(self.asked) == self._before:
-            await self._meanwhile()
-        return image
-
-
-@contextmanager
-def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
-    """The first of them is the source that says it has what is needed."""
-    recovering = one.node._recovering
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("store_nodes.copying.LINK_TRIES", 0)
-        patch.setattr(recovering, "store_client", lambda: peers)
-        patch.setattr(recovering, "sources", lambda best=None: list(peers.images))
-        yield
-
-
-async def until_ended(one: RunningNode) -> None:
-    installer = one.node._recovering.installer
-    async with asyncio.timeout(10):
-        while installer.active:
-            await asyncio.sleep(0.02)
 
 
 async def test_an_image_that_the_group_has_passed_is_not_installed(tmp_path: Path) -> None:

@@ -1,14 +1,26 @@
-"""A repair is over when all that is lost was asked for, also what was found while it went on."""
+"""A repair is over when all that is lost was asked for: also what was found while it went on, and
+what only an install wants."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from store_nodes.repair import Repair
+from store_nodes.start import load
 from store_nodes.storage.damage import DamageReport
 from store_nodes.wal.recovery import Damage
+from tests.unit.store_node.node_support import (
+    Peers,
+    running,
+    settings_of,
+    until_ended,
+    with_peers,
+)
 from tests.unit.wal.wal_support import SimDisk, open_log
 
 FIRST, SECOND = Damage(1, 5000, 5100, "payload"), Damage(1, 6000, 6100, "payload")
@@ -16,6 +28,8 @@ FIRST, SECOND = Damage(1, 5000, 5100, "payload"), Damage(1, 6000, 6100, "payload
 
 class Host:
     """A node without groups: an attempt finds nothing missing. `meanwhile` happens in the first."""
+
+    installing = False
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         self.attempts = 0
@@ -70,3 +84,37 @@ async def test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired() -> 
     log, host = await repaired(lambda log, repair: log.report_damage(SECOND))
     assert host.attempts == 1
     assert log.damages() == [SECOND]
+
+
+async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it took may be a copy for a machine that the node has only after that start: by the
+    machines of now nothing is missing."""
+    async with running(tmp_path) as one:
+        recovering = one.node._recovering
+        repair = recovering.repair
+        attempted = asyncio.Event()
+        may_vote = repair._may_vote_everywhere
+
+        def asked() -> bool:
+            attempted.set()
+            return may_vote()
+
+        monkeypatch.setattr(repair, "_may_vote_everywhere", asked)
+
+        async def found() -> None:
+            """Once everything is copied."""
+            one.node._wal.report_damage(FIRST)
+            recovering.damage_found(DamageReport(votes=False, texts=("first",)))
+            await attempted.wait()
+
+        peers = Peers({2: one.image(ahead=5)}, meanwhile=found, before=2)
+        with with_peers(one, peers):
+            one.node.install_needed(one.node.group(0), 2, one.applied() + 1)
+            await until_ended(one)
+            assert one.node.restarting
+            assert recovering.installing, "until it starts again"
+            assert repair.report is not None
+    damage = load(settings_of(tmp_path)).damage
+    assert damage is not None, "what is missing is never asked for"
