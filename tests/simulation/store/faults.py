@@ -17,7 +17,8 @@ from tests.simulation.store.cluster import DATA, Cluster, host_of
 from tests.simulation.store.oracle import Violation
 
 MS = 1000
-CLOCK_STEP_S = (-30, -2, -1, 1, 2, 30, 3600)
+CLOCK_STEP_ALONE_S = (-30, -2, -1, 1, 2, 30)
+CLOCK_STEP_S = (*CLOCK_STEP_ALONE_S, 3600)
 LAG_S = (3, 5, 8)
 SOURCE_AWAY_S = 6
 
@@ -70,7 +71,9 @@ class Faults:
         self.network.heal()
         self.network.slow.clear()
         for node in self.cluster.ids:
-            files = self.cluster.machine(node).files
+            machine = self.cluster.machine(node)
+            machine.wall_skew_us = 0
+            files = machine.files
             files.stall, files.slowness, files.strays = 0.0, 1, 0
             process = self.cluster.running.get(node)
             if process is not None:
@@ -210,11 +213,18 @@ class Faults:
             self.network.reset(self.world.rng.choice(ends))
 
     def _step_clock(self) -> None:
-        """Of one node at a time: log time follows a majority."""
+        """Of one node at a time: log time follows a majority of clocks, and never goes back. Where
+        they were all ahead, what is staged afterwards waits until they are as late again. A lone
+        voter is a majority, so its clock is not stepped further than a run lasts."""
+        if any(self.cluster.machine(node).wall_skew_us for node in self.cluster.ids):
+            return
         node = self._any()
         machine = self.cluster.machine(node)
+        alone = self.cluster.options.nodes == 1
+        step_s = self.world.rng.choice(CLOCK_STEP_ALONE_S if alone else CLOCK_STEP_S)
+        self.world.note("clock stepped", node, step_s)
         self.world.hit("clock stepped")
-        machine.wall_skew_us += self.world.rng.choice(CLOCK_STEP_S) * SECOND
+        machine.wall_skew_us = step_s * SECOND
         self._later(self.world.rng.random() * 5, lambda: setattr(machine, "wall_skew_us", 0))
 
     def _damaged_node(self) -> int:

@@ -87,8 +87,9 @@ def draw(rng: random.Random) -> Options:
 
     lagging = rng.random() < 0.75
     damaged = rng.random() < (0.1 if lagging else 0.6)
+    alone = not lagging and not damaged and rng.random() < 0.4
     return Options(
-        nodes=3,
+        nodes=1 if alone else 3,
         groups=rng.choice([1, 2] if lagging else [1, 2, 3]),
         safety_s=rng.choice([15, 25]),
         segment_bytes=rng.choice([12, 16] if lagging else [16, 64, 256]) * KIB,
@@ -110,7 +111,7 @@ def draw(rng: random.Random) -> Options:
         read_ms=rng.choice([30, 100, 400]),
         stage=rng.choice([0.0, 0.2, 0.5]),
         grow=rng.random() < 0.3,
-        replace=rng.random() < 0.25 and not damaged,
+        replace=not alone and rng.random() < 0.25 and not damaged,
         seal_every_s=sometimes(0.4, 4, 10),
         truncate_every_s=sometimes(0.5, 2, 6),
         crash_every_s=sometimes(0.4, 5, 10) if lagging else sometimes(0.8, 2, 5, 10),
