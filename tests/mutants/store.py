@@ -398,6 +398,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         breaks="P1",
         killed_by="tests/unit/wal/test_group_commit.py::test_done_after_the_sync_with_positions",
+        trips="the log is synced to",
     ),
     Mutant(
         "an image that the group has passed is installed",

@@ -90,9 +90,11 @@ async def test_voters_that_were_away_when_a_group_was_added_learn_its_members_fr
         stranger, first = Machine(GROUPS), Machine(GROUPS, Membership(0, members))
         images = [SnapshotImage(each.state_snapshot(), 0, 0) for each in (stranger, first)]
         with with_peers(one, Peers(dict(enumerate(images, 2)))):
-            async with asyncio.timeout(10):
-                while not one.node.group(GROUPS).replica.leading:
-                    await asyncio.sleep(0.05)
+            for _ in range(200):
+                if one.node.group(GROUPS).replica.leading:
+                    break
+                await asyncio.sleep(0.05)
+            assert one.node.group(GROUPS).replica.leading, "nobody told it the members"
         await one.advance(GROUPS, 1)
     async with running(tmp_path) as one:
         await one.advance(GROUPS, 1)

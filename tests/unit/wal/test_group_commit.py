@@ -45,6 +45,8 @@ class Bench:
         self.log, _ = open_log(self.disk)
         self.disk.calls.clear()
         self.fatal: list[BaseException] = []
+        self.raised: list[BaseException] = []
+        """What a callback of the loop raised, such as an assertion of the product."""
         self.done: list[tuple[str, list[Position]]] = []
         self.commit = GroupCommit(
             self.log,
@@ -73,6 +75,8 @@ class Bench:
     async def until_done(self, count: int) -> None:
         async with asyncio.timeout(5):
             while len(self.done) < count:
+                for error in self.raised:
+                    raise error
                 await asyncio.sleep(0.001)
 
     def names(self) -> list[str]:
@@ -81,6 +85,8 @@ class Bench:
 
 @asynccontextmanager
 async def running(bench: Bench) -> AsyncIterator[Bench]:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, raised: bench.raised.append(raised["exception"]))
     task = asyncio.create_task(bench.commit.run())
     await asyncio.sleep(0)
     try:
@@ -265,8 +271,6 @@ async def test_a_spare_that_cannot_be_made_is_fatal() -> None:
 
 async def test_a_submitter_that_raises_is_fatal() -> None:
     bench = Bench()
-    seen: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
 
     def broken(_: list[Position]) -> None:
         raise ZeroDivisionError
@@ -277,7 +281,7 @@ async def test_a_submitter_that_raises_is_fatal() -> None:
             while not bench.fatal:
                 await asyncio.sleep(0.001)
     assert isinstance(bench.fatal[0], ZeroDivisionError)
-    assert seen
+    assert [type(error) for error in bench.raised] == [ZeroDivisionError]
 
 
 async def test_the_loop_is_woken_once_for_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
