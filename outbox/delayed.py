@@ -69,31 +69,44 @@ async def take_turn(
     that it may be copied to is not there, and a turn is taken in all others.
 
     `queue` is sealed. Which of several successors the message belongs to says its key alone, so a
-    turn is taken in each of them.
+    turn is taken in each of them. A group knows a turn for all of its queues: one that was taken
+    here is as good as free in the next, and what follows a queue is tried for that turn. So each
+    queue is tried once, though over a few growths there are more ways to it than anybody can go.
     """
     published: Known | None = None
     missing: QueueNotFound | None = None
-    open_targets = [(Target(group, queue), 0)]
-    while open_targets:
-        target, turn = open_targets.pop()
-        try:
-            names = names_of(_turn_id(0, queue, number, turn))
-            receipt = await writer.stage(target, Batch([Message(b"")], names), TAG)
-        except DedupKnown as error:
-            (known,) = error.known.values()
-            if not known.staged:
+    places = [(Target(group, queue), 0)]
+    tried: set[tuple[Target, int]] = set()
+    taken: set[tuple[int, int]] = set()
+    """Groups, and turns that were taken in them here."""
+    while places:
+        target, turn = place = places.pop()
+        asked = turn
+        while place not in tried:
+            while (target.group, asked) in taken:
+                asked += 1
+            try:
+                names = names_of(_turn_id(0, queue, number, asked))
+                receipt = await writer.stage(target, Batch([Message(b"")], names), TAG)
+            except DedupKnown as error:
+                (known,) = error.known.values()
+                if known.staged:
+                    await discard_turn(store, target.group, known, timeout_s)
+                    turn += turn == asked
+                    asked += 1
+                    continue
                 published = known
-                continue
-            await discard_turn(store, target.group, known, timeout_s)
-            open_targets.append((target, turn + 1))
-        except QueueSealed as sealed:
-            open_targets += [
-                (Target(of_group, QueueId.unpack(raw)), turn) for of_group, raw in sealed.successors
-            ]
-        except QueueNotFound as error:
-            missing = error
-        else:
-            await _discard(store, target.group, target.queue, receipt.base_offset, timeout_s)
+            except QueueSealed as sealed:
+                places += [
+                    (Target(of_group, QueueId.unpack(raw)), turn)
+                    for of_group, raw in sealed.successors
+                ]
+            except QueueNotFound as error:
+                missing = error
+            else:
+                taken.add((target.group, asked))
+                await _discard(store, target.group, target.queue, receipt.base_offset, timeout_s)
+            tried.add(place)
     if missing is not None and published is None:
         raise missing
     return published

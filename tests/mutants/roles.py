@@ -400,15 +400,26 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "                (Target(of_group, QueueId.unpack(raw)), turn) for "
-                "of_group, raw in sealed.successors\n",
-                "                (Target(of_group, QueueId.unpack(raw)), turn)\n"
-                "                for of_group, raw in sealed.successors[:1]\n",
+                "                    for of_group, raw in sealed.successors\n",
+                "                    for of_group, raw in sealed.successors[:1]\n",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
         "::test_a_turn_is_known_to_later_successors_and_taken_in_each_of_several",
         breaks="P3",
+    ),
+    Mutant(
+        "a change goes every way to a successor that several sealed queues lead to",
+        (
+            Edit(
+                "outbox/delayed.py",
+                "                    (Target(of_group, QueueId.unpack(raw)), turn)\n",
+                "                    (Target(of_group, QueueId.unpack(raw)), asked)\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_over_many_growths_each_queue_is_tried_once_for_a_turn",
+        breaks="P5",
     ),
     Mutant(
         "two holders get one fencing token",

@@ -262,6 +262,37 @@ async def test_a_turn_is_known_to_later_successors_and_taken_in_each_of_several(
     assert all(published(store, each) for each in grown)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+async def test_over_many_growths_each_queue_is_tried_once_for_a_turn(
+    groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each queue before a growth leads on to all that follow: there are 6! ways to the last."""
+    store, index = FakeStore(), FakeIndex()
+    store.create(0, OLD)
+    store.stage(0, OLD, 0.0, 0.0, messages=[Message(b"0"), Message(b"1")])
+    store.seal(0, OLD, NEW)
+    store.create(*NEW)
+    layers = [[(0, OLD)], [NEW]]
+    for size in range(2, 7):
+        layers.append([(n % groups, QueueId(ORDERS.uid, n, generation=size)) for n in range(size)])
+        for sealed in layers[-2]:
+            store.seal(*sealed, *layers[-1])
+        for each in layers[-1]:
+            store.create(*each)
+    tried: list[object] = []
+    original = Writer.stage
+
+    async def stage(self: Writer, target: Any, *arguments: Any) -> Any:
+        tried.append(target)
+        return await original(self, target, *arguments)
+
+    monkeypatch.setattr(Writer, "stage", stage)
+    interrupt(store, index, POINTS[1], lambda: Api(store, index).cancel(0))
+    await forward(store, index, 0, 1)
+    assert sorted(tried) == sorted(each for layer in layers for each in layer)
+    assert [number for number, _ in published(store, *layers[-1])] == [1]
+
+
 async def test_a_successor_that_is_not_made_yet_is_not_passed_over() -> None:
     """Sealed, and the successor comes in a moment: who cancels can't be told that it is done."""
     store, index = FakeStore(), FakeIndex()
