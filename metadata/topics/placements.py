@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, cast, delete, func, select
+from sqlalchemy import BigInteger, cast, delete, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
@@ -73,6 +73,11 @@ WHERE topics.state = 'active'
 ORDER BY old.sealed_time_us
 LIMIT $2
 """
+
+
+# A placement and the partitions that it is about are read by several statements. If it ended
+# between them it would seem to be about the partitions that it made, and would seal those.
+_AT_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 class Collectable(NamedTuple):
@@ -156,6 +161,7 @@ class PlacementRepository:
         """The open placement of a topic in any state."""
 
         async def work(session: AsyncSession) -> Placement | None:
+            await session.execute(_AT_ONE_MOMENT)
             row = await session.get(PlacementRow, (tenant_id, topic_uid))
             topic = await session.get(TopicRow, (tenant_id, topic_uid))
             return None if row is None or topic is None else _placement(row, topic_of(topic))
@@ -207,6 +213,7 @@ class PlacementRepository:
         )
 
         async def work(session: AsyncSession) -> list[Placement]:
+            await session.execute(_AT_ONE_MOMENT)
             rows = await session.execute(statement)
             return [_placement(row, topic_of(topic)) for row, topic in rows]
 

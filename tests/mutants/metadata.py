@@ -6,6 +6,19 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a placement is read at another moment than the partitions that it is about",
+        (
+            Edit(
+                "metadata/topics/placements.py",
+                "            await session.execute(_AT_ONE_MOMENT)\n            rows = await",
+                "            rows = await",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/integration/placement/test_placement_rows.py"
+        "::test_a_placement_that_ends_while_it_is_read_is_about_the_partitions_before[all]",
+    ),
+    Mutant(
         "a flush does not compare the number of the epoch",
         (
             Edit(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata.database import Database
+from metadata.database import Connection, Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.topics.placements import PlacementRepository
@@ -222,3 +222,44 @@ async def test_the_feed_tells_of_a_finished_placement(
     assert [change.uid for change in seen] == [topic.uid]
     assert world.catalog.cached_topic(world.tenant_id, "orders") == moved
     assert keys_of(moved) == keys_of(topic)
+
+
+@pytest.mark.parametrize("read", ["all", "one"])
+async def test_a_placement_that_ends_while_it_is_read_is_about_the_partitions_before(
+    read: str, world: World, placements: PlacementRepository, database: Database
+) -> None:
+    """Taken for one of what it made, it would seal that, and open what nobody reads."""
+    topic = await world.topic(partitions=1)
+    intent = opened(await placements.start_grow(world.tenant_id, "orders", [0, 5]))
+    ends = asyncio.Event()
+
+    async def end(connection: Connection) -> None:
+        await connection.execute("LOCK TABLE partitions IN ACCESS EXCLUSIVE MODE")
+        ends.set()
+        while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            await asyncio.sleep(0)
+        key = world.tenant_id, topic.uid
+        await connection.execute(_ENDED, *key)
+        await connection.execute(_GROWN, *key)
+
+    ending = asyncio.create_task(database.transaction(end))
+    await ends.wait()
+    if read == "all":
+        (found,) = await placements.unfinished()
+    else:
+        one = await placements.get(world.tenant_id, topic.uid)
+        assert one is not None
+        found = one
+    await ending
+    assert found == intent
+    assert await placements.unfinished() == []
+    assert (await world.topics.get(world.tenant_id, "orders")).partition_count == 2
+
+
+_ENDED = "DELETE FROM placements WHERE (tenant_id, topic_uid) = ($1, $2)"
+_GROWN = """
+INSERT INTO partitions
+    (tenant_id, topic_uid, partition, lane, generation, group_number, base, trimmed_to)
+SELECT tenant_id, topic_uid, 1, lane, 0, 5, 0, 0 FROM partitions
+WHERE (tenant_id, topic_uid) = ($1, $2)
+"""
