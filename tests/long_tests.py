@@ -149,7 +149,7 @@ LONG: Mapping[str, int] = {
     "::test_every_message_is_delivered_or_dead_lettered_and_others_go_on": 60,
     "tests/packaging/test_packaging.py::test_and_with_later_pythons": 70,
     "tests/simulation/delivery/test_runs.py::test_a_seed_is_one_history": 40,
-    "tests/simulation/delivery/test_runs.py::test_every_mutation_is_noticed": 150,
+    "tests/simulation/delivery/test_runs.py::test_every_mutation_is_noticed": 230,
     "tests/simulation/test_store_mutations.py": 240,
     "tests/terraform/test_demo.py": 40,
     "tests/terraform/test_guide.py::test_the_blocks_of_the_guide_run": 40,

@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.delivery.installation import SERVERS, Installation
-from tests.simulation.delivery.options import Options
+from tests.simulation.delivery.forgetting import Forgotten
+from tests.simulation.delivery.installation import PLATFORM, SERVERS, Installation, Snapshot
+from tests.simulation.delivery.options import GO_BACK, Options
 from tests.simulation.kernel.world import SECOND
 
 DOWN_S = (0.05, 6.0)
 PAUSE_S = (0.2, 7.0)
 """A lease lasts 4 s: some pauses are longer."""
 STALL_S = (0.1, 6.0)
+BACKUP_AGE_S = (0.1, 3.0)
 
 
 class Faults:
@@ -26,6 +28,8 @@ class Faults:
         self._draw = Random(f"faults {options.seed}")
         self._healing = False
         self.counts: Counter[str] = Counter()
+        self.forgotten: list[Forgotten] = []
+        self._snapshot: Snapshot | None = None
         self._do: dict[str, Callable[[], None]] = {
             "kill a server": self._kill_server,
             "stop a server": self._stop_server,
@@ -34,6 +38,7 @@ class Faults:
             "stall Postgres": self._stall,
             "cut connections to Postgres": self._cut,
             "fail over": self._fail_over,
+            GO_BACK: self._go_back,
         }
 
     def start(self) -> None:
@@ -94,11 +99,15 @@ class Faults:
             self._place.processes[name].pause(int(self._draw.uniform(*PAUSE_S) * SECOND))
 
     def _kill_node(self) -> None:
-        node = self._draw.choice(list(self._place.nodes))
-        process = self._place.processes[f"store-{node}"]
-        if not process.dead:
-            process.kill()
-            self._later((0.05, 1.0), lambda: self._place.start_node(node))
+        """One at a time: of three, a majority stays."""
+        processes = {n: self._place.processes[f"store-{n}"] for n in self._place.nodes}
+        if any(process.dead for process in processes.values()):
+            return
+        node = self._draw.choice(list(processes))
+        if len(processes) > 1:
+            self.counts["kill one of several store nodes"] += 1
+        processes[node].kill()
+        self._later((0.05, 1.0), lambda: self._place.start_node(node))
 
     def _stall(self) -> None:
         self._place.postgres.stall(self._draw.uniform(*STALL_S))
@@ -112,3 +121,34 @@ class Faults:
             return
         self._place.lose_postgres()
         self._later((0.05, 3.0), self._place.promote_standby)
+
+    def _go_back(self) -> None:
+        """To a snapshot of now, in a while: by a standby that was behind, or from a backup."""
+        if self._place.postgres.server is None or self._snapshot is not None:
+            return
+        self._snapshot = self._place.snapshot()
+        self._later(BACKUP_AGE_S, self._put_back)
+
+    def _put_back(self) -> None:
+        snapshot, self._snapshot = self._snapshot, None
+        assert snapshot is not None
+        place = self._place
+        if self._healing or place.postgres.server is None:
+            return
+        kind = self._draw.choice(("standby", "backup", "other server"))
+        if any(place.processes[name].dead for name in SERVERS):
+            # Who starts later tells a backup from what was there by the store's witness alone,
+            # which may be ten seconds old.
+            kind = "standby"
+        old = snapshot.place
+        if kind == "standby":
+            old = old._replace(timeline=old.timeline + 1)
+        elif kind == "other server":
+            old = old._replace(system_identifier=old.system_identifier + 1)
+        self.counts["went back in time"] += 1
+        self.counts[f"went back: {kind}"] += 1
+        machine = place.world.machine(PLATFORM)
+        times = (machine.local_us(us) / SECOND for us in (snapshot.taken_us, place.world.now_us))
+        self.forgotten.append(Forgotten(*times))
+        place.lose_postgres(snapshot._replace(place=old))
+        self._later((0.05, 3.0), place.promote_standby)

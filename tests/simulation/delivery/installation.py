@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import asyncpg.connection
@@ -53,6 +53,14 @@ _SECRET = "0123456789abcdef" * 4
 _GROUPS = 2
 
 
+class Snapshot(NamedTuple):
+    """The files of a Postgres as they were at a moment, and where it was in its history."""
+
+    files: Path
+    place: Place
+    taken_us: int
+
+
 class Installation:
     """`start` what there is to start, then let the world run."""
 
@@ -62,7 +70,7 @@ class Installation:
         self.directory = Path(tempfile.mkdtemp(prefix="packetboat-simulation-"))
         self.directory.chmod(0o711)
         self._snapshots = 0
-        self._standby = (self.directory, FIRST_PLACE)
+        self._standby: Snapshot | None = None
         self._servers = 0
         asyncpg.connection._uid = 0  # it names statements, over all connections of the process
         self.trace = Trace()
@@ -130,20 +138,23 @@ class Installation:
 
         return self._spawn(PLATFORM, name, program)
 
-    def lose_postgres(self) -> None:
-        """It is gone; a standby has all that it committed."""
+    def snapshot(self) -> Snapshot:
+        """Of Postgres, which runs."""
         assert self.postgres.server is not None
         self._snapshots += 1
         files = self.directory / f"snapshot-{self._snapshots}"
-        place = self.postgres.server.snapshot(files)
-        self._standby = files, place._replace(timeline=place.timeline + 1)
+        return Snapshot(files, self.postgres.server.snapshot(files), self.world.now_us)
+
+    def lose_postgres(self, standby: Snapshot | None = None) -> None:
+        """It is gone; a standby has what it had at the snapshot, or all that it committed."""
+        self._standby = standby or _promoted(self.snapshot())
         self.postgres.fail_over(None)
 
     def promote_standby(self) -> None:
         """The standby is Postgres now."""
-        files, place = self._standby
-        self.postgres.fail_over(self._new_server(files, place))
-        shutil.rmtree(files)
+        assert self._standby is not None
+        self.postgres.fail_over(self._new_server(self._standby.files, self._standby.place))
+        shutil.rmtree(self._standby.files)
 
     def close(self) -> None:
         self.world.close()
@@ -159,6 +170,10 @@ class Installation:
         self._servers += 1
         directory = self.directory / f"postgres-{self._servers}"
         return SimulatedServer(directory, self.seed, files, place)
+
+
+def _promoted(one: Snapshot) -> Snapshot:
+    return one._replace(place=one.place._replace(timeline=one.place.timeline + 1))
 
 
 class _Host:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest import mock
 
-from metadata import types
+from metadata import eras, types
+from metadata.locks import locks
 from metadata.types import Epoch
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
@@ -20,7 +21,8 @@ from subscribe_forwarder.state.order import KeyOrder, Verdict
 from tests.chaos.delivery import effects, keyed
 from tests.chaos.delivery.actor import Actor
 from tests.simulation.delivery.acked import Acked
-from tests.simulation.delivery.options import Options
+from tests.simulation.delivery.locked import Locked
+from tests.simulation.delivery.options import GO_BACK, Options
 
 
 class Mutation(NamedTuple):
@@ -91,6 +93,27 @@ def at_most_once_leaves_before_its_commit() -> AbstractContextManager[object]:
     return mock.patch.object(pulls, "to_send", mutated)
 
 
+def a_postgres_that_went_back_is_taken_for_the_same() -> AbstractContextManager[object]:
+    def none(*_: object) -> None:
+        """No reason to doubt it."""
+
+    return mock.patch.multiple(eras, went_back=none, behind_store=none)
+
+
+def a_lock_is_taken_before_its_lease_is_over() -> AbstractContextManager[object]:
+    free = "(l.owner IS NULL OR l.lease_until <= clock_timestamp()"
+    return _other_acquire(free, f"{free} + interval '1 second'")
+
+
+def a_new_holder_has_the_token_of_the_one_before() -> AbstractContextManager[object]:
+    return _other_acquire("greatest(l.fence, era.fence) + 1", "l.fence")
+
+
+def _other_acquire(text: str, by: str) -> AbstractContextManager[object]:
+    assert locks._ACQUIRE.count(text) == 1, text
+    return mock.patch.object(locks, "_ACQUIRE", locks._ACQUIRE.replace(text, by))
+
+
 MUTATIONS: dict[str, Mutation] = {
     made.__name__: Mutation(promise, actors, faults, made)
     for promise, actors, faults, made in (
@@ -118,5 +141,13 @@ MUTATIONS: dict[str, Mutation] = {
             ("kill a server",),
             at_most_once_leaves_before_its_commit,
         ),
+        (
+            "P6",
+            (Acked, Locked),
+            (GO_BACK,),
+            a_postgres_that_went_back_is_taken_for_the_same,
+        ),
+        ("P10", (Locked,), (), a_lock_is_taken_before_its_lease_is_over),
+        ("P10", (Locked,), (), a_new_holder_has_the_token_of_the_one_before),
     )
 }

@@ -18,7 +18,8 @@ from tests.chaos.delivery import (
     tasks,
 )
 from tests.chaos.delivery.actor import Actor
-from tests.simulation.delivery import acked
+from tests.simulation.delivery import acked, locked
+from tests.simulation.delivery.forgetting import Forgetting
 
 ACTORS: tuple[type[Actor], ...] = (
     acked.Acked,
@@ -34,16 +35,22 @@ ACTORS: tuple[type[Actor], ...] = (
     parked.Parked,
     redriven.Redriven,
     published.Published,
+    locked.Locked,
 )
 """Those of `make torture` that speak over connections of their own: streams and webhooks do not."""
+GO_BACK = "go back in time"
+KILL_NODE = "kill a store node"
+TURNS = 5
+"""Of so many seeds in a row one has a Postgres that goes back in time, one three store nodes."""
 FAULTS = (
     "kill a server",
     "stop a server",
     "pause a server",
-    "kill a store node",
+    KILL_NODE,
     "stall Postgres",
     "cut connections to Postgres",
     "fail over",
+    GO_BACK,
     "lose answers",
 )
 
@@ -76,20 +83,32 @@ class Options:
 def draw(seed: int) -> Options:
     dice = Random(f"delivery {seed}")
     loses = dice.random() < 0.6
-    kinds = tuple(kind for kind in FAULTS[:-1] if dice.random() < 0.45)
+    goes_back, has_three = seed % TURNS == 2, seed % TURNS == 4
+    kinds = {kind for kind in FAULTS[:-1] if kind != GO_BACK and dice.random() < 0.45}
+    kinds |= {GO_BACK} if goes_back else {KILL_NODE} if has_three else set()
     return Options(
         seed=seed,
-        # Each in its turn, so that a few seeds in a row have had all of them.
-        actors=(ACTORS[seed % len(ACTORS)], ACTORS[(seed + 5) % len(ACTORS)]),
-        faults=kinds + (("lose answers",) if loses else ()),
-        busy_s=dice.uniform(4, 8),
+        actors=_forgetting() if goes_back else _two(seed - (seed + 2) // TURNS),
+        faults=tuple(each for each in FAULTS if each in kinds or (loses and each == FAULTS[-1])),
+        # A repair takes four seconds and more.
+        busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(4, 8),
         every_s=dice.uniform(0.4, 2.0),
         lost_answers=dice.choice((0.002, 0.01, 0.03)) if loses else 0.0,
         lost_requests=dice.choice((0.0, 0.002, 0.01)) if loses else 0.0,
         slow=dice.choice((0.0, 0.02, 0.1)),
         slow_most_s=dice.choice((0.05, 0.4, 1.5)),
-        nodes=1,
+        nodes=3 if has_three else 1,
     )
+
+
+def _two(number: int) -> tuple[type[Actor], ...]:
+    """Each in its turn, so that a few seeds in a row have had all of them."""
+    return tuple(ACTORS[each % len(ACTORS)] for each in (2 * number, 2 * number + 1))
+
+
+def _forgetting() -> tuple[type[Actor], ...]:
+    """Those whose rules say what a Postgres that went back may have forgotten."""
+    return tuple(each for each in ACTORS if issubclass(each, Forgetting))
 
 
 def _shown(value: object) -> str:

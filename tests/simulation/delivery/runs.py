@@ -15,6 +15,7 @@ from tests.chaos.delivery.actor import Site
 from tests.chaos.delivery.caller import Caller
 from tests.chaos.delivery.load import DeliveryLoad
 from tests.simulation.delivery.faults import Faults
+from tests.simulation.delivery.forgetting import Forgetting
 from tests.simulation.delivery.installation import (
     SERVERS,
     TOKEN,
@@ -57,12 +58,13 @@ class Result:
 class _Clients:
     """The process that publishes and consumes, and judges by what it was answered."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, faults: Faults) -> None:
         self.prepared = False
         self.judging = False
         self.failure = ""
         self.load: DeliveryLoad | None = None
         self._options = options
+        self._forgotten = faults.forgotten
 
     async def work(self) -> None:
         try:
@@ -78,6 +80,9 @@ class _Clients:
         self.load = DeliveryLoad(
             Site(port, TOKEN, tuple(others)), options.seed, list(options.actors)
         )
+        for each in self.load.actors:
+            if isinstance(each, Forgetting):
+                each.forgotten = self._forgotten
         await self.load.prepare()
         self.prepared = True
         self.load.start()
@@ -131,8 +136,8 @@ def run(seed: int, options: Options | None = None, mutation: str | None = None) 
         actor.Actor.pause_s = PUBLISH_PAUSE_S
         place = Installation(world, seed, nodes=options.nodes, faults=PostgresFaults())
         stack.callback(place.close)
-        clients = _Clients(options)
         faults = Faults(place, options)
+        clients = _Clients(options, faults)
         try:
             _live(place, clients, faults)
             result.failure = clients.failure

@@ -1,0 +1,105 @@
+"""The rules of the simulation's own actors, each broken once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from tests.chaos.delivery.actor import Message, Site
+from tests.chaos.delivery.caller import Caller
+from tests.chaos.sometimes import Sometimes
+from tests.simulation.delivery import acked, locked
+from tests.simulation.delivery.acked import Acked
+from tests.simulation.delivery.forgetting import Forgetting, Forgotten
+from tests.simulation.delivery.locked import Locked, _Holding
+
+SITE = Site(1, "token")
+Span = tuple[int, float, float, float]
+"""Token, asked for, answered, certain until."""
+
+
+class Told(Acked):
+    """Every ack is answered at once, and accepted."""
+
+    async def ack(self, caller: Caller, messages: Sequence[Message]) -> list[bool] | None:
+        return [True] * len(messages)
+
+
+def made(kind: type[Forgetting], forgotten: Sequence[Forgotten] = ()) -> Forgetting:
+    actor = kind(SITE, random.Random(1), Sometimes((*acked.SITUATIONS, *locked.SITUATIONS)))
+    actor.forgotten = forgotten
+    return actor
+
+
+def message(payload: str, message_id: str, pulled_s: float) -> Message:
+    return Message("ack", message_id, payload, None, 1, pulled_s, pulled_s)
+
+
+@pytest.fixture
+def at_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the clock reads: its only item."""
+    now_s = [0.0]
+    monkeypatch.setattr(acked.time, "monotonic", lambda: now_s[0])
+    return now_s
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "breaks", "is_open"),
+    [
+        ((), True, False),
+        ((Forgotten(0.5, 2.0),), False, True),  # it must come again
+        ((Forgotten(1.0, 2.0),), False, False),  # asked for in the moment of the snapshot: it may
+        ((Forgotten(1.5, 2.0),), True, False),
+        ((Forgotten(0.2, 0.9),), True, False),
+    ],
+)
+async def test_an_ack_is_for_good_but_where_postgres_forgot_it(
+    forgotten: Sequence[Forgotten], breaks: bool, is_open: bool, at_s: list[float]
+) -> None:
+    actor = made(Told, forgotten)
+    actor.published["one"] = 201
+    caller = actor.caller()
+    at_s[0] = 1.0
+    await actor.handle(caller, [message("one", "m1", 0.5)])
+    assert actor.done() is not is_open
+    at_s[0] = 3.0
+    await actor.handle(caller, [message("one", "m1", 2.5)])
+    assert bool(actor.broken) is breaks
+    assert actor.done()
+
+
+async def test_an_id_is_of_one_message(at_s: list[float]) -> None:
+    actor = made(Told)
+    await actor.handle(actor.caller(), [message("one", "m1", 0), message("two", "m1", 0)])
+    assert "m1" in actor.broken[0]
+
+
+@pytest.mark.parametrize(
+    ("spans", "forgotten", "broken"),
+    [
+        ([(1, 0, 1, 3), (2, 3, 3.1, 5)], (), ""),
+        ([(1, 0, 1, 3), (2, 2, 2.9, 5)], (), "at once"),
+        ([(1, 0, 1, 9), (2, 2, 2.9, 2.5), (3, 4, 5, 6)], (), "at once"),
+        ([(2, 0, 1, 3), (2, 4, 5, 6)], (), "token 2 after 2"),
+        ([(2, 0, 1, 3), (1, 4, 5, 6)], (), "token 1 after 2"),
+        ([(2, 0, 5, 3), (1, 4, 5, 6)], (), ""),  # nobody knows which came first
+        ([(1, 0, 1, 3), (2, 2, 2.9, 5)], [Forgotten(0.5, 1.5)], ""),
+        ([(1, 0, 1, 3), (2, 2, 2.9, 5)], [Forgotten(1.1, 1.5)], "at once"),
+        ([(2, 0, 1, 3), (1, 4, 5, 6)], [Forgotten(0.5, 1.5)], "token 1 after 2"),
+    ],
+)
+async def test_a_lock_has_one_holder_and_its_tokens_grow(
+    spans: Sequence[Span], forgotten: Sequence[Forgotten], broken: str
+) -> None:
+    actor = made(Locked, forgotten)
+    assert isinstance(actor, Locked)
+    for number, span in enumerate(spans):
+        holding = _Holding("front", *span)
+        actor._judge(holding)
+        actor._holdings[str(number)] = holding
+    await asyncio.wait_for(actor.check(actor.caller()), 1)
+    assert broken in str(actor.broken)
+    assert bool(actor.broken) is bool(broken)
