@@ -38,6 +38,8 @@ from store_nodes.queue_id import QUEUE_ID_BYTES, QueueId
 from store_nodes.record_batch import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 
 VALUE_VERSION = 1
+GROUPS_COUNTER = "groups"
+"""A counter of group 0: how many groups there are, once it is more than the settings say."""
 MAX_COMMANDS_PER_VALUE = 0xFFFF
 MAX_META_BYTES = 1024
 MAX_TAG_BYTES = 64

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -63,17 +63,48 @@ class Store(Protocol):
         """Write, sync and index: returns when all of it is on disk."""
 
 
+class Sources:
+    """The peers that one attempt asks. A call of one that is down waits for it until the time-out.
+    So each is waited for once, not for every batch: a node that is being replaced is dead."""
+
+    def __init__(self, client: StoreClient, nodes: Iterable[int]) -> None:
+        """`nodes`: the best first."""
+        self.client = client
+        self._nodes = tuple(nodes)
+        self._waited: set[int] = set()
+        """Nodes that were waited for and have not been up since."""
+
+    def in_turn(self) -> Iterator[int]:
+        """The nodes to ask for one thing: those that are up, then each other if it has not been
+        waited for."""
+        up = [node for node in self._nodes if self._is_up(node)]
+        self._waited.difference_update(up)
+        yield from up
+        for node in self._nodes:
+            if node not in up and node not in self._waited:
+                self._waited.add(node)
+                yield node
+
+    async def linked(self) -> None:
+        """Until all of them can be asked, or for a while."""
+        for _ in range(LINK_TRIES):
+            if all(map(self._is_up, self._nodes)):
+                return
+            await asyncio.sleep(0.05)
+
+    def _is_up(self, node: int) -> bool:
+        link = self.client.node_link(node)
+        return link is not None and link.up
+
+
 class Copier:
     """One go at filling what is missing; makes no more than `bytes_per_s` of traffic."""
 
-    def __init__(
-        self, store: Store, client: StoreClient, sources: Sequence[int], bytes_per_s: int
-    ) -> None:
-        """`sources`: the nodes to ask, the best first."""
+    def __init__(self, store: Store, sources: Sources, bytes_per_s: int) -> None:
         self.copied_bytes = 0
         self._store = store
-        self._client = client
-        self._sources = tuple(sources)
+        self._client = sources.client
+        self._sources = sources
         self._bytes_per_s = bytes_per_s
         self._free_at_s = 0.0
 
@@ -144,7 +175,7 @@ class Copier:
 
     async def _ask(self, fetch: Callable[[int], Awaitable[_Found]]) -> _Found:
         """The first answer with anything in it; raises QueueTruncated."""
-        for node in self._sources:
+        for node in self._sources.in_turn():
             try:
                 found = await fetch(node)
             except QueueTruncated:
@@ -161,7 +192,7 @@ class Copier:
     async def _lost_upto(self, queue: bytes, staged: bool, at: int, end: int) -> int:
         """Where to go on when nobody gives the number `at`: peers list what they have lost."""
         ends = [end]
-        for node in self._sources:
+        for node in self._sources.in_turn():
             try:
                 status = await self._client.node_status(node, timeout_s=FETCH_TIMEOUT_S)
             except StoreError:
@@ -217,13 +248,3 @@ def _of_stages(queue: bytes, each: StagedEntry) -> tuple[BatchEntry, bytes]:
 
 def _end(entry: BatchEntry) -> int:
     return entry.base_offset + entry.messages
-
-
-async def until_linked(client: StoreClient, nodes: Iterable[int]) -> None:
-    """Until all of them can be asked, or for a while."""
-    wanted = list(nodes)
-    for _ in range(LINK_TRIES):
-        links = [client.node_link(node) for node in wanted]
-        if all(link is not None and link.up for link in links):
-            return
-        await asyncio.sleep(0.05)

@@ -7,6 +7,8 @@ and the few batches since. What is chosen after it is learned as ever. Then
 a checkpoint of it is written, with the promises of this node as they are, and the process starts
 again: only the start, which is tested like nothing else, loads it.
 
+What no peer gave is asked for by a repair after that start: a peer that has it may be away now.
+
 Cut short at any point, nothing is lost but time: batches that were fetched are held, and the next
 attempt asks only for the rest.
 
@@ -27,8 +29,8 @@ import structlog
 
 from store_nodes.client import SnapshotImage, StoreClient
 from store_nodes.consensus.acceptor import Acceptor
-from store_nodes.copying import Copier, Store, until_linked
-from store_nodes.errors import StoreError
+from store_nodes.copying import Copier, Sources, Store
+from store_nodes.errors import StoreError, Unavailable
 from store_nodes.machine.machine import Machine
 
 SETTLE_S = 0.5
@@ -74,8 +76,9 @@ class InstallHost(Store, Protocol):
     def set_installing(self, group: int, installing: bool) -> None:
         """Tell the group's leader."""
 
-    async def finish_install(self, images: dict[int, SnapshotImage]) -> None:
-        """Write the checkpoint with these machines and start again."""
+    async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
+        """Write the checkpoint with these machines and start again. Not `whole`: messages that
+        they name could not be had, and are to be asked for until they are."""
 
 
 class Installer:
@@ -97,6 +100,8 @@ class Installer:
         self._failed: dict[int, Want] = {}
         """What could not be had, until somebody says again that it is needed."""
         self._images: dict[int, SnapshotImage] = {}
+        self._incomplete: set[int] = set()
+        """Groups with an image of which nobody had all messages."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -136,6 +141,20 @@ class Installer:
             self._task.cancel()
 
     async def _run(self) -> None:
+        while self._wanted:
+            # Again for what was asked for while the client closed.
+            await self._collect()
+        for group, image in list(self._images.items()):
+            if not is_ahead(self._host.acceptor(group), image.applied):
+                del self._images[group]
+                self._end(group)
+        if self._images:
+            log.info("installed", groups=sorted(self._images))
+            whole = self._incomplete.isdisjoint(self._images)
+            await self._host.finish_install(self._images, whole=whole)
+
+    async def _collect(self) -> None:
+        """An image of each group that needs one, until none does."""
         client = self._host.store_client()
         await client.start()
         try:
@@ -162,13 +181,6 @@ class Installer:
                     await asyncio.sleep(SETTLE_S)
         finally:
             await client.close()
-        for group, image in list(self._images.items()):
-            if not is_ahead(self._host.acceptor(group), image.applied):
-                del self._images[group]
-                self._end(group)
-        if self._images:
-            log.info("installed", groups=sorted(self._images))
-            await self._host.finish_install(self._images)
 
     def _end(self, group: int) -> None:
         """The group went on without an image."""
@@ -178,17 +190,21 @@ class Installer:
 
     async def _install(self, client: StoreClient, group: int, want: Want) -> SnapshotImage | None:
         """None if the group does not need it any more."""
-        sources = self._host.sources(want.source)
-        await until_linked(client, sources)
-        copier = Copier(self._host, client, sources, self._bytes_per_s)
+        sources = Sources(client, self._host.sources(want.source))
+        await sources.linked()
+        copier = Copier(self._host, sources, self._bytes_per_s)
         image: SnapshotImage | None = None
+        looked_again = False
         for _ in range(ROUNDS):
             least = least_of(self._host.acceptor(group), want.oldest)
             if least is None:
                 return None
-            newest = await _snapshot(client, group, sources, least)
+            newest = await _snapshot(sources, group, least)
             if image is not None and image.applied >= max(least, newest.oldest):
-                return image
+                if looked_again or group not in self._incomplete:
+                    return image
+                # A newer machine may not name what nobody gave, and who was away may be back.
+                looked_again = True
             image = newest
             await self._fill(copier, group, image)
         return image
@@ -204,20 +220,19 @@ class Installer:
             copied_bytes=copier.copied_bytes,
             missing=len(missing),
         )
+        self._incomplete.discard(group)
         for one in missing:
-            # The state is what the group agreed on; what nobody has, nobody serves.
+            # The state is what the group agreed on; a peer that is away now may have them.
+            self._incomplete.add(group)
             log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
 
 
-async def _snapshot(
-    client: StoreClient, group: int, sources: list[int], least: int
-) -> SnapshotImage:
+async def _snapshot(sources: Sources, group: int, least: int) -> SnapshotImage:
     """Of the first that has so many instances; raises the last one's error."""
-    trouble: StoreError | None = None
-    for node in sources:
+    trouble: StoreError = Unavailable("no peer is up")
+    for node in sources.in_turn():
         try:
-            return await client.snapshot(group, node, least=least)
+            return await sources.client.snapshot(group, node, least=least)
         except StoreError as error:
             trouble = error
-    assert trouble is not None, "nobody to ask"
     raise trouble

@@ -21,6 +21,7 @@ from store_nodes.boot import BootRecord
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client import SnapshotImage
 from store_nodes.client_service import ClientService
+from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import Unavailable
 from store_nodes.group import Group
 from store_nodes.housekeeping import Housekeeping
@@ -32,7 +33,6 @@ from store_nodes.recovering import Recovering
 from store_nodes.requests import Budget
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.start import (
-    GROUPS_COUNTER,
     CheckpointDraft,
     GroupStart,
     Started,

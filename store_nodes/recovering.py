@@ -19,7 +19,7 @@ from store_nodes.install import Installer
 from store_nodes.machine.machine import Machine
 from store_nodes.members import Members
 from store_nodes.membership import VOTER, Membership
-from store_nodes.repair import Repair, note_lost_votes
+from store_nodes.repair import Repair, note_lost_votes, note_missing
 from store_nodes.start import Started
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.damage import DamageReport
@@ -74,6 +74,7 @@ class Recovering:
             note_lost_votes(started.wal, started.damage, boot)
         self._node = node
         self._started = started
+        self._boot = boot
         self._settings = settings
         self._tls = tls
         self.repair = Repair(self, started.wal, started.damage, settings.copy_bytes_per_s, node.own)
@@ -191,8 +192,9 @@ class Recovering:
     def set_installing(self, group: int, installing: bool) -> None:
         self._node.group(group).replica.installing = installing
 
-    async def finish_install(self, images: dict[int, SnapshotImage]) -> None:
-        """Write the checkpoint with these machines and start again."""
+    async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
+        """Write the checkpoint with these machines and start again. Not `whole`: that start asks
+        for what they name and this node has not."""
         machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
         me = self._settings.node_id
         at_home = self._is_voter(self._node.group(0).replica.membership)
@@ -208,6 +210,8 @@ class Recovering:
                     "NEW HOST:PORT"
                 )
                 return
+        if not whole:
+            await asyncio.to_thread(note_missing, self._started.wal, self._boot)
         await self._node.start_again(images)
 
     def _is_voter(self, membership: Membership) -> bool:

@@ -10,6 +10,9 @@ damage, and then is allowed to vote when it is made a voter again (consensus/rec
 votes were lost is in `damage.json` before anything else is written, for with the next checkpoint
 the damaged place looks harmless.
 
+*An install lacked messages* that no peer gave it, as one was away: the start after it finds that in
+the list too, and asks for them like for batches that are lost.
+
 When both are over the list of damages is marked repaired, but not while an install is under way: it
 has copied batches that no machine of this node names yet, and the damage may have taken some of
 them. The start after the install finds the list, and asks for what its machines name.
@@ -24,7 +27,7 @@ from typing import Protocol
 import structlog
 
 from store_nodes.client import StoreClient
-from store_nodes.copying import Copier, Missing, Store, until_linked
+from store_nodes.copying import Copier, Missing, Sources, Store
 from store_nodes.group import Group
 from store_nodes.storage.damage import DamageReport
 from store_nodes.wal.log import WriteAheadLog
@@ -32,6 +35,8 @@ from store_nodes.wal.recovery import Damage
 
 RETRY_S = 2.0
 MOST_RETRY_S = 60.0
+NO_SEGMENT = 0xFFFF_FFFF
+"""Settled segments never come to this number: damage that is in no file, and costs no votes."""
 
 log = structlog.get_logger()
 
@@ -57,6 +62,12 @@ def note_lost_votes(wal: WriteAheadLog, report: DamageReport, boot: int) -> None
     """Make it outlive the damaged place; durable when this returns."""
     if not any(damage.segment == 0 for damage in wal.damages()):
         wal.report_damage(Damage(0, boot, boot, f"votes may be lost since start {boot}"))
+
+
+def note_missing(wal: WriteAheadLog, boot: int) -> None:
+    """An install goes on without messages that no peer gave it: until they are had, every start
+    asks for them. Durable when this returns."""
+    wal.report_damage(Damage(NO_SEGMENT, boot, boot, f"an install in start {boot} lacked messages"))
 
 
 class Repair:
@@ -160,9 +171,9 @@ class Repair:
 
     async def _fill(self, client: StoreClient) -> bool:
         """One attempt at everything; whether nothing is missing any more."""
-        sources = self._host.sources()
-        await until_linked(client, sources)
-        copier = Copier(self._host, client, sources, self._bytes_per_s)
+        sources = Sources(client, self._host.sources())
+        await sources.linked()
+        copier = Copier(self._host, sources, self._bytes_per_s)
         missing: list[Missing] = []
         for group in list(self._host.groups()):
             missing += await copier.fill(group.machine)

@@ -28,6 +28,7 @@ from store_nodes.checkpoint.format import (
 )
 from store_nodes.checkpoint.store import CheckpointStore, Loaded
 from store_nodes.client import SnapshotImage
+from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
@@ -49,9 +50,6 @@ from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Recovery, RecoveryState
-
-GROUPS_COUNTER = "groups"
-"""Of group 0: how many groups there are, once it is more than the settings say."""
 
 log = structlog.get_logger()
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from store_nodes.admin.errors import Refused
 from store_nodes.admin.operator import Operator
+from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import Conflict, OutcomeUnknown
-
-COUNTER = "groups"
-"""In group 0: how many groups there are; 0: as many as the nodes' settings say."""
 
 
 async def add_groups(operator: Operator, total: int | None = None) -> int:
@@ -17,7 +15,7 @@ async def add_groups(operator: Operator, total: int | None = None) -> int:
     if not seen.groups:
         raise Refused("no group is known: no node answers")
     have = max(row.group for row in seen.groups) + 1
-    counted = await operator.client.counter(0, COUNTER)
+    counted = await operator.client.counter(0, GROUPS_COUNTER)
     have = max(have, counted)
     wanted = have + 1 if total is None else total
     if wanted < have:
@@ -35,9 +33,9 @@ async def add_groups(operator: Operator, total: int | None = None) -> int:
 
 async def _count(operator: Operator, counted: int, wanted: int) -> None:
     try:
-        await operator.client.compare_and_set(0, COUNTER, counted, wanted, timeout_s=30.0)
+        await operator.client.compare_and_set(0, GROUPS_COUNTER, counted, wanted, timeout_s=30.0)
     except (Conflict, OutcomeUnknown):
-        now = await operator.client.counter(0, COUNTER, timeout_s=30.0)
+        now = await operator.client.counter(0, GROUPS_COUNTER, timeout_s=30.0)
         if now < wanted:
             raise Refused(f"another operator changes the groups too (counter {now})") from None
 

@@ -1,5 +1,8 @@
 """Who is in the cluster: nodes added, removed and replaced, one step of one group at a time.
 
+An added group begins with the members of group 0. So groups are listed again until none is new:
+those that are added once group 0 has changed begin as they should be.
+
 Each step is a value in the group's log and compares the version of the membership it changes, so
 two operators cannot undo each other, and a step whose answer was lost is found done.
 """
@@ -7,6 +10,7 @@ two operators cannot undo each other, and a step whose answer was lost is found 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
@@ -46,9 +50,12 @@ async def add_node(
     _check_zones(operator, seen, force, add={node: zone})
     if secret is not None:
         await _check_reached(operator, node, address, secret, tls)
-    groups = [row.group for row in seen.groups]
-    await operator.each(groups, lambda group: _enlist(operator, group, node, address, zone))
-    await operator.each(groups, lambda group: _promote(operator, group, node))
+    await _in_every_group(
+        operator,
+        lambda held: True,
+        lambda group: _enlist(operator, group, node, address, zone),
+        lambda group: _promote(operator, group, node),
+    )
     operator.say(f"node {node} is a voter of every group")
 
 
@@ -58,8 +65,11 @@ async def remove_node(operator: Operator, node: int, *, force: bool = False) -> 
     seen = await operator.settled_overview()
     _check_known(seen, node)
     _check_zones(operator, seen, force, remove=node)
-    groups = [row.group for row in seen.groups if seen.memberships[row.group].member(node)]
-    await operator.each(groups, lambda group: _leave(operator, group, node))
+    await _in_every_group(
+        operator,
+        lambda held: held.member(node) is not None,
+        lambda group: _leave(operator, group, node),
+    )
     operator.say(f"node {node} is in no group; stop it and throw its directory away")
 
 
@@ -89,11 +99,6 @@ async def replace_node(
     if secret is not None:
         await _check_reached(operator, new, address, secret, tls)
     zone_of_new = zone
-    groups = [
-        row.group
-        for row in seen.groups
-        if seen.memberships[row.group].member(old) or seen.memberships[row.group].member(new)
-    ]
 
     async def replace(group: int) -> None:
         held = await operator.membership(group)
@@ -111,9 +116,37 @@ async def replace_node(
         await _promote(operator, group, new)
         await _leave(operator, group, old)
 
-    await operator.each(groups, lambda group: _enlist(operator, group, new, address, zone_of_new))
-    await operator.each(groups, replace)
+    await _in_every_group(
+        operator,
+        lambda held: held.member(old) is not None or held.member(new) is not None,
+        lambda group: _enlist(operator, group, new, address, zone_of_new),
+        replace,
+    )
     operator.say(f"node {new} is where node {old} was; throw the directory of {old} away")
+
+
+async def _in_every_group(
+    operator: Operator,
+    concerns: Callable[[Membership], bool],
+    *works: Callable[[int], Awaitable[None]],
+) -> None:
+    """Each work in turn, in every group whose members it concerns, and in those that are added
+    meanwhile."""
+    done: set[int] = set()
+    with operator.bounded():
+        while added := [group for group in await operator.groups() if group not in done]:
+            seen = await operator.overview()
+            concerned: list[int] = []
+            for group in added:
+                held = seen.memberships.get(group)
+                if held is None or not held.members:
+                    # So new that no node knows its members yet.
+                    held = await operator.membership(group)
+                if concerns(held):
+                    concerned.append(group)
+            for work in works:
+                await operator.each(concerned, work)
+            done.update(added)
 
 
 # One group.
@@ -139,7 +172,6 @@ async def _step(
 ) -> None:
     """Until the group's log says so; raises Refused or NotFinished."""
     loop = asyncio.get_running_loop()
-    began_s = loop.time()
     refused_at_s: float | None = None
     while True:
         held = await operator.membership(group)
@@ -147,7 +179,7 @@ async def _step(
             return
         operator.say(f"node {node}: {_WORDS[role]}", group)
         step = Reconfigure(held.version + 1, node, role, address, labels)
-        trouble: Exception
+        trouble: Exception | str
         try:
             await operator.client.reconfigure(group, step, timeout_s=10.0)
             return
@@ -156,12 +188,15 @@ async def _step(
             refused_at_s = refused_at_s or loop.time()
             if role != VOTER and loop.time() - refused_at_s > REFUSED_FOR_GOOD_S:
                 raise Refused(f"group {group}: {error}") from None
+            row = (await operator.overview()).node(node)
+            if role == VOTER and row is not None and row.state == "down":
+                trouble = f"node {node} does not answer: {row.why}"
         except (Conflict, OutcomeUnknown) as error:
             trouble = error  # look at what the log says, and go on from there
         except NotDone as error:
             trouble = error
         operator.say(f"node {node}: {_WORDS[role]}; {trouble}", group)
-        if loop.time() - began_s > operator.timeout_s:
+        if operator.late:
             raise NotFinished(
                 f"group {group}: node {node} is not yet {role} ({trouble}); run it again to go on"
             )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from store_nodes.admin.errors import NotFinished, Refused
 from store_nodes.admin.overview import Overview, overview
 from store_nodes.client import StoreClient
+from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import StoreError
 from store_nodes.membership import Membership
 
@@ -40,6 +43,21 @@ class Operator:
         self.progress = progress
         self.timeout_s = timeout_s
         self._last: dict[int | None, str] = {}
+        self._deadline_s = math.inf
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """All that is waited for within takes no longer than `timeout_s` together."""
+        self._deadline_s = asyncio.get_running_loop().time() + self.timeout_s
+        try:
+            yield
+        finally:
+            self._deadline_s = math.inf
+
+    @property
+    def late(self) -> bool:
+        """The time of what is `bounded` is over."""
+        return asyncio.get_running_loop().time() >= self._deadline_s
 
     def say(self, text: str, group: int | None = None) -> None:
         """Tell it, if it is news."""
@@ -63,6 +81,18 @@ class Operator:
             if not silent or loop.time() >= deadline_s:
                 return seen
             await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def groups(self) -> list[int]:
+        """Every group there is, also one that was added just now and that no node tells of yet."""
+        counted: list[int] = []
+
+        async def count() -> bool:
+            counted.append(await self.client.counter(0, GROUPS_COUNTER))
+            return True
+
+        await self.until(count, lambda: "group 0 does not say how many groups there are")
+        known = (row.group for row in (await self.overview()).groups)
+        return sorted({*known, *range(counted[0])})
 
     async def membership(self, group: int) -> Membership:
         """As the group's leader has applied it; waits for one."""
@@ -88,6 +118,7 @@ class Operator:
         """Look again and again; raises NotFinished with what is missing."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + (self.timeout_s if timeout_s is None else timeout_s)
+        deadline_s = min(deadline_s, self._deadline_s)
         while True:
             try:
                 if await reached():

@@ -30,13 +30,13 @@ from store_nodes.boot import REFUSED_NAME, BootRecord
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.machine import snapshot
 from store_nodes.machine.digest import DIGEST_BYTES
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.queues import Queue
 from store_nodes.queue_id import QueueId
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import GROUPS_COUNTER
 from store_nodes.storage.checkpoint_tail import pack_tail
 from store_nodes.wal.batch_frame import batch_record, moved
 from store_nodes.wal.disk import OsDisk

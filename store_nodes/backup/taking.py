@@ -21,7 +21,7 @@ from store_nodes.admin.census import BARRIER
 from store_nodes.backup.coverage import first_gap
 from store_nodes.backup.packs import Pack, PackWriter
 from store_nodes.client import SnapshotImage, StoreClient
-from store_nodes.copying import Copier, until_linked
+from store_nodes.copying import Copier, Sources
 from store_nodes.errors import Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.queue_id import QueueId
@@ -65,7 +65,7 @@ class Taking:
 
     async def take(self, older: Iterable[Pack]) -> tuple[Images, list[Pack]]:
         """The copy, and those of the older packs that it needs. Raises StoreError, OSError."""
-        await until_linked(self._client, self._client.nodes)
+        await Sources(self._client, self._client.nodes).linked()
         for group in self._client.groups:
             await self._look(group)
         kept = [pack for pack in older if self._worth(pack)]
@@ -102,7 +102,7 @@ class Taking:
     async def _fill(self, group: int) -> None:
         leader = self._client.leader(group)
         nodes = sorted(self._client.nodes, key=lambda node: node != leader)
-        copier = Copier(self._writer, self._client, nodes, self._bytes_per_s)
+        copier = Copier(self._writer, Sources(self._client, nodes), self._bytes_per_s)
         for _ in range(ROUNDS):
             machine = self._machines[group]
             nowhere = await copier.fill(machine)

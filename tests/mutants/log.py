@@ -173,8 +173,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/install.py",
-                "return await client.snapshot(group, node, least=least)",
-                "return await client.snapshot(group, node, least=0)",
+                "return await sources.client.snapshot(group, node, least=least)",
+                "return await sources.client.snapshot(group, node, least=0)",
             ),
         ),
         killed_by="tests/unit/store_node/test_never_back.py"

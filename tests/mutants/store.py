@@ -253,6 +253,98 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_damage_found_while_an_install_copies_stays_in_the_list_for_the_next_start",
     ),
     Mutant(
+        "a source that is down is waited for at every batch",
+        (
+            Edit(
+                "store_nodes/copying.py",
+                "if node not in up and node not in self._waited:",
+                "if node not in up:",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_a_source_that_is_down_is_asked_last_and_waited_for_once",
+    ),
+    Mutant(
+        "an install asks a source that is down first",
+        (
+            Edit(
+                "store_nodes/copying.py",
+                "        up = [node for node in self._nodes if self._is_up(node)]\n",
+                "        up = list(self._nodes)\n",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_an_install_asks_the_sources_that_are_up",
+    ),
+    Mutant(
+        "what no peer gave an install is not asked for again",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "            self._incomplete.add(group)\n",
+                "            pass\n",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_what_no_peer_gave_an_install_is_asked_for_after_it",
+    ),
+    Mutant(
+        "what was deleted while an install copied counts as missing",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "        looked_again = False\n",
+                "        looked_again = True\n",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_what_a_newer_machine_does_not_name_is_not_missing",
+    ),
+    Mutant(
+        "an install that is wanted while another ends is forgotten",
+        (
+            Edit(
+                "store_nodes/install.py",
+                "        while self._wanted:\n"
+                "            # Again for what was asked for while the client closed.\n",
+                "        if self._wanted:\n",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_an_install_that_is_wanted_while_another_ends_is_carried_out",
+    ),
+    Mutant(
+        "a group that is added meanwhile keeps the node that was replaced",
+        (
+            Edit(
+                "store_nodes/admin/members.py",
+                "            done.update(added)\n",
+                "            break\n",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_admin/test_members.py"
+        "::test_a_group_that_is_added_meanwhile_has_the_change_too[1]",
+    ),
+    Mutant(
+        "a node that does not answer is said to be catching up",
+        (
+            Edit(
+                "store_nodes/admin/members.py",
+                'row is not None and row.state == "down":',
+                'row is not None and row.state == "removed":',
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_admin/test_members.py"
+        "::test_a_node_that_dies_while_it_is_added_ends_the_command_and_is_named",
+    ),
+    Mutant(
         "nobody asks who the members of an added group are",
         (Edit("store_nodes/node.py", "                self._learn_members()\n", ""),),
         breaks="P5",

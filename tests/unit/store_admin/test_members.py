@@ -11,7 +11,9 @@ import pytest
 
 from store_nodes.admin import Note, NotFinished, Operator, Refused, members
 from store_nodes.client import Reconfigure, StoreClient
+from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import NotAllowed, OutcomeUnknown, Unavailable
+from store_nodes.members import first_of
 from store_nodes.membership import LEARNER, VOTER, ZONE, Membership
 from store_nodes.wire import NodeView
 
@@ -27,6 +29,9 @@ class FakeGroups:
         """How often a promotion is refused before the learner has caught up."""
         self.trouble: random.Random | None = None
         self.refuse = ""
+        self.down: set[int] = set()
+        self.adds_after = -1
+        """So many steps later somebody adds a group."""
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -39,7 +44,12 @@ class FakeGroups:
     async def status(self) -> dict[int, dict[str, Any]]:
         rows = [row(group, held) for group, held in self.memberships.items()]
         everyone = {m.node for held in self.memberships.values() for m in held.members}
-        return {node: {"groups": rows} for node in everyone}
+        down = {node: {"error": "connection refused"} for node in self.down}
+        return {node: {"groups": rows} for node in everyone} | down
+
+    async def counter(self, group: int, name: str, *, timeout_s: float = 5.0) -> int:
+        assert (group, name) == (0, GROUPS_COUNTER)
+        return len(self.memberships)
 
     async def reconfigure(self, group: int, step: Reconfigure, *, timeout_s: float) -> int:
         await asyncio.sleep(0)
@@ -62,6 +72,8 @@ class FakeGroups:
             raise NotAllowed("crowded")
         self.memberships[group] = after
         self.steps.append((group, step.node, step.role))
+        if len(self.steps) == self.adds_after:
+            self.memberships[len(self.memberships)] = first_of(self.memberships[0])
         if dice < 0.4:
             raise OutcomeUnknown("the answer was lost")
         return after.version
@@ -123,6 +135,31 @@ async def test_a_node_is_replaced_in_its_zone() -> None:
     # With both of them, zone b holds two of the four voters.
     exposed = [note.group for note in notes if "zone b holds half of the voters" in note.text]
     assert sorted(exposed, key=str) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("after_steps", range(1, 10))
+async def test_a_group_that_is_added_meanwhile_has_the_change_too(after_steps: int) -> None:
+    """It kept the dead node as a voter, or the new one as a learner: it was in no list."""
+    store = FakeGroups(THREE)
+    store.adds_after = after_steps
+    await members.replace_node(store.operator(), 2, 4, "host:4")
+    assert (len(store.memberships), store.voters()) == (4, {(1, 3, 4)})
+    store.adds_after = len(store.steps) + min(after_steps, 6)
+    await members.add_node(store.operator(), 5, "host:5", zone="b", force=True)
+    assert (len(store.memberships), store.voters()) == (5, {(1, 3, 4, 5)})
+    store.adds_after = len(store.steps) + min(after_steps, 5)
+    await members.remove_node(store.operator(), 1, force=True)
+    assert (len(store.memberships), store.voters()) == (6, {(3, 4, 5)})
+
+
+async def test_a_node_that_dies_while_it_is_added_ends_the_command_and_is_named() -> None:
+    """In time, for all groups and steps together."""
+    store, notes = FakeGroups(THREE), list[Note]()
+    store.level_after = 10**9
+    store.down.add(4)
+    with pytest.raises(NotFinished, match="node 4 does not answer: connection refused"):
+        await members.add_node(store.operator(notes, timeout_s=0.05), 4, "host:4", zone="d")
+    assert any("node 4 does not answer: connection refused" in note.text for note in notes)
 
 
 async def test_of_an_even_number_the_old_one_goes_first_where_both_would_crowd_the_zone() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 
@@ -16,13 +16,13 @@ from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client import SnapshotImage
-from store_nodes.commands import CompareAndSet, encode, encode_value
+from store_nodes.commands import GROUPS_COUNTER, CompareAndSet, encode, encode_value
 from store_nodes.errors import Conflict, StoreError, Unavailable
 from store_nodes.known_peers import KnownPeers
 from store_nodes.machine.machine import Machine
 from store_nodes.node import Node
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import GROUPS_COUNTER, load
+from store_nodes.start import load
 from store_nodes.wal.group_commit import GroupCommit
 from store_nodes.wire import Durability
 
@@ -107,9 +107,15 @@ class RunningNode:
             machine.counters[GROUPS_COUNTER] = groups
         return SnapshotImage(machine.state_snapshot(), machine.applied, 0)
 
-    async def install(self, images: dict[int, SnapshotImage]) -> None:
+    async def install(self, images: dict[int, SnapshotImage], *, whole: bool = True) -> None:
         """As the installer does in the end."""
-        await self.node._recovering.finish_install(images)
+        await self.node._recovering.finish_install(images, whole=whole)
+
+
+class Link(NamedTuple):
+    """The connection to a peer."""
+
+    up: bool
 
 
 class Peers:
@@ -124,13 +130,15 @@ class Peers:
         """`meanwhile` happens before the answer of that number arrives."""
         self.images = images
         self.asked: list[int] = []
+        self.down: set[int] = set()
         self._meanwhile, self._before = meanwhile, before
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    def node_link(self, node: int) -> None: ...
+    def node_link(self, node: int) -> Link:
+        return Link(up=node not in self.down)
 
     async def snapshot(
         self, group: int, node: int, *, least: int = 0, timeout_s: float = 0.0
@@ -150,6 +158,8 @@ def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
     recovering = one.node._recovering
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("store_nodes.copying.LINK_TRIES", 0)
+        patch.setattr("store_nodes.install.SETTLE_S", 0.02)
+        patch.setattr("store_nodes.install.RETRY_S", 0.02)
         patch.setattr(recovering, "store_client", lambda: peers)
         patch.setattr(recovering, "sources", lambda best=None: list(peers.images))
         yield

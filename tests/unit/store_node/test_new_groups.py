@@ -12,10 +12,10 @@ import pytest
 
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client import SnapshotImage
-from store_nodes.commands import encode_noop
+from store_nodes.commands import GROUPS_COUNTER, encode_noop
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import Membership
-from store_nodes.start import GROUPS_COUNTER, load
+from store_nodes.start import load
 from tests.unit.store_node.node_support import GROUPS, running, settings_of
 from tests.unit.store_node.test_never_back import Peers, with_peers
 

@@ -1,0 +1,174 @@
+"""What an install or a repair asks of which peer, and what becomes of messages that none gives."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from store_nodes.client import Entry, SnapshotImage, StoreClient
+from store_nodes.client.reads import FetchedEntries
+from store_nodes.commands import Create, Delete, encode, encode_append, encode_value
+from store_nodes.copying import Sources
+from store_nodes.errors import Unavailable
+from store_nodes.machine.machine import Machine
+from store_nodes.queue_id import QueueId
+from store_nodes.record_batch import Message
+from store_nodes.record_batch import encode as encode_batch
+from store_nodes.recovering import Recovering
+from tests.unit.store_node.node_support import Peers, RunningNode, running, until_ended, with_peers
+
+QUEUE = QueueId(bytes(range(16)), 1)
+BATCH = encode_batch([Message(b"hello")], 1)
+
+
+class Holders(Peers):
+    """Peers that give a machine with one message; `holders` have the message."""
+
+    def __init__(self, image: SnapshotImage, holders: set[int]) -> None:
+        super().__init__({2: image, 3: image})
+        self.holders = holders
+        self.fetched_from: list[int] = []
+
+    async def fetch(
+        self,
+        group: int,
+        queue: QueueId,
+        offset: int,
+        max_bytes: int,
+        *,
+        node: int,
+        timeout_s: float,
+    ) -> FetchedEntries:
+        self.fetched_from.append(node)
+        if node not in self.holders:
+            raise Unavailable("these messages are lost here")
+        return FetchedEntries([Entry(0, 1, None, None, memoryview(BATCH))], 0, 1)
+
+    async def node_status(self, node: int, *, timeout_s: float) -> dict[str, object]:
+        return {}
+
+
+def image_with_a_message(one: RunningNode) -> SnapshotImage:
+    """Of group 0 as a peer has it, which stored a message that this node never heard of."""
+    machine = Machine.restore(0, one.image(ahead=5).raw)
+    for raw in (
+        encode(Create(QUEUE.pack(), 0, b"")),
+        encode_append(QUEUE.pack(), bytes(16), 1, machine.log_time_us + 1000, 1, BATCH),
+    ):
+        machine.apply(machine.applied, encode_value([raw], machine.log_time_us + 1))
+    return SnapshotImage(machine.state_snapshot(), machine.applied, 0)
+
+
+def has_the_message(one: RunningNode) -> bool:
+    return one.node._recovering.batches.missing(QUEUE.pack(), 0, 1) == []
+
+
+async def install(one: RunningNode, peers: Peers) -> None:
+    with with_peers(one, peers):
+        one.node.install_needed(one.node.group(0), 2, one.applied() + 1)
+        await until_ended(one)
+
+
+def test_a_source_that_is_down_is_asked_last_and_waited_for_once() -> None:
+    """A dead node's call takes its whole time-out: asked for each batch, a node that took its place
+    never caught up."""
+    peers = Peers({})
+    sources = Sources(cast(StoreClient, peers), [1, 2, 3])
+    assert list(sources.in_turn()) == [1, 2, 3]
+    peers.down.add(1)
+    assert list(sources.in_turn()) == [2, 3, 1]
+    assert list(sources.in_turn()) == [2, 3]
+    peers.down.clear()
+    assert list(sources.in_turn()) == [1, 2, 3]
+    peers.down.add(1)
+    assert list(sources.in_turn()) == [2, 3, 1], "it was up since"
+
+
+async def test_an_install_asks_the_sources_that_are_up(tmp_path: Path) -> None:
+    async with running(tmp_path) as one:
+        peers = Holders(image_with_a_message(one), {2, 3})
+        peers.down.add(2)
+        await install(one, peers)
+        assert set(peers.asked) == {3}
+        assert peers.fetched_from == [3]
+        assert has_the_message(one)
+
+
+async def test_what_no_peer_gave_an_install_is_asked_for_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer that had it was away for a moment: nobody asked ever again."""
+    async with running(tmp_path) as one:
+        peers = Holders(image_with_a_message(one), set())
+        await install(one, peers)
+        assert one.node.restarting
+    monkeypatch.setattr("store_nodes.copying.LINK_TRIES", 0)
+    monkeypatch.setattr(Recovering, "store_client", lambda self: peers)
+    monkeypatch.setattr(Recovering, "sources", lambda self, best=None: [2, 3])
+    async with running(tmp_path) as one:
+        report = one.node._recovering.repair.report
+        assert report is not None, "nobody asks for it"
+        assert not report.votes, "only messages are missing"
+        assert not has_the_message(one)
+        peers.holders.add(3)
+        async with asyncio.timeout(10):
+            while one.node._recovering.repair.report is not None:
+                await asyncio.sleep(0.02)
+        assert has_the_message(one)
+    async with running(tmp_path) as one:
+        assert one.node._recovering.repair.report is None
+
+
+async def test_what_a_newer_machine_does_not_name_is_not_missing(tmp_path: Path) -> None:
+    """Nobody gave it because it was deleted while the install copied."""
+
+    class Deleting(Holders):
+        async def fetch(self, *of: Any, **how: Any) -> FetchedEntries:
+            later = Machine.restore(0, self.images[2].raw)
+            delete = encode(Delete(QUEUE.pack()))
+            later.apply(later.applied, encode_value([delete], later.log_time_us + 1))
+            image = SnapshotImage(later.state_snapshot(), later.applied, 0)
+            self.images = {2: image, 3: image}
+            return await super().fetch(*of, **how)
+
+    async with running(tmp_path) as one:
+        await install(one, Deleting(image_with_a_message(one), set()))
+        assert one.node.restarting
+    async with running(tmp_path) as one:
+        assert one.node._recovering.repair.report is None
+
+
+async def test_an_install_that_has_all_leaves_nothing_to_repair(tmp_path: Path) -> None:
+    async with running(tmp_path) as one:
+        await install(one, Holders(image_with_a_message(one), {3}))
+        assert one.node.restarting
+    async with running(tmp_path) as one:
+        assert has_the_message(one)
+        assert one.node._recovering.repair.report is None
+
+
+async def test_an_install_that_is_wanted_while_another_ends_is_carried_out(tmp_path: Path) -> None:
+    """It was kept as wanted, so no later call began it either."""
+
+    class Ending(Peers):
+        closed = 0
+
+        async def close(self) -> None:
+            self.closed += 1
+            if self.closed == 1:
+                self.images = {2: one.image(ahead=20)}
+                one.node.install_needed(group, 2, oldest)
+
+    async with running(tmp_path) as one:
+        behind = one.image()
+        await one.advance(instances=5)
+        group, oldest = one.node.group(0), one.applied() + 10
+        peers = Ending({2: behind})
+        with with_peers(one, peers):
+            one.node.install_needed(group, 2, oldest)
+            await until_ended(one)
+        assert peers.closed == 2
+        assert one.node.restarting
