@@ -137,8 +137,9 @@ class MachineFiles:
         self._locks = {path: owner for path, owner in self._locks.items() if owner is not process}
 
     def wipe(self) -> None:
-        """Another disk is in its place."""
+        """Another disk is in its place, and what the old one was to misdirect is gone with it."""
         self.directories.clear()
+        self.strays = 0
 
     def take_lock(self, path: str, process: Process) -> None:
         if path in self._locks:

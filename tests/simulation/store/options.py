@@ -111,7 +111,7 @@ def draw(rng: random.Random) -> Options:
         read_ms=rng.choice([30, 100, 400]),
         stage=rng.choice([0.0, 0.2, 0.5]),
         grow=rng.random() < 0.3,
-        replace=not alone and rng.random() < 0.25 and not damaged,
+        replace=not alone and rng.random() < 0.5,
         seal_every_s=sometimes(0.4, 4, 10),
         truncate_every_s=sometimes(0.5, 2, 6),
         crash_every_s=sometimes(0.4, 5, 10) if lagging else sometimes(0.8, 2, 5, 10),
