@@ -24,7 +24,6 @@ from tests.simulation.network import SimNetwork
 from tests.simulation.node import SimNode
 from tests.simulation.options import MS, SECOND, Options, draw
 from tests.simulation.oracle import Oracle, Violation
-from tests.simulation.power_loss_files import PowerCut
 from tests.simulation.reconfigurer import Reconfigurer
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.workload import Administrator, Appender, Readers
@@ -81,8 +80,6 @@ class Cluster:
         """Dead until they are removed, or the faults are over."""
         self.retired: set[int] = set()
         self.last_leader = 0
-        self.installed: set[int] = set()
-        """Nodes that were given a checkpoint."""
         queues = [bytes([n]) * 21 + bytes(4) for n in range(1 + self.options.clients // 2)]
         self.admin = Administrator(self, queues)
         self.clients = [
@@ -178,8 +175,6 @@ class Cluster:
         node = self.nodes[n] = SimNode(self, n, self._lives[n])
         self.for_node(node, 0, "start", node.pump)
         self._tick_later(node, self._rng.randrange(self.options.tick_us))
-        if self.options.checkpoint_every_us:
-            self._checkpoint_later(node)
         for other in self.ids:
             if other != n and self.alive(other):
                 self.faults.reconnect(n, other)
@@ -212,7 +207,7 @@ class Cluster:
         whole = {
             v
             for v in {*membership.voters} - {*self.damaged()} - self.held_down - {n}
-            if max(self.disks[v].marked, *self.disks[v].checkpointed) >= since
+            if self.disks[v].marked >= since
         }
         return self.reconfigurer.idle and len(whole) >= membership.majority
 
@@ -244,25 +239,6 @@ class Cluster:
     def _tick(self, node: SimNode) -> None:
         self._tick_later(node, node.clock.true_delay_us(self.options.tick_us))
         node.tick()
-
-    def _checkpoint_later(self, node: SimNode) -> None:
-        mean = self.options.checkpoint_every_us
-        delay = mean // 2 + self._rng.randrange(mean)
-        self.for_node(node, delay, "checkpoint", self._checkpoint, node)
-
-    def _checkpoint(self, node: SimNode) -> None:
-        self._checkpoint_later(node)
-        self._take_checkpoint(node)
-
-    def _take_checkpoint(self, node: SimNode) -> None:
-        try:
-            node.checkpoint()
-        except PowerCut:
-            self.faults.crash(node.id, power=True)
-
-    def checkpoint_soon(self, node: SimNode) -> None:
-        """Not in the middle of applying."""
-        self.for_node(node, 0, "checkpoint", self._take_checkpoint, node)
 
     def restart(self, n: int) -> None:
         if not self.alive(n) and n not in self.held_down:
@@ -348,10 +324,8 @@ def harsh_options(seed: int, *, members: bool = False, library: bool = False) ->
         partition_every_us=drawn.partition_every_us or 300 * MS,
         flap_every_us=drawn.flap_every_us or 150 * MS,
         clock_jump_every_us=drawn.clock_jump_every_us or 300 * MS,
-        checkpoint_every_us=drawn.checkpoint_every_us or 300 * MS,
         read_every_us=5 * MS,
         member_every_us=(drawn.member_every_us or 150 * MS) if members else 0,
         damage_every_us=(drawn.damage_every_us or 300 * MS) if members else 0,
-        kept_instances=(drawn.kept_instances or 20) if members else 0,
         library_every_us=(drawn.library_every_us or 10 * MS) if library else 0,
     )

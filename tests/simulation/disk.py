@@ -1,4 +1,4 @@
-"""A node's disk: a log that loses at a power cut what was not synced, and checkpoint files."""
+"""A node's disk: a log that loses at a power cut what was not synced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from store_nodes.wal.frame import FrameKind, Record
 from tests.simulation.coverage import Coverage
-from tests.simulation.power_loss_files import PowerLossFiles
 
 LOST = Record(FrameKind.CHOSEN, 0, 0, 0, b"?")
 """Stands where a record was: a mark that says nothing."""
@@ -19,7 +18,6 @@ class SimDisk:
     def __init__(self, luck: random.Random, coverage: Coverage, slowness: int) -> None:
         self.log: list[Record] = []
         self.synced = 0
-        self.files = PowerLossFiles()
         self.slowness = slowness
         self.promised = 0
         """The highest ballot of a promise on stable storage."""
@@ -31,10 +29,6 @@ class SimDisk:
         """All below was applied here."""
         self.damaged = False
         """Some of the log is known to be lost: promises and accepts may be among it."""
-        self.oldest = 0
-        """The node's own log serves peers from this instance on."""
-        self.checkpointed = [0, 0]
-        """Where the machines of the last two checkpoints stand."""
         self._luck = luck
         self._coverage = coverage
 
@@ -56,9 +50,9 @@ class SimDisk:
                 self.promised = max(self.promised, record.ballot)
 
     def lose(self) -> None:
-        """Lose synced records: the last ones, single ones, or all; perhaps the checkpoints too.
-        What is lost is known to be lost; the places are not used again."""
-        kind = self._luck.choice(("tail", "single", "single", "all", "everything"))
+        """Lose synced records: the last ones, single ones, or all. What is lost is known to be
+        lost; the places are not used again."""
+        kind = self._luck.choice(("tail", "single", "single", "all"))
         size = len(self.log)
         lost = range(size)
         if kind == "tail":
@@ -67,8 +61,6 @@ class SimDisk:
             lost = [n for n in lost if self._luck.random() < 0.3]
         for n in lost:
             self.log[n] = LOST
-        if kind == "everything":
-            self.files = PowerLossFiles()
         self.damaged = True
         self.promised = self.marked = self.reached = 0
         self.accepted.clear()
@@ -90,7 +82,6 @@ class SimDisk:
                 self._coverage.hit("lost unsynced accept")
             if self._luck.random() < 0.5:
                 self._coverage.hit("torn tail")
-        self.files.restart(self._luck)
 
     def open(self) -> None:
         """A restart syncs what it found before it relies on it: after a killed process the log may

@@ -74,8 +74,6 @@ class Faults:
         node.alive = False
         if not cluster.reconfigurer.idle:
             cluster.coverage.hit("change of membership during a crash")
-        if node.installing:
-            cluster.coverage.hit("crash while a checkpoint was installed")
         if power:
             node.disk.cut_power()
         if power or rng.random() >= cluster.options.quiet_death:

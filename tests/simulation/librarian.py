@@ -1,5 +1,5 @@
 """A client that uses what else the log offers, one command at a time: staging, known ids, counters,
-wishes for a leader, checkpoints, truncation with kept offsets. Each is repeated until answered."""
+wishes for a leader, truncation with kept offsets. Each is repeated until answered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDS = 30
 COUNTER = "era"
 WORK = (
     *("append", "stage", "release") * 3,
-    *("discard", "reschedule", "count", "count", "wish", "checkpoint", "truncate"),
+    *("discard", "reschedule", "count", "count", "wish", "truncate"),
 )
 
 
@@ -133,7 +133,6 @@ class Librarian:
         else:
             raw = c.encode_append(*head, count, batch, dedup)
         coverage, oracle = self._cluster.coverage, self._cluster.oracle
-        lives = self._cluster.installed
 
         def on_answer(node: int, what: object, flag: bool) -> bool:
             match what:
@@ -144,8 +143,6 @@ class Librarian:
                     coverage.hit("known id refused")
                     if node != self._first_node:
                         coverage.hit("known id refused on a new leader")
-                    if node in lives:
-                        coverage.hit("known id refused after an install")
                 case _:
                     pass
             return True
@@ -212,9 +209,6 @@ class Librarian:
         voters = self._cluster.oracle.reference.membership.voters
         node = self._rng.choice((0, *voters))
         self._begin(c.encode(c.Transfer(node)), self._any)
-
-    def _checkpoint(self) -> None:
-        self._begin(c.encode(c.Checkpoint("asked")), self._any)
 
     def _truncate(self) -> None:
         end = self._cluster.oracle.acked_ends.get(self._queue, 0)

@@ -20,7 +20,6 @@ from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.log_time import LogClock
 from store_nodes.consensus.messages import Accept, Accepted, Prepare
 from store_nodes.consensus.replica import Replica
-from store_nodes.machine import snapshot
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import Session
 from store_nodes.membership import Membership
@@ -125,18 +124,6 @@ def restart_forgets_the_promise() -> AbstractContextManager[object]:
         original(self, outbox, recovered._replace(promised=NO_BALLOT), first)
 
     return mock.patch.object(Acceptor, "__init__", mutated)
-
-
-def restart_forgets_sessions() -> AbstractContextManager[object]:
-    """A machine restored from a checkpoint knows no receipts (P2)."""
-    original = snapshot._unpack_queue
-
-    def mutated(raw: Any) -> Queue:
-        queue = original(raw)
-        queue.sessions.clear()
-        return queue
-
-    return mock.patch.object(snapshot, "_unpack_queue", mutated)
 
 
 def a_repeat_is_stored_again() -> AbstractContextManager[object]:
@@ -315,7 +302,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     phase_1_picks_the_lower_ballot,
     restart_forgets_accepts,
     restart_forgets_the_promise,
-    restart_forgets_sessions,
     a_repeat_is_stored_again,
     a_gap_is_let_through,
     a_hole_is_not_filled,

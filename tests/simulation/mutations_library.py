@@ -15,11 +15,6 @@ from store_nodes.machine.stages import Stages
 Mutation = Callable[[], AbstractContextManager[object]]
 
 
-def a_checkpoint_forgets_the_known_ids() -> AbstractContextManager[object]:
-    """A machine restored from a snapshot stores them again (P2)."""
-    return mock.patch.object(DedupTable, "unpack", side_effect=lambda _: DedupTable())
-
-
 def a_known_id_of_a_staged_message_is_not_seen() -> AbstractContextManager[object]:
     """Only ids of appended messages are remembered (P2)."""
     original = DedupTable.remember
@@ -62,7 +57,6 @@ def a_counter_is_set_blindly() -> AbstractContextManager[object]:
 
 
 MUTATIONS_OF_THE_LIBRARY: tuple[Mutation, ...] = (
-    a_checkpoint_forgets_the_known_ids,
     a_known_id_of_a_staged_message_is_not_seen,
     a_discarded_message_is_released,
     a_message_is_released_before_its_time,

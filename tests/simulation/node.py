@@ -1,7 +1,8 @@
-"""A simulated store node: the product's replica, machine and group on a simulated disk.
+"""One node of the core simulation: the product's replica, machine and group, and effects for them.
 
-Only what touches the world is simulated here: the log's group commit, checkpoints, sending. It does
-what `store_nodes.node` and `store_nodes.start` do with the real ones.
+Effects are a clock, a log that is written by group commit, messages, and what a group tells its
+node. Nothing is ever dropped from a log, so no node needs a checkpoint, its own or another's:
+checkpoints, installs and the log's files are what tests/simulation/store is for.
 """
 
 from __future__ import annotations
@@ -9,25 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from store_nodes.checkpoint.store import CheckpointStore
-from store_nodes.client import SnapshotImage
 from store_nodes.commands import ValueKind, value_head
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import ReadFailed, ReadReady, Replicated, SteppedDown
 from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.replica import Replica
 from store_nodes.group import Group
-from store_nodes.install import is_ahead, least_of
 from store_nodes.machine.machine import Machine
-from store_nodes.membership import VOTER, Membership
+from store_nodes.membership import VOTER
 from store_nodes.requests import Budget, RequestLine
-from store_nodes.start import GroupStart, checkpoint_of, is_behind
+from store_nodes.start import GroupStart
 from store_nodes.storage.batch_index import BatchIndex
-from store_nodes.storage.instance_index import InstanceIndex
-from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
+from store_nodes.wal.frame import HEADER_BYTES, Record
 from store_nodes.wal.position import Position
 from tests.simulation.oracle_votes import Violation
-from tests.simulation.power_loss_files import PowerCut
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -77,7 +73,6 @@ class SimNode:
         self.clock = cluster.clocks[node_id]
         self.reads: list[tuple[int, int]] = []
         self.paused_until = 0
-        self.installing = False
         self._was_damaged = self._was_slow = False
         self._rng = cluster.scheduler.fork(f"node {node_id} life {life}")
         self._flushing = False
@@ -85,44 +80,26 @@ class SimNode:
         self._done: list[tuple[int, Callable[[list[Position]], None]]] = []
         self._touched = False
         self._led: Leadership | None = None
-        self._last_position: Position | None = None
-        self._checkpoints = CheckpointStore(self.disk.files)
         self.group = self._start()
 
-    # -- starting and checkpoints --------------------------------------------------------------
+    # -- starting ------------------------------------------------------------------------------
 
     def _start(self) -> SimGroup:
-        """As store_nodes.start: checkpoint, then footers, then the frames from its place on."""
+        """From what the log holds. A node that joins knows the first members, as one does that was
+        given a machine to which nothing was applied yet."""
         options = self.cluster.options
         self.disk.open()
-        loaded = self._checkpoints.load()
-        first = options.membership if self.id <= options.nodes else Membership()
-        oldest = self.disk.oldest
-        found = GroupStart(Machine(options.group, first), instances=InstanceIndex(oldest))
-        start = 0
-        if loaded is not None:
-            self.cluster.coverage.hit("restart from a checkpoint")
-            [held] = loaded.checkpoint.groups
-            machine = Machine.restore(options.group, held.machine, first)
-            found = GroupStart(
-                machine, held.promised, held.chosen_upto, instances=InstanceIndex(oldest)
-            )
-            start = loaded.checkpoint.wal_offset // RECORD_BYTES
-        size = options.segment_records
-        first = min(start // size, max(0, len(self.disk.log) - 1) // size) * size
+        found = GroupStart(Machine(options.group, options.membership))
         for index, record in enumerate(self.disk.log):
-            if index >= first:
-                found.replay(record, self._position(index))
-            elif record.kind in (FrameKind.ACCEPT, FrameKind.LEARN):
-                found.instances.put(record.instance, self._position(index))
+            found.replay(record, self._position(index))
         if found.promised < self.disk.promised:
             raise Violation(f"node {self.id} forgot that it promised {self.disk.promised}")
-        held = found.machine.applied
+        held = 0
         while held in found.accepted:
             held += 1
         if held < self.disk.reached:
             raise Violation(f"node {self.id} is back at {held}, it had applied {self.disk.reached}")
-        recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
+        recovered = Recovered(found.promised, found.chosen, 0, found.accepted)
         replica = Replica(
             options.group,
             self.id,
@@ -131,7 +108,7 @@ class SimNode:
             self._rng,
             now_us=self.now_us(),
             voting=not self.disk.damaged,
-            preferred=found.machine.preferred_leader or options.preferred,
+            preferred=options.preferred,
             timing=options.timing,
             limits=options.limits,
         )
@@ -154,83 +131,6 @@ class SimNode:
     def leading(self) -> bool:
         return self.alive and self.group.replica.leading
 
-    def checkpoint(self) -> None:
-        """Raises PowerCut in the middle of it, where the run asks for that."""
-        if self._rng.random() < self.cluster.options.checkpoint_cut and not self.cluster.calm:
-            self.disk.files.cut_after = self.disk.files.operations + self._rng.randrange(8)
-        try:
-            self._checkpoints.write(checkpoint_of([self.group], self, self._last_position))  # type: ignore[arg-type]
-        except PowerCut:
-            self.cluster.coverage.hit("power cut while a checkpoint was written")
-            raise
-        self.disk.files.cut_after = None
-        self._forget_old()
-
-    def _forget_old(self) -> None:
-        """As physical truncation: what two checkpoints cover and every member has, or what is past
-        the lag cap, is not held for others any more."""
-        kept = self.cluster.options.kept_instances
-        covered, _ = self.disk.checkpointed = [
-            self.disk.checkpointed[1],
-            self.group.machine.applied,
-        ]
-        if kept:
-            floor = max(min(self.group.replica.everywhere, covered), covered - kept)
-            self.disk.oldest = max(self.disk.oldest, floor)
-            self.group.instances.remove_below(0, self.disk.oldest)
-
-    # -- a checkpoint from a peer --------------------------------------------------------------
-
-    def install_needed(self, group: Group, source: int, oldest: int) -> None:
-        if not self.installing:
-            self.installing = self.group.replica.installing = True
-            delay = self._rng.randrange(1, 40) * 1000
-            self.cluster.for_node(self, delay, "install", self._fetch_snapshot, source, oldest)
-
-    def _fetch_snapshot(self, source: int, oldest: int) -> None:
-        """Of the peer that was named, else of any other, by the product's rule."""
-        cluster = self.cluster
-        least = least_of(self.group.replica.acceptor, oldest)
-        peers = [source, *cluster.ids]
-        givers = [
-            cluster.nodes[n]
-            for n in peers
-            if cluster.alive(n)
-            and not cluster.network.is_cut(n, self.id)
-            and least is not None
-            and cluster.nodes[n].group.machine.applied >= least
-        ]
-        if not givers:
-            self.installing = self.group.replica.installing = False
-            return
-        machine = givers[0].group.machine
-        image = SnapshotImage(machine.state_snapshot(), machine.applied, 0)
-        delay = self._rng.randrange(1, 60) * 1000
-        cluster.for_node(self, delay, "install", self._install, image)
-
-    def _install(self, image: SnapshotImage) -> None:
-        """The product's checkpoint with the image; then the process starts again."""
-        cluster, group = self.cluster, self.group
-        if not is_ahead(group.replica.acceptor, image.applied):
-            self.installing = group.replica.installing = False
-            return
-        checkpoint = checkpoint_of([group], self, self._last_position, {group.id: image})  # type: ignore[arg-type]
-        assert not is_behind(checkpoint, [group])
-        if self._rng.random() < cluster.options.checkpoint_cut and not cluster.calm:
-            self.disk.files.cut_after = self.disk.files.operations + self._rng.randrange(8)
-        try:
-            self._checkpoints.write(checkpoint)
-        except PowerCut:
-            cluster.faults.crash(self.id, power=True)
-            return
-        self.disk.files.cut_after = None
-        self.disk.oldest = image.applied
-        self.disk.checkpointed = [image.applied, image.applied]
-        cluster.installed.add(self.id)
-        cluster.coverage.hit("checkpoint installed")
-        self.alive = False
-        cluster.scheduler.after(self._rng.randrange(20_000), "installed", cluster.restart, self.id)
-
     def membership_changed(self, group: Group) -> None:
         replica, coverage = group.replica, self.cluster.coverage
         member = replica.membership.member(self.id)
@@ -252,11 +152,10 @@ class SimNode:
         """Groups are not made while a cluster is simulated."""
 
     def checkpoint_wanted(self, group: Group, reason: str) -> None:
-        self.cluster.checkpoint_soon(self)
+        """A start reads the whole log."""
 
-    def unfootered_batches(self) -> list[object]:
-        """As the log's, for `checkpoint_of`."""
-        return []
+    def install_needed(self, group: Group, source: int, oldest: int) -> None:
+        raise Violation(f"node {self.id} cannot learn from {source}, whose log holds everything")
 
     # -- inputs --------------------------------------------------------------------------------
 
@@ -380,16 +279,14 @@ class SimNode:
         for count, done in taken:
             positions = [self._position(index) for index in range(at, at + count)]
             at += count
-            self._last_position = positions[-1]
             done(positions)
         if self._sync_wanted and not self._flushing:
             self._flush()
         self._pump_if_touched()
 
     def _position(self, index: int) -> Position:
-        segment = index // self.cluster.options.segment_records
-        offset = index * RECORD_BYTES + HEADER_BYTES
-        return Position(segment, offset, len(self.disk.log[index].payload))
+        at = index * RECORD_BYTES + HEADER_BYTES
+        return Position(0, at, len(self.disk.log[index].payload))
 
     def send(self, node: int, group: int, payload: bytes) -> None:
         self.cluster.oracle.votes.sent(self.id, payload)

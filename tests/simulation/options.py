@@ -52,8 +52,6 @@ class Options:
     pause_every_us: int
     clock_jump_every_us: int
     drift_ppm: int
-    checkpoint_every_us: int
-    checkpoint_cut: float
     clients: int
     window: int
     think_us: int
@@ -64,16 +62,12 @@ class Options:
     open_instances: int
     ahead_instances: int
     tail_instances: int
-    segment_records: int
     spares: int = 0
     """Node ids that may join while the run goes on."""
     member_every_us: int = 0
     """How often nodes are added, replaced, removed, demoted."""
     damage_every_us: int = 0
     """How often a crashed node comes back with a part of its log lost."""
-    kept_instances: int = 0
-    """How many applied instances a node keeps beyond its checkpoint before last for others; 0: all.
-    A peer that needs older ones installs a checkpoint."""
     library_every_us: int = 0
     """How often the librarian uses staging, known ids, counters; 0: never."""
 
@@ -134,8 +128,6 @@ def draw(rng: random.Random) -> Options:
         pause_every_us=sometimes(0.3, rng.choice([300, 1000]) * MS),
         clock_jump_every_us=sometimes(0.4, rng.choice([200, 1000]) * MS),
         drift_ppm=rng.choice([0, 500, 50_000]),
-        checkpoint_every_us=sometimes(0.7, rng.choice([100, 400, 1000]) * MS),
-        checkpoint_cut=rng.choice([0.0, 0.1]),
         clients=rng.randrange(2, 6),
         window=rng.choice([1, 4, 8, 16]),
         think_us=rng.choice([1, 3, 8, 40]) * MS,
@@ -146,10 +138,8 @@ def draw(rng: random.Random) -> Options:
         open_instances=rng.choice([2, 8, 32]),
         ahead_instances=rng.choice([32, 64, 1024]),
         tail_instances=rng.choice([4, 40, 512]),
-        segment_records=rng.choice([20, 200, 100_000]),
         spares=rng.choice([1, 2, 3]),
         member_every_us=sometimes(0.4, rng.choice([150, 400]) * MS),
         damage_every_us=sometimes(0.3, rng.choice([300, 800]) * MS),
-        kept_instances=sometimes(0.5, rng.choice([10, 100])),
         library_every_us=sometimes(0.5, rng.choice([8, 25]) * MS),
     )

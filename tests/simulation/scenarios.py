@@ -40,7 +40,6 @@ def quiet_options(seed: int, **changes: Any) -> Options:
         pause_every_us=0,
         clock_jump_every_us=0,
         drift_ppm=0,
-        checkpoint_cut=0.0,
         clients=4,
         window=4,
         think_us=6 * MS,
@@ -53,7 +52,6 @@ def quiet_options(seed: int, **changes: Any) -> Options:
         open_instances=8,
         read_every_us=30 * MS,
         admin_every_us=400 * MS,
-        kept_instances=0,
         spares=3,
     )
     return replace(steady, **changes)

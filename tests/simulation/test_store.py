@@ -30,6 +30,25 @@ def test_a_run(seed: int) -> None:
     assert result.acked > 50
 
 
+def test_row_19_a_lagging_node_installs_and_it_or_its_source_loses_power_meanwhile() -> None:
+    """It misses more than the others keep. Known ids survive, and every node has all in the end."""
+    wanted = {
+        "checkpoint installed",
+        "power cut at an effect of an install",
+        "source of an install died",
+        "known id refused",
+    }
+    for seed in range(100):
+        options = options_of(seed)
+        if options.lag_every_s and options.kill_source and options.dedup:
+            result = run(seed)
+            assert result.failure is None
+            wanted -= result.hits.keys()
+            if not wanted:
+                return
+    pytest.fail(f"never happened: {wanted}")
+
+
 def test_a_seed_is_one_run_whatever_the_order_of_hashing() -> None:
     """In two processes that hash strings differently; the trace has the time of every event."""
     command = [sys.executable, "-m", "tests.simulation.store", "--seed", "4", "--runs", "1"]

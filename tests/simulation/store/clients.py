@@ -1,4 +1,5 @@
-"""The load: writers, readers, and a director who seals queues, moves them on and truncates them.
+"""The load: writers, readers, and a director who seals queues, moves them on and truncates them,
+asks for checkpoints and wishes for leaders.
 
 All of it is the product's client, each in a process on a machine of its own. What it is answered
 goes to the oracle, and nothing else does.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -39,6 +41,12 @@ APPEND_TIMEOUT_S = 3.0
 GROW_S = 200.0
 TRIES = 8
 """How often a message with an id is sent anew at most."""
+REMEMBERED = 50
+DISCARD, RESCHEDULE = 0.3, 0.3
+"""Shares of the staged batches of which one message is dropped, and whose times are moved."""
+ASK_S = 4.0
+KEPT = 3
+"""At most so many offsets below a truncation stay."""
 
 
 class Load:
@@ -55,6 +63,8 @@ class Load:
         self.stopping = False
         self.processes: list[Process] = []
         self._made = 0
+        self._stored: deque[tuple[Book, list[str], int, bool]] = deque(maxlen=REMEMBERED)
+        """Messages with ids that are stored: where, and whether they were staged."""
 
     def start(self) -> None:
         """The director makes the queues; the other clients begin once they are there."""
@@ -111,7 +121,7 @@ class Load:
                     number += len(ids)
                     identified = self.world.chance(options.dedup)
                     if self.world.chance(options.stage):
-                        work = self._stage(client, appender, book, ids)
+                        work = self._stage(client, appender, book, ids, identified)
                     else:
                         self.oracle.begins(book, session, ids)
                         work = self._append(client, appender, book, ids, identified)
@@ -119,62 +129,119 @@ class Load:
                     await asyncio.sleep(0)
                 await asyncio.sleep(rng.random() * options.think_ms / 1000)
             await asyncio.gather(*under_way)
+            if self._stored:
+                await self._repeat(client)
             if book.sealed_at is not None or not appender.idle:
                 continue
 
     async def _append(
         self, client: StoreClient, appender: Appender, book: Book, ids: list[str], identified: bool
     ) -> None:
-        """Until the outcome is known, where the messages have ids."""
+        offset = await self._store(client, appender, book, ids, identified)
+        if offset is not None:
+            self.oracle.acks(book, ids, offset)
+
+    async def _store(
+        self,
+        client: StoreClient,
+        appender: Appender,
+        book: Book,
+        ids: list[str],
+        identified: bool,
+        due_us: tuple[int, ...] | None = None,
+    ) -> int | None:
+        """The first offset, or stage number where there are due times; None where they are not
+        stored or nobody knows. Where the messages have ids, they are sent until it is known."""
         batch, dedup = self._batch(ids, identified)
         for attempt in range(TRIES):
             try:
-                receipt = await appender.append(
-                    batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
-                )
+                if due_us is None:
+                    receipt = await appender.append(
+                        batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
+                    )
+                else:
+                    receipt = await appender.stage(
+                        batch,
+                        len(ids),
+                        StageExtras(due_us),
+                        timeout_s=APPEND_TIMEOUT_S,
+                        dedup=dedup,
+                    )
             except DedupKnown as error:
                 assert attempt, f"{ids} are known, and were never sent"
-                self._known(book, ids, error)
-                return
+                base = self._known(book, ids, error, staged=due_us is not None)
             except NotDone as error:
                 if isinstance(error, QueueSealed):
                     self.oracle.sealed(book, error.offset)
                 if attempt == 0:
                     self.oracle.refuses(book, ids)
-                return
+                return None
             except OutcomeUnknown:
                 self.world.hit("outcome unknown")
                 if not identified or self.stopping:
-                    return
+                    return None
                 # A new session: where it comes to stand is not said by the order of the first.
                 appender = client.appender(book.group, book.queue)
                 for order in book.order.values():
                     if ids[0] in order:
                         order[:] = [one for one in order if one not in ids]
+                continue
             else:
                 if attempt:
                     self.world.hit("stored at a later try")
-                self.oracle.acks(book, ids, receipt.base_offset)
-                return
+                base = receipt.base_offset
+            if identified:
+                self._stored.append((book, ids, base, due_us is not None))
+            return base
+        return None
+
+    async def _repeat(self, client: StoreClient) -> None:
+        """What is stored is sent once more, as a publisher does who does not know that it is."""
+        book, ids, base, staged = self.world.rng.choice(self._stored)
+        batch, dedup = self._batch(ids, True)
+        appender = client.appender(book.group, book.queue)
+        try:
+            receipt = await appender.append(
+                batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
+            )
+        except DedupKnown as error:
+            known = self._known(book, ids, error, staged=staged)
+            if known != base:
+                self.oracle.fail(f"{ids} are at {base}, and known at {known}")
+        except StoreError:
+            return
+        else:
+            self.oracle.fail(f"{ids} are at {base}, and stored again at {receipt.base_offset}")
+
+    def _known(self, book: Book, ids: list[str], error: DedupKnown, *, staged: bool) -> int:
+        """Where the first of them is; the others follow it."""
+        self.world.hit("known id refused")
+        base = min(known.position for known in error.known.values())
+        for index in range(len(ids)):
+            known = error.known.get(index)
+            place = (book.queue.pack(), base + index, staged, True)
+            if (
+                known is None
+                or (known.queue, known.position, known.staged, known.same_body) != place
+            ):
+                self.oracle.fail(f"{ids} are known by halves: {error.known}")
+        return base
 
     async def _stage(
-        self, client: StoreClient, appender: Appender, book: Book, ids: list[str]
+        self, client: StoreClient, appender: Appender, book: Book, ids: list[str], identified: bool
     ) -> None:
-        """Staged, and released after a while; until the outcome is known."""
-        batch, _ = self._batch(ids, False)
+        """Staged, perhaps changed, and released after a while; until the outcome is known."""
         now_us = client.log_time_us(book.group)
         due_us = tuple(now_us + self.world.below(300_000) for _ in ids)
-        try:
-            receipt = await appender.stage(
-                batch, len(ids), StageExtras(due_us), timeout_s=APPEND_TIMEOUT_S
-            )
-        except NotDone:
-            self.oracle.refuses(book, ids)
-            return
-        except OutcomeUnknown:
+        base = await self._store(client, appender, book, ids, identified, due_us)
+        if base is None:
             return
         self.world.hit("staged")
-        waiting = dict(enumerate(ids, receipt.base_offset))
+        book.due_us.update(zip(ids, due_us, strict=True))
+        waiting = dict(enumerate(ids, base))
+        dropped = await self._discard(client, book, waiting)
+        await self._reschedule(client, book, waiting, dropped)
+        certain = True
         while waiting:
             await asyncio.sleep(0.1 + self.world.rng.random() / 2)
             try:
@@ -183,20 +250,56 @@ class Load:
                 self.oracle.sealed(book, error.offset)
                 return
             except StoreError:
+                certain = False
                 continue
             for number, offset in zip(list(waiting), offsets, strict=True):
                 if offset is not None and offset >= 0:
                     self.oracle.acks(book, [waiting[number]], offset)
+                elif offset is None and certain and number not in dropped:
+                    self.oracle.fail(f"{book.queue}: {waiting[number]} is staged, and said gone")
                 if offset is None or offset >= 0:
                     del waiting[number]
                     self.world.hit("released")
 
-    def _known(self, book: Book, ids: list[str], error: DedupKnown) -> None:
-        self.world.hit("known id refused")
-        for index, known in error.known.items():
-            assert known.same_body, (ids, error.known)
-            if not known.staged and known.queue == book.queue.pack():
-                self.oracle.acks(book, [ids[index]], known.position)
+    async def _discard(
+        self, client: StoreClient, book: Book, waiting: Mapping[int, str]
+    ) -> dict[int, bool]:
+        """Perhaps drop one of them; its number, and whether that is sure."""
+        if not self.world.chance(DISCARD):
+            return {}
+        number = self.world.rng.choice(list(waiting))
+        try:
+            # None where the answer is of its second transmission.
+            await client.discard(book.group, book.queue, [number], timeout_s=5)
+        except StoreError:
+            return {number: False}
+        self.oracle.refuses(book, [waiting[number]])
+        self.world.hit("discarded")
+        return {number: True}
+
+    async def _reschedule(
+        self,
+        client: StoreClient,
+        book: Book,
+        waiting: Mapping[int, str],
+        dropped: Mapping[int, bool],
+    ) -> None:
+        """Perhaps move the times of all, once: a repetition that comes late says the same."""
+        if not self.world.chance(RESCHEDULE):
+            return
+        due_us = client.log_time_us(book.group) + self.world.below(1_000_000)
+        try:
+            moved = await client.reschedule(
+                book.group, book.queue, list(waiting), [due_us] * len(waiting), timeout_s=5
+            )
+        except StoreError:
+            for one in waiting.values():
+                book.due_us[one] = min(due_us, book.due_us[one])
+            return
+        if all(dropped.values()) and moved != len(waiting) - len(dropped):
+            self.oracle.fail(f"{book.queue}: {moved} of {waiting} rescheduled, {dropped} dropped")
+        book.due_us.update(dict.fromkeys(waiting.values(), due_us))
+        self.world.hit("rescheduled")
 
     def _batch(self, ids: list[str], identified: bool) -> tuple[bytes, bytes]:
         size = 1 + self.world.below(self.options.body_bytes)
@@ -256,9 +359,23 @@ class Load:
             if not page.entries:
                 break
             read = messages_of(page.entries)
+            for entry in page.entries:
+                for _, one in messages_of([entry]):
+                    self.oracle.stamped(book, one, entry.log_time_us)
             found += [one for one in read if one[0] >= offset]
             offset = read[-1][0] + 1
         self.oracle.whole(book, node, first, found)
+        for kept in book.kept:
+            try:
+                page = await client.fetch(
+                    book.group, book.queue, kept, FETCH_BYTES, node=node, timeout_s=20
+                )
+            except QueueTruncated as error:
+                self.oracle.fail(f"{book.queue}: {kept} is kept, and node {node} says {error}")
+            found = [one for one in messages_of(page.entries) if one[0] == kept]
+            if not found:
+                self.oracle.fail(f"{book.queue}: {kept} is kept, and node {node} lacks it")
+            self.oracle.reads_at(book, found, node)
 
     # -- the director --------------------------------------------------------------------------
 
@@ -276,6 +393,7 @@ class Load:
             if options.grow:
                 tasks.create_task(self._grow(client))
             tasks.create_task(self._count(client))
+            tasks.create_task(self._ask(client))
         await client.close()
         return 0
 
@@ -352,12 +470,33 @@ class Load:
             await asyncio.sleep(self.world.rng.random() * 2 * self.options.truncate_every_s)
             book = self.world.rng.choice(list(self.oracle.books.values()))
             upto = self.world.below(book.end + 1)
-            book.first = max(book.first, upto)
+            if upto <= book.first:
+                continue
+            keep = sorted({self.world.below(upto) for _ in range(self.world.below(KEPT + 1))})
+            # Of what was readable it leaves as much, whether it takes effect or not.
+            book.kept = [one for one in keep if one >= book.first or one in book.kept]
+            book.first = upto
             try:
-                await client.truncate(book.group, book.queue, upto, timeout_s=3)
+                await client.truncate(book.group, book.queue, upto, keep, timeout_s=3)
             except StoreError:
                 continue
-            self.world.hit("queue truncated")
+            self.world.hit("queue truncated around what is kept" if keep else "queue truncated")
+
+    async def _ask(self, client: StoreClient) -> None:
+        """Checkpoints beside those that are due, and leaders elsewhere."""
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * 2 * ASK_S)
+            group = self.world.below(self.groups)
+            try:
+                if self.world.chance(0.5):
+                    await client.take_checkpoint(group, timeout_s=3)
+                    self.world.hit("checkpoint asked for")
+                else:
+                    node = self.world.rng.choice([0, *self.cluster.ids])
+                    await client.transfer(group, node, timeout_s=3)
+                    self.world.hit("leader wished for")
+            except StoreError:
+                continue
 
     async def _count(self, client: StoreClient) -> None:
         """A counter that only this client sets: it is what it was last set to, or was to be."""

@@ -121,16 +121,21 @@ class Faults:
             if process is None:
                 continue
             if len(nodes) == 1 and self.world.chance(options.doom_share):
-                process.doom = self.world.below(60)
-                process.doom_is_power = power
-                self.world.hit("power cut at an effect" if power else "killed at an effect")
-                self.cluster.wanted.discard(node)
-                self._later(0.5 + self._away_s(), lambda node=node: self._back(node))
+                self._doom(node, power)
                 continue
             self.world.note("crash", node, power)
             self.world.hit("power cut" if power else "killed")
             self.cluster.kill(node, power=power)
             self._later(self._away_s(), lambda node=node: self._back(node))
+
+    def _doom(self, node: int, power: bool) -> None:
+        """It ends at one of its next effects on the disk."""
+        process = self.cluster.running[node]
+        process.doom = self.world.below(60)
+        process.doom_is_power = power
+        self.world.hit("power cut at an effect" if power else "killed at an effect")
+        self.cluster.wanted.discard(node)
+        self._later(0.5 + self._away_s(), lambda: self._back(node))
 
     def _lose(self) -> None:
         """A disk is gone. Its node is first started as if nothing were: its peers must refuse it;
@@ -266,7 +271,10 @@ class Faults:
             return
         if event == "a checkpoint is needed" and node not in self._installing:
             source = int(fields["source"])
-            if self.world.chance(self.cluster.options.kill_source):
+            if self.world.chance(self.cluster.options.kill_source / 3):
+                self.world.hit("power cut at an effect of an install")
+                self._doom(node, power=True)
+            elif self.world.chance(self.cluster.options.kill_source):
                 self._installing[node] = source
                 self.world.after(self.world.below(2 * SECOND), self._kill_source, node, source)
         elif event == "store node starts again" and node in self._installing:

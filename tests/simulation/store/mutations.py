@@ -19,11 +19,15 @@ from store_nodes.client_service import ClientService
 from store_nodes.copying import Copier
 from store_nodes.errors import NotLeader
 from store_nodes.group import Group
+from store_nodes.machine import snapshot
+from store_nodes.machine.dedup import DedupTable
+from store_nodes.machine.queues import Queue
 from store_nodes.start import CheckpointDraft
 from store_nodes.storage import settle
 from store_nodes.wal.frame import HEADER_BYTES
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
+from tests.simulation.mutations_library import MUTATIONS_OF_THE_LIBRARY
 
 Mutation = Callable[[], AbstractContextManager[object]]
 
@@ -131,6 +135,23 @@ def an_install_copies_no_batches() -> AbstractContextManager[object]:
     return patches((Copier, "fill", nothing))
 
 
+def restart_forgets_sessions() -> AbstractContextManager[object]:
+    """P2: a machine restored from a checkpoint knows no receipts."""
+    original = snapshot._unpack_queue
+
+    def mutated(raw: Any) -> Queue:
+        queue = original(raw)
+        queue.sessions.clear()
+        return queue
+
+    return patches((snapshot, "_unpack_queue", mutated))
+
+
+def a_checkpoint_forgets_the_known_ids() -> AbstractContextManager[object]:
+    """P2: a machine restored from a checkpoint stores them again."""
+    return patches((DedupTable, "unpack", lambda packed: DedupTable()))
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     an_install_takes_a_group_back,
     a_read_is_answered_by_who_thinks_it_leads,
@@ -141,4 +162,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     a_settle_leaves_a_batch_behind,
     an_unknown_append_moves_to_a_new_session,
     an_install_copies_no_batches,
+    restart_forgets_sessions,
+    a_checkpoint_forgets_the_known_ids,
+    *MUTATIONS_OF_THE_LIBRARY,
 )

@@ -1,7 +1,8 @@
 """What clients of the store were promised, checked against nothing but what they were answered.
 
 * An acknowledged append is there, once, where its receipt says, at every node that answers.
-* An append that was refused is nowhere, and no id is there twice.
+* An append that was refused is nowhere, nor is what was discarded, and no id is there twice.
+* What was staged is released no earlier than it is due, and a truncation leaves what it shall keep.
 * What was read at an offset, at any node, is read there by everyone for ever.
 * Appends of one session are in the order in which they were made.
 * Nothing follows the end that a seal answered.
@@ -38,6 +39,10 @@ class Book:
         self.sealed_at: int | None = None
         self.first = 0
         """Truncated below."""
+        self.kept: list[int] = []
+        """Offsets below `first` that are there all the same."""
+        self.due_us: dict[str, int] = {}
+        """Id → log time before which it is not released."""
         self.end = 0
         """At least so far it is readable for whoever asks the leader."""
 
@@ -104,6 +109,11 @@ class Oracle:
             self.fail(f"{book.queue}: the end was {asked_after}, and a later read says {end}")
         if book.sealed_at is not None and end != book.sealed_at:
             self.fail(f"{book.queue}: sealed at {book.sealed_at}, and a read says {end}")
+
+    def stamped(self, book: Book, one: str, log_time_us: int) -> None:
+        """The log time of a message that was read."""
+        if log_time_us < book.due_us.get(one, 0):
+            self.fail(f"{book.queue}: {one} is due at {book.due_us[one]}, and is of {log_time_us}")
 
     def _is_at(self, book: Book, offset: int, one: str, how: str) -> None:
         known = book.at.setdefault(offset, one)

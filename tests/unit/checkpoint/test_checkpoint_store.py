@@ -17,7 +17,7 @@ from store_nodes.checkpoint.format import (
     rest_of,
 )
 from store_nodes.checkpoint.store import MANIFESTS, CheckpointStore, file_name
-from tests.simulation.power_loss_files import PowerCut, PowerLossFiles
+from tests.unit.checkpoint.power_loss_files import PowerCut, PowerLossFiles
 
 
 def checkpoint(n: int) -> Checkpoint:

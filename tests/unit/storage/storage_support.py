@@ -24,7 +24,7 @@ from store_nodes.wal.batch_frame import batch_record, entry_at, moved
 from store_nodes.wal.footer import APPENDED, STAGED, BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.position import Position
-from tests.simulation.power_loss_files import PowerLossFiles
+from tests.unit.checkpoint.power_loss_files import PowerLossFiles
 from tests.unit.wal.wal_support import SEGMENT_BYTES, SimDisk, open_log
 
 GROUP = 1
