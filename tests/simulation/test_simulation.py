@@ -21,19 +21,16 @@ from tests.simulation.runner import run, run_many, summarise
 RUNS = 120
 MUTATION_SEEDS = 600
 CAUGHT_BY = {
-    "phase_1_ignores_reported_values": 10,
-    "phase_1_picks_the_lower_ballot": 14,
-    "a_hole_is_not_filled": 67,
-    "a_vote_counts_twice": 19,
-    "chosen_is_believed_without_the_ballot": 5,
-    "a_read_is_not_confirmed": 29,
-    "a_learned_value_replaces_nothing": 7,
-    "a_new_leader_goes_on_beyond_a_change_it_found": 26,
-    "a_candidate_keeps_its_promises_over_a_change": 33,
-    "a_damaged_node_promises": 18,
-    "an_old_demotion_sets_a_damaged_node_free": 86,
-    "a_reschedule_is_forgotten": 4,
-    "a_counter_is_set_blindly": 4,
+    "phase_1_ignores_reported_values": 8,
+    "phase_1_picks_the_lower_ballot": 6,
+    "a_hole_is_not_filled": 37,
+    "an_accept_of_a_stale_ballot_is_taken": 12,
+    "a_vote_counts_twice": 12,
+    "a_read_is_not_confirmed": 21,
+    "a_new_leader_goes_on_beyond_a_change_it_found": 5,
+    "a_candidate_keeps_its_promises_over_a_change": 13,
+    "an_old_demotion_sets_a_damaged_node_free": 15,
+    "a_discarded_message_is_released": 7,
 }
 """Seeds that catch a mutation which few seeds catch: they are tried before all others."""
 
