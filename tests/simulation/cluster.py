@@ -19,7 +19,6 @@ from tests.simulation.clock import SimClock
 from tests.simulation.coverage import Coverage
 from tests.simulation.disk import SimDisk
 from tests.simulation.faults import Faults
-from tests.simulation.librarian import Librarian
 from tests.simulation.network import SimNetwork
 from tests.simulation.node import SimNode
 from tests.simulation.options import MS, SECOND, Options, draw
@@ -86,7 +85,6 @@ class Cluster:
             Appender(self, n, queues[n % len(queues)]) for n in range(self.options.clients)
         ]
         self.readers = Readers(self, queues)
-        self.librarian = Librarian(self, b"L" * 21 + bytes(4))
         self.reconfigurer = Reconfigurer(self)
         self.faults = Faults(self)
         for n in range(1, self.options.nodes + 1):
@@ -119,7 +117,7 @@ class Cluster:
 
     def _heal(self) -> None:
         self.calm = self.network.calm = True
-        self.admin.issuing = self.librarian.issuing = self.reconfigurer.issuing = False
+        self.admin.issuing = self.reconfigurer.issuing = False
         for client in self.clients:
             client.issuing = False
         self.network.heal()
@@ -145,8 +143,8 @@ class Cluster:
             f"damaged {self.damaged()}, busy {busy}, {self.oracle.reference.membership}"
         )
 
-    def _clients(self) -> list[Appender | Administrator | Librarian | Reconfigurer]:
-        return [*self.clients, self.admin, self.librarian, self.reconfigurer]
+    def _clients(self) -> list[Appender | Administrator | Reconfigurer]:
+        return [*self.clients, self.admin, self.reconfigurer]
 
     def members(self) -> list[SimNode]:
         """The nodes of the membership that the log says."""
@@ -313,9 +311,9 @@ def fork_options(seed: int) -> Options:
     return draw(random.Random(f"{seed}/options"))
 
 
-def harsh_options(seed: int, *, members: bool = False, library: bool = False) -> Options:
-    """Those of a seed, with every kind of fault in them; with changes of `members` and damage, and
-    with the use of the `library`, only if asked: they slow the rest down."""
+def harsh_options(seed: int, *, members: bool = False) -> Options:
+    """Those of a seed, with every kind of fault in them; with changes of `members` and damage only
+    if asked: they slow the rest down."""
     drawn = fork_options(seed)
     return replace(
         drawn,
@@ -327,5 +325,4 @@ def harsh_options(seed: int, *, members: bool = False, library: bool = False) ->
         read_every_us=5 * MS,
         member_every_us=(drawn.member_every_us or 150 * MS) if members else 0,
         damage_every_us=(drawn.damage_every_us or 300 * MS) if members else 0,
-        library_every_us=(drawn.library_every_us or 10 * MS) if library else 0,
     )

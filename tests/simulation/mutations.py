@@ -24,7 +24,6 @@ from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import Session
 from store_nodes.membership import Membership
 from store_nodes.requests import RequestLine
-from tests.simulation.mutations_library import MUTATIONS_OF_THE_LIBRARY
 from tests.simulation.mutations_members import MUTATIONS_OF_MEMBERS
 
 Mutation = Callable[[], AbstractContextManager[object]]
@@ -315,5 +314,4 @@ MUTATIONS: tuple[Mutation, ...] = (
     an_append_is_answered_when_proposed,
     a_learned_value_replaces_nothing,
     *MUTATIONS_OF_MEMBERS,
-    *MUTATIONS_OF_THE_LIBRARY,
 )

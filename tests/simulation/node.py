@@ -2,7 +2,7 @@
 
 Effects are a clock, a log that is written by group commit, messages, and what a group tells its
 node. Nothing is ever dropped from a log, so no node needs a checkpoint, its own or another's:
-checkpoints, installs and the log's files are what tests/simulation/store is for.
+checkpoints, installs and files are what tests/simulation/store is for.
 """
 
 from __future__ import annotations
@@ -223,8 +223,6 @@ class SimNode:
             cluster.coverage.hit("elected while the leader before was down")
         if led.finishing:
             cluster.coverage.hit("change of membership finished by a new leader")
-        if self.id == self.group.machine.preferred_leader:
-            cluster.coverage.hit("leader wished for leads")
         if len(recovered) >= 2:
             cluster.coverage.hit("leader change with two or more open instances")
         assert all(isinstance(value_head(value)[0], ValueKind) for value in recovered.values())

@@ -68,8 +68,6 @@ class Options:
     """How often nodes are added, replaced, removed, demoted."""
     damage_every_us: int = 0
     """How often a crashed node comes back with a part of its log lost."""
-    library_every_us: int = 0
-    """How often the librarian uses staging, known ids, counters; 0: never."""
 
     @property
     def membership(self) -> Membership:
@@ -141,5 +139,4 @@ def draw(rng: random.Random) -> Options:
         spares=rng.choice([1, 2, 3]),
         member_every_us=sometimes(0.4, rng.choice([150, 400]) * MS),
         damage_every_us=sometimes(0.3, rng.choice([300, 800]) * MS),
-        library_every_us=sometimes(0.5, rng.choice([8, 25]) * MS),
     )

@@ -6,7 +6,6 @@
   the order of their sequences.
 * Every acknowledged append is in the log where its receipt says, and its receipt never changes.
 * What the log refused is not in the log; nothing follows a seal.
-* Staged messages, known ids and counters are what a plain model says (oracle_library.py).
 * Log time grows with each instance, and no clock of a minority of the voters that govern the
   instance drives it ahead. A lone voter is a majority: its clock may.
 * A confirmed read is no older than what was acknowledged before it was asked.
@@ -18,19 +17,11 @@ from collections.abc import Callable, Mapping
 
 from store_nodes import commands as c
 from store_nodes.machine.machine import Machine
-from store_nodes.machine.outcomes import (
-    AppendDone,
-    CreateDone,
-    MembershipSet,
-    ReleaseDone,
-    SealDone,
-    StageDone,
-)
+from store_nodes.machine.outcomes import AppendDone, CreateDone, MembershipSet, SealDone
 from store_nodes.membership import Membership
 from tests.simulation.clock import WALL_START_US, SimClock
 from tests.simulation.coverage import Coverage
 from tests.simulation.disk import SimDisk
-from tests.simulation.oracle_library import Library
 from tests.simulation.oracle_votes import Violation, Votes
 from tests.simulation.scheduler import Scheduler
 
@@ -78,7 +69,6 @@ class Oracle:
         self._last_seq: dict[tuple[bytes, bytes], int] = {}
         self._refused: dict[bytes, str] = {}
         self.votes = Votes(coverage, disks, prefix)
-        self.library = Library()
         self.changed_at = 0
         """The first instance that the present membership governs."""
         self.acked = 0
@@ -112,7 +102,6 @@ class Oracle:
         self._digests.append(self.reference.digest)
         self._scheduler.note(self.reference.digest)
         self._check_log_time(instance, before_us, governing)
-        now_us = self.reference.log_time_us
         decoded = c.decode_value(value)
         settles = instance > 0 and c.is_membership(self._values[instance - 1])
         if not decoded and not settles:
@@ -128,15 +117,6 @@ class Oracle:
                 case AppendDone(duplicate=False):
                     assert isinstance(command, c.Append)
                     self._append(command, outcome, value)
-                case StageDone(duplicate=False):
-                    assert isinstance(command, c.Stage)
-                    self._stage(command, outcome, value)
-                case ReleaseDone():
-                    self._ends[outcome.queue] = self.library.release(
-                        outcome, self._ends[outcome.queue], now_us
-                    )
-                case _:
-                    self.library.apply(command, outcome)
 
     def _check_log_time(self, instance: int, before_us: int, governing: Membership) -> None:
         """A stamp is the lower median of what a majority of the voters say, or follows the last.
@@ -152,46 +132,26 @@ class Oracle:
         if now_us > max(before_us + 1, ahead):
             raise Violation(f"instance {instance}: log time runs ahead of the clocks of a majority")
 
-    def _stage(self, command: c.Stage, done: StageDone, value: bytes) -> None:
-        self.library.stage(command, done)
-        batch = value[done.batch_at : done.batch_at + done.batch_bytes]
-        self._place(command.append, done.base_stage, done, batch)
-
     def _append(self, command: c.Append, done: AppendDone, value: bytes) -> None:
         queue = done.queue
         batch = value[done.batch_at : done.batch_at + done.batch_bytes]
         if self._ends.get(queue) != done.base_offset:
             raise Violation(f"offset {done.base_offset} given, {self._ends.get(queue)} is next")
         self._ends[queue] = done.base_offset + done.count
-        self.library.remember(command, done.base_offset, done.log_time_us, staged=False)
-        self._place(command, done.base_offset, done, batch)
-
-    def _place(
-        self, command: c.Append, base: int, done: AppendDone | StageDone, batch: bytes
-    ) -> None:
-        queue = done.queue
         if queue in self._sealed:
             raise Violation("an append after the seal")
         if batch in self._places:
             raise Violation(f"batch {batch!r} is in the log twice")
         if batch in self._refused:
             raise Violation(f"batch {batch!r} was refused, but is in the log")
-        self._places[batch] = Place(queue, base, done.count, done.log_time_us)
+        self._places[batch] = Place(queue, done.base_offset, done.count, done.log_time_us)
         session = (queue, command.session)
         if command.seq <= self._last_seq.get(session, 0):
             raise Violation(f"sequence {command.seq} is out of order")
         self._last_seq[session] = command.seq
 
-    def ack(
-        self,
-        batch: bytes,
-        base_offset: int,
-        count: int,
-        log_time_us: int,
-        *,
-        staged: bool = False,
-    ) -> None:
-        """A client was told that this batch is stored; of a staged one, its first number."""
+    def ack(self, batch: bytes, base_offset: int, count: int, log_time_us: int) -> None:
+        """A client was told that this batch is stored."""
         place = self._places.get(batch)
         if place is None:
             raise Violation(f"batch {batch!r} was acknowledged, but is not in the log")
@@ -201,7 +161,7 @@ class Oracle:
         self.acked += 1
         self.acked_us = self._scheduler.now
         end = base_offset + count
-        if not staged and end > self.acked_ends.get(place.queue, 0):
+        if end > self.acked_ends.get(place.queue, 0):
             self.acked_ends[place.queue] = end
 
     def refuse(self, batch: bytes, why: str) -> None:

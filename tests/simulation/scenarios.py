@@ -47,7 +47,6 @@ def quiet_options(seed: int, **changes: Any) -> Options:
         ahead_instances=64,
         member_every_us=0,
         damage_every_us=0,
-        library_every_us=0,
         everywhere=0.0,
         open_instances=8,
         read_every_us=30 * MS,

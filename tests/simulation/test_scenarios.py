@@ -175,13 +175,10 @@ def test_row_16_a_paused_leader_serves_nothing_old(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_row_17_one_bad_clock_moves_neither_log_time_nor_the_dedup_window(seed: int) -> None:
+def test_row_17_one_bad_clock_does_not_move_log_time(seed: int) -> None:
     """A clock jumps by up to an hour, again and again, all clocks run up to 5 % off: stamps stay
-    near the sane clocks and no id is forgotten before its window of log time is over (the oracle's
-    rules)."""
-    options = quiet_options(
-        seed, clock_jump_every_us=50 * MS, drift_ppm=50_000, library_every_us=4 * MS
-    )
+    near the sane clocks (the oracle's rule)."""
+    options = quiet_options(seed, clock_jump_every_us=50 * MS, drift_ppm=50_000)
     scenario = Scenario(options, seed)
 
     def depose() -> None:
@@ -191,7 +188,6 @@ def test_row_17_one_bad_clock_moves_neither_log_time_nor_the_dedup_window(seed: 
         scenario.at(FIRST_US + turn * 500 * MS, depose)
     cluster = scenario.run()
     assert cluster.coverage.hits["clock jumped"] > 20
-    assert cluster.coverage.hits["known id refused"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

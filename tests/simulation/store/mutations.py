@@ -27,7 +27,7 @@ from store_nodes.storage import settle
 from store_nodes.wal.frame import HEADER_BYTES
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
-from tests.simulation.mutations_library import MUTATIONS_OF_THE_LIBRARY
+from tests.simulation.store.mutations_library import MUTATIONS_OF_THE_LIBRARY
 
 Mutation = Callable[[], AbstractContextManager[object]]
 
