@@ -26,7 +26,9 @@ LEAST_APART_S = 0.01
 RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 0.5
 NOT_YET_US = 5_000
-"""How soon to ask again when the log says that it is not that late yet."""
+NOT_YET_MAX_US = 500_000
+"""A message that the log says is not due is asked for again once it is twice as late by our clock;
+no sooner and no later than these. So a log whose time stands still is not asked without pause."""
 STALE_US = 1_000_000
 """What the log still calls not due this long after the time we know was rescheduled."""
 MAX_SLEEP_S = 0.25
@@ -172,7 +174,8 @@ class Releasing:
                 self._window.learned(queue, number, now_due_us, fresh=False)
                 return
         heap = self._window.heap(queue.group)
-        heap.add(queue, number, due_us, not_before_us=now_us + NOT_YET_US)
+        wait_us = min(max(now_us - due_us, NOT_YET_US), NOT_YET_MAX_US)
+        heap.add(queue, number, due_us, not_before_us=now_us + wait_us)
         self.wake(queue.group)
 
 

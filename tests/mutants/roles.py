@@ -248,6 +248,19 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P3",
     ),
     Mutant(
+        "a log whose time stands is asked every 5 ms",
+        (
+            Edit(
+                "scheduler/releasing.py",
+                "        wait_us = min(max(now_us - due_us, NOT_YET_US), NOT_YET_MAX_US)\n",
+                "        wait_us = NOT_YET_US\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_releasing.py"
+        "::test_a_log_whose_time_stands_is_asked_ever_less_often",
+        breaks="P5",
+    ),
+    Mutant(
         "a release whose answer was lost is not asked for again",
         (
             Edit(
