@@ -91,6 +91,8 @@ _FAILURES = Counter(
     "packetboat_metadata_failures_total", "Operations that ended in an error, by its code", ["code"]
 )
 _CLEAN_UP_S = 1.0
+_UNCLEAN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError)
+"""How a rollback or a release ends on a connection that is lost or does not answer."""
 _FIRST_QUESTION = """
 SELECT fsync, full_page_writes,
     CASE WHEN fsync = 'on' AND full_page_writes = 'on' THEN set_config('role', $1, false) END
@@ -235,10 +237,12 @@ class Database:
         """Sees all tenants: for what the platform does by itself, never for a tenant's request."""
         return Sessions(self, _PLATFORM)
 
-    async def close(self) -> None:
-        """Waits for what is in flight (bounded by the deadline), then closes every connection."""
+    async def close(self, wait_s: float | None = None) -> None:
+        """Waits that long for what is in flight (for the deadline, unless told), then closes every
+        connection."""
         if self._operations:
-            await asyncio.wait(self._operations, timeout=self._settings.deadline_s)
+            wait_s = self._settings.deadline_s if wait_s is None else wait_s
+            await asyncio.wait(self._operations, timeout=wait_s)
         for operation in self._operations:
             operation.cancel()
         if self._pool is not None:
@@ -314,8 +318,7 @@ class Database:
                 try:
                     result = await work(connection)
                 except BaseException:
-                    if not connection.is_closed():
-                        await transaction.rollback()
+                    await _undo(connection, transaction)
                     raise
                 attempt.sent = writes
                 await transaction.commit()
@@ -430,13 +433,24 @@ class Database:
 
     async def _release(self, connection: Connection) -> None:
         # One that can't be cleaned up has been closed by the pool; that is clean enough.
-        with contextlib.suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+        with contextlib.suppress(*_UNCLEAN):
             await self._pool.release(connection, timeout=_CLEAN_UP_S)
 
 
 def _tenant(tenant_id: UUID) -> str:
     # BEGIN takes no parameters; a UUID's text is hexadecimal digits and hyphens.
     return f"SET LOCAL ROLE {TENANT_ROLE}; SET LOCAL {TENANT_SETTING} = '{tenant_id}';"
+
+
+async def _undo(connection: Connection, transaction: Any) -> None:
+    """Roll back, or else close the connection: the error to be told is the one that led here. A
+    lost connection that is back in its pool already refuses every call."""
+    try:
+        async with asyncio.timeout(_CLEAN_UP_S):
+            await transaction.rollback()
+    except _UNCLEAN:
+        with contextlib.suppress(asyncpg.InterfaceError):
+            connection.terminate()
 
 
 def _leave(gate: Gate, passage: int, operation: asyncio.Task[Any]) -> None:

@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import asyncpg
 import structlog
@@ -207,19 +207,24 @@ class EraKeeper:
         return now
 
     async def _rebuild(self, connection: Connection) -> Report:
-        """On connections that are good while that one has the turn."""
+        """On connections that are good while that one has the turn; ended as soon as it is lost,
+        however long a statement of the repair may take."""
         settings = replace(self._settings, deadline_s=eras.REPAIR_STATEMENT_S)
         database = Database(settings, partial(eras.help_repair, connection.get_server_pid()))
         await database.connect()
+        self._rebuild_now = Rebuild(database, self._store)
+        repair = asyncio.create_task(self._rebuild_now.run())
         awake = asyncio.create_task(_keep_awake(connection))
         try:
-            self._rebuild_now = Rebuild(database, self._store)
-            return await self._rebuild_now.run()
+            await asyncio.wait((repair, awake), return_when=asyncio.FIRST_COMPLETED)
+            return repair.result() if repair.done() else awake.result()
         finally:
             self._rebuild_now = None
+            repair.cancel()
             awake.cancel()
-            await asyncio.gather(awake, return_exceptions=True)
-            await database.close()
+            await asyncio.gather(repair, awake, return_exceptions=True)
+            # A statement that is still out is of a repair that ended: nobody waits for it.
+            await database.close(wait_s=0)
 
     async def _forget_witness(self, era: int) -> None:
         """Of an era that is over; there is not much room for them."""
@@ -267,8 +272,9 @@ class EraKeeper:
             connection.terminate()
 
 
-async def _keep_awake(connection: Connection) -> None:
-    """Else the server ends the connection, and with it our turn."""
+async def _keep_awake(connection: Connection) -> NoReturn:
+    """Else the server ends the connection, and with it our turn. Raises once it does not answer,
+    within the usual deadline."""
     while True:
         await asyncio.sleep(eras.REPAIR_IDLE_S / 10)
         await connection.execute("SELECT 1")

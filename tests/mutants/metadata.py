@@ -457,4 +457,59 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/integration/metadata/test_backup_hold.py"
         "::test_nothing_is_trimmed_while_a_backup_is_taken",
     ),
+    Mutant(
+        "a lost connection hides why its transaction failed",
+        (
+            Edit(
+                "metadata/database.py",
+                "                    await _undo(connection, transaction)\n",
+                "                    if not connection.is_closed():\n"
+                "                        await transaction.rollback()\n",
+            ),
+        ),
+        killed_by="tests/unit/metadata/test_transactions.py"
+        "::test_a_lost_connection_does_not_hide_why_the_transaction_failed",
+        fails_with="metadata.errors.MetadataUnavailable",
+        breaks="P8",
+    ),
+    Mutant(
+        "a rollback that failed leaves its connection open",
+        (
+            Edit(
+                "metadata/database.py",
+                "            connection.terminate()\n\n\ndef _leave",
+                "            pass\n\n\ndef _leave",
+            ),
+        ),
+        killed_by="tests/unit/metadata/test_transactions.py"
+        "::test_a_rollback_that_nobody_answers_ends_the_connection",
+        breaks="P6",
+    ),
+    Mutant(
+        "a repair whose turn is lost waits for its statement",
+        (
+            Edit(
+                "gateway/recovery/keeper.py",
+                "            await asyncio.wait((repair, awake), "
+                "return_when=asyncio.FIRST_COMPLETED)\n",
+                "            await asyncio.wait((repair,))\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_era_keeper.py::test_a_repair_ends_once_its_turn_is_lost",
+        fails_with="TimeoutError",
+        breaks="P6",
+    ),
+    Mutant(
+        "a repair that ended waits for the statement that it left",
+        (
+            Edit(
+                "gateway/recovery/keeper.py",
+                "            await database.close(wait_s=0)\n",
+                "            await database.close()\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_era_keeper.py::test_a_repair_ends_once_its_turn_is_lost",
+        fails_with="TimeoutError",
+        breaks="P6",
+    ),
 )

@@ -6,11 +6,13 @@ import asyncio
 import time
 from typing import Any
 
+import asyncpg
 import pytest
 
 from gateway.recovery import keeper as module
 from gateway.recovery.keeper import FAST_BYTES, FAST_S, SLOW_S, EraKeeper, witness
 from gateway.recovery.rebuild import Report
+from metadata.database import Database
 from metadata.eras import Position, Sentinel
 from metadata.settings import DatabaseSettings
 from store_nodes.errors import Conflict, OutcomeUnknown, Unavailable
@@ -179,3 +181,42 @@ async def test_readiness_says_how_far_a_repair_is(monkeypatch: pytest.MonkeyPatc
     await one._rebuild(Server())
     assert said == ["it may have gone back in time; 3 of 9 topics are repaired"]
     assert one.not_ready_reason() == "it may have gone back in time"
+
+
+async def test_a_repair_ends_once_its_turn_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited ten minutes for a statement that nobody answered any more, and as long again for
+    the statement to end before it closed its connections."""
+    one, _ = keeper(Counters(), at(0))
+    sent = asyncio.Event()
+
+    class Repair:
+        progress = "reading Postgres"
+
+        def __init__(self, database: Database, *_: object) -> None:
+            self._database = database
+
+        async def run(self) -> Report:
+            await self._database.statement(self._statement, writes=False)
+            raise AssertionError
+
+        async def _statement(self, _: object) -> None:
+            sent.set()
+            await asyncio.Event().wait()
+
+    class Server:
+        def get_server_pid(self) -> int:
+            return 1
+
+        async def execute(self, _: str) -> None:
+            await sent.wait()
+            raise asyncpg.ConnectionDoesNotExistError("connection was closed")
+
+    async def acquired(_: Database) -> object:
+        return object()
+
+    monkeypatch.setattr(module, "Rebuild", Repair)
+    monkeypatch.setattr(Database, "_acquire", acquired)
+    monkeypatch.setattr(module.eras, "REPAIR_IDLE_S", 0.01)
+    with pytest.raises(asyncpg.ConnectionDoesNotExistError):
+        await asyncio.wait_for(one._rebuild(Server()), 2)
+    assert one.not_ready_reason() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from metadata.delivery.due import Progress, QueueKey
@@ -61,7 +62,7 @@ async def test_a_log_whose_time_stands_is_asked_ever_less_often() -> None:
         assert list(queue.ready) == [0]
         queue.ready.clear()
         assert await one._release_some(queue, [0]) == []
-    waits_us = [later - earlier for earlier, later in zip(asked_us, asked_us[1:], strict=False)]
+    waits_us = [later - earlier for earlier, later in pairwise(asked_us)]
     assert waits_us[0] == releasing.NOT_YET_US, "a clock that is a little ahead costs little"
-    assert all(later <= 2 * earlier for earlier, later in zip(waits_us, waits_us[1:], strict=False))
+    assert all(later <= 2 * earlier for earlier, later in pairwise(waits_us))
     assert waits_us[-10:] == [releasing.NOT_YET_MAX_US] * 10
