@@ -74,8 +74,11 @@ class OAuthEndpoints:
         return [
             Route("POST", "/oauth/token", self.token, "public"),
             Route("POST", "/oauth/introspect", self.introspect, "public"),
-            Route("POST", "/oauth/revoke", self.revoke, "public"),
         ]
+
+    def ending_routes(self) -> list[Route]:
+        """Those that end tokens."""
+        return [Route("POST", "/oauth/revoke", self.revoke, "public")]
 
     async def token(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer("token", self._issue, scope, receive, send)

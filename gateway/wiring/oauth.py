@@ -5,6 +5,7 @@ from __future__ import annotations
 from auth.access_token_verifier import AccessTokenVerifier
 from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
+from gateway.tenancy.heard import heard
 from gateway.wiring.parts import Shared, own
 from gateway.wiring.tokens import Tokens
 from metadata.tenancy.clients import ClientRepository
@@ -24,5 +25,6 @@ def open_oauth(shared: Shared, tokens: Tokens, verifier: AccessTokenVerifier) ->
         RevokedTokenRepository(database),
     )
     parts.routes += endpoints.routes()
+    parts.routes += heard(endpoints.ending_routes(), shared.feed.catch_up)
     own(shared.stack, endpoints.last_uses.run())
     parts.routes += DiscoveryRoutes(tokens.keys, shared.settings.issuer).routes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.tenancy.audit import AuditRoutes
 from gateway.tenancy.clients import ClientRoutes
+from gateway.tenancy.heard import heard
 from gateway.tenancy.issuers import IssuerRoutes
 from gateway.tenancy.keys import KeyRoutes
 from gateway.tenancy.policies import PolicyRoutes
@@ -29,11 +30,14 @@ def open_tenancy(shared: Shared, lifecycle: TopicLifecycle) -> None:
     tenants = TenantRepository(database)
     deletion = TenantDeletion(tenants, shared.topics, lifecycle)
     own(shared.stack, deletion.run())
-    parts.routes += TenantRoutes(tenants, deletion).routes()
-    parts.routes += ClientRoutes(ClientRepository(database)).routes()
-    parts.routes += KeyRoutes(ApiKeyRepository(database)).routes()
-    parts.routes += PolicyRoutes(PolicyRepository(database)).routes()
-    parts.routes += IssuerRoutes(IssuerRepository(database)).routes()
+    access = [
+        *TenantRoutes(tenants, deletion).routes(),
+        *ClientRoutes(ClientRepository(database)).routes(),
+        *KeyRoutes(ApiKeyRepository(database)).routes(),
+        *PolicyRoutes(PolicyRepository(database)).routes(),
+        *IssuerRoutes(IssuerRepository(database)).routes(),
+    ]
+    parts.routes += heard(access, shared.feed.catch_up)
     defaults = shared.metered.defaults
     parts.routes += QuotaRoutes(QuotaRepository(database), tenants, defaults).routes()
     parts.routes += UsageRoutes(UsageHours(database), tenants).routes()

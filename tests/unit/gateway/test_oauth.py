@@ -158,7 +158,9 @@ class World:
             text = base64.b64encode(":".join(basic).encode())
             headers.append((b"authorization", b"Basic " + text))
         body = form if isinstance(form, bytes) else urlencode(form).encode()
-        return await call(self.endpoints.routes(), "POST", path, headers, body)
+        return await call(
+            [*self.endpoints.routes(), *self.endpoints.ending_routes()], "POST", path, headers, body
+        )
 
     def basic(self, client_id: str) -> tuple[str, str]:
         return client_id, self.secrets[client_id]
