@@ -50,6 +50,8 @@ MAX_RUNS = 1000
 MAX_COUNTED = 10_000
 """Of one schedule and plan: what is due before these runs is neither made nor counted."""
 MINUTE = timedelta(minutes=1)
+_ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+_NEVER = "never runs: no month of the field month has a day of the field day of month"
 
 
 class BadSchedule(ValueError):
@@ -77,9 +79,21 @@ def check(cron: str, time_zone: str) -> None:
         detail = "a name of the IANA time zone database, such as Europe/Berlin"
         raise BadSchedule("time_zone", detail) from error
     try:
-        CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))
+        CronSim(expression, _ANY_TIME)
     except CronSimError as error:
-        raise BadSchedule("cron", _fault(str(error))) from error
+        detail = _NEVER if _is_of_no_month(expression) else _fault(str(error))
+        raise BadSchedule("cron", detail) from error
+
+
+def _is_of_no_month(expression: str) -> bool:
+    """Whether it would run in other months: the fields are right, and its days never come."""
+    minute, hour, day, month, weekday = expression.split()
+    try:
+        CronSim(" ".join((minute, hour, day, "*", weekday)), _ANY_TIME)
+        CronSim(" ".join((minute, hour, "*", month, weekday)), _ANY_TIME)
+    except CronSimError:
+        return False
+    return True
 
 
 def _fault(reason: str) -> str:
