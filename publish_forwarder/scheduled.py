@@ -85,9 +85,8 @@ class ScheduledMessages:
         now_us = delays.now_us()
         delay = _delay(await read_body(scope, receive, MAX_BODY_BYTES), now_us)
         due_us = max(now_us, delay.due_us(now_us)) if delay is not None else now_us
-        if not await self._change(
-            place, self._store.reschedule(place.group, place.queue, [place.number], [due_us])
-        ):
+        change = self._store.reschedule(place.group, place.queue, [place.number], [due_us])
+        if not await self._change(place, change, due_us):
             await self._require_discarded(place)
             raise Problem(
                 409,
@@ -137,8 +136,11 @@ class ScheduledMessages:
             raise not_found("message", str(wanted))
         raise _released(str(wanted))
 
-    async def _change(self, place: Place, change: Awaitable[int]) -> bool:
-        """Whether the message was staged, and is changed. Raises Problem: it is published."""
+    async def _change(
+        self, place: Place, change: Awaitable[int], due_us: int | None = None
+    ) -> bool:
+        """Whether the message was staged, and is changed: to be due at `due_us`, or cancelled.
+        Raises Problem: it is published."""
         try:
             done = await change
         except QueueNotFound:
@@ -147,7 +149,7 @@ class ScheduledMessages:
             return False
         try:
             if await self._is_sealed(place):
-                await self._require_no_copy(place)
+                await self._require_no_copy(place, due_us)
         except QueueNotFound as error:
             # Sealed a moment ago, and a successor is not made yet; or its topic is being deleted.
             raise Unavailable(f"{place.queue} is being moved") from error
@@ -156,22 +158,29 @@ class ScheduledMessages:
     async def _is_sealed(self, place: Place) -> bool:
         return (await self._store.offsets(place.group, place.queue)).sealed
 
-    async def _require_no_copy(self, place: Place) -> None:
+    async def _require_no_copy(self, place: Place, due_us: int | None = None) -> None:
         """Raises 409 if the message was published from another queue as it was before its change;
-        it is not from now on. Raises QueueNotFound: that is not known."""
+        it is not from now on. Raises QueueNotFound: that is not known.
+
+        A copy that was published at `due_us` or later is what was asked for: a message that is to
+        be sent at once may be forwarded before whoever changed it gets here."""
         key, number = QueueKey(place.topic.tenant_id, *place.queue), place.number
-        if self._forwarded is not None and await self._forwarded.find(key, [number]):
+        recorded = bool(self._forwarded is not None and await self._forwarded.find(key, [number]))
+        if recorded and due_us is None:
             raise _released(place.text)
         known = await take_turn(self._writer, self._store, place.group, place.queue, number)
         if known is None:
+            if recorded:  # so long ago that its name is forgotten
+                raise _released(place.text)
             return
-        if self._forwarded is not None:
+        if self._forwarded is not None and not recorded:
             # As the scheduler does that copied it, if it is still alive: the message as it is now
             # must not be copied some other day.
             partition = QueueId.unpack(known.queue).partition
             await self._forwarded.record(key, [Forwarded(number, partition, known.position)])
             await self._store.discard(place.group, place.queue, [number])
-        raise _released(place.text)
+        if due_us is None or known.log_time_us < due_us:
+            raise _released(place.text)
 
     async def _require_discarded(self, place: Place) -> None:
         """Nothing was changed: raises 409 or 404 unless it was cancelled before."""

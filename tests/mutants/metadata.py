@@ -512,4 +512,17 @@ MUTANTS: tuple[Mutant, ...] = (
         fails_with="TimeoutError",
         breaks="P6",
     ),
+    Mutant(
+        "a deletion of a key is answered before the process has heard of it",
+        (
+            Edit(
+                "gateway/tenancy/heard.py",
+                "                    await catch_up()\n",
+                "                    pass\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_heard.py"
+        "::test_a_key_that_was_just_used_is_refused_once_its_deletion_is_answered",
+        breaks="P12",
+    ),
 )

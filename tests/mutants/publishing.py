@@ -278,4 +278,30 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/integration/scheduler/test_trimming.py"
         "::test_a_sealed_generation_stays_while_a_delayed_message_goes_through_it",
     ),
+    Mutant(
+        "a copy that was published before the new time counts as published at it",
+        (
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "        if due_us is None or known.log_time_us < due_us:\n",
+                "        if due_us is None:\n",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_what_was_rescheduled_is_not_published_before_its_new_time",
+    ),
+    Mutant(
+        "a copy that was made because of a change is told as one from before it",
+        (
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "        if due_us is None or known.log_time_us < due_us:\n",
+                "        if True:\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_what_is_to_be_sent_at_once_may_be_forwarded_before_that_is_answered",
+    ),
 )

@@ -485,4 +485,17 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/integration/lake/test_zombies.py::test_a_zombie_of_an_earlier_run",
         breaks="P15",
     ),
+    Mutant(
+        "days that never come are said to be no days",
+        (
+            Edit(
+                "scheduler/cron_plan.py",
+                "        detail = _NEVER if _is_of_no_month(expression) else _fault(str(error))\n",
+                "        detail = _fault(str(error))\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_cron_plan.py"
+        "::test_what_is_refused_is_said_in_our_own_words",
+        breaks="P8",
+    ),
 )

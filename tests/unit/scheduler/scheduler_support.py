@@ -26,7 +26,7 @@ from store_nodes.client import (
     StagedInfo,
     StagedPage,
 )
-from store_nodes.errors import StoreError, Unavailable
+from store_nodes.errors import DedupKnown, Known, StoreError, Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
@@ -66,6 +66,9 @@ class FakeAppender:
         """A new session follows a refusal, as its sequence may be used or not."""
         try:
             return self._store.do(self._group, raw)
+        except DedupKnown as error:
+            self._session, self._seq = self._store.next_session(), 0
+            raise DedupKnown(self._store.dated(error.known)) from error
         except StoreError:
             self._session, self._seq = self._store.next_session(), 0
             raise
@@ -271,6 +274,21 @@ class FakeStore:
     def keep(self, group: int, queue: QueueId, done: AppendDone, batch: bytes) -> None:
         kept = Stored(done.base_offset, done.count, done.log_time_us, batch)
         self.batches.setdefault(queue.pack(), []).append(kept)
+
+    def dated(self, known: dict[int, Known]) -> dict[int, Known]:
+        """With the log times of those that are published, as a node answers."""
+        times = {
+            (queue, each.base + n): each.log_time_us
+            for queue, kept in self.batches.items()
+            for each in kept
+            for n in range(each.count)
+        }
+        return {
+            index: one
+            if one.staged
+            else one._replace(log_time_us=times.get((one.queue, one.position), 0))
+            for index, one in known.items()
+        }
 
     def tell(self, group: int, queue: QueueId) -> None:
         raw = queue.pack()

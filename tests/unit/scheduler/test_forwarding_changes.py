@@ -4,6 +4,7 @@ what is answered is what happens, whoever was first."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -100,12 +101,13 @@ class ClientStore:
         return self._store._offsets(group, queue.pack())
 
 
-def sealed_store(store: FakeStore, count: int = 1) -> FakeStore:
-    """With messages that are due in a queue that was moved. Log time is as our clock."""
+def sealed_store(store: FakeStore, count: int = 1, due_s: float = 0.0) -> FakeStore:
+    """With messages in a queue that was moved, due now or so much later. Log time is as our
+    clock."""
     store.ahead_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
     store.create(0, OLD)
     messages = [Message(str(n).encode(), key=f"k{n}") for n in range(count)]
-    store.stage(0, OLD, *[0.0] * count, messages=messages)
+    store.stage(0, OLD, *[due_s] * count, messages=messages)
     store.create(*NEW, store.seal(0, OLD, NEW))
     return store
 
@@ -197,6 +199,39 @@ async def test_what_was_rescheduled_is_not_published_before_its_new_time(point: 
     await forward(store, index, 0)
     assert sorted(number for number, _ in published(store)) == [0, 1]
     assert store.where(0, OLD, 0)[0] == "discarded"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_what_is_to_be_sent_at_once_may_be_forwarded_before_that_is_answered(
+    recorded: bool,
+) -> None:
+    """It was answered 409, though the copy was made because of the change."""
+    store, index = FakeStore(), FakeIndex()
+    sealed_store(store, due_s=3600.0)
+    api = Api(store, index)
+    record, offsets = index.record, ClientStore.offsets
+
+    async def dies(*_: Any) -> None:
+        raise Unavailable("killed here")
+
+    async def forwarded_before(self: ClientStore, *queue: Any) -> QueueOffsets:
+        if not published(store):
+            if not recorded:
+                index.record = dies  # type: ignore[method-assign]
+            with contextlib.suppress(StoreError):
+                await forward(store, index)
+            index.record = record  # type: ignore[method-assign]
+        return await offsets(self, *queue)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ClientStore, "offsets", forwarded_before)
+        status, least_us = await api.reschedule(0, 0)
+    ((number, published_us),) = published(store)
+    assert (status, number) == (200, 0)
+    assert published_us >= least_us
+    assert (KEY, 0) in index.moved
+    assert store.where(0, OLD, 0)[0] == "discarded"
+    assert await api.cancel(0) == 409
 
 
 async def test_a_copy_that_a_dead_scheduler_did_not_record_is_recorded_by_who_would_cancel() -> (
