@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class Sometimes:
@@ -11,6 +11,8 @@ class Sometimes:
 
     def __init__(self, listed: Iterable[str]) -> None:
         self.seen: Counter[str] = Counter()
+        self.heard: Callable[[str], None] | None = None
+        """Told of each situation as it is seen."""
         self._listed = tuple(listed)
 
     def hit(self, what: str, when: bool = True) -> None:
@@ -18,6 +20,8 @@ class Sometimes:
         assert what in self._listed, what
         if when:
             self.seen[what] += 1
+            if self.heard is not None:
+                self.heard(what)
 
     @property
     def missing(self) -> list[str]:

@@ -8,10 +8,14 @@ from collections.abc import Callable
 from random import Random
 
 from tests.simulation.delivery.forgetting import Forgotten
+from tests.simulation.delivery.growing import GREW
 from tests.simulation.delivery.installation import PLATFORM, SERVERS, Installation, Snapshot
 from tests.simulation.delivery.options import GO_BACK, Options
+from tests.simulation.kernel import network as networks
 from tests.simulation.kernel.world import SECOND
 
+KILL_IN_STALL = "kill in a stall"
+LATE_S = 0.5
 DOWN_S = (0.05, 6.0)
 PAUSE_S = (0.2, 7.0)
 """A lease lasts 4 s: some pauses are longer."""
@@ -27,6 +31,8 @@ class Faults:
         self._options = options
         self._draw = Random(f"faults {options.seed}")
         self._healing = False
+        self._kinds: list[str] = []
+        """What is to happen before anything happens again."""
         self.counts: Counter[str] = Counter()
         self.forgotten: list[Forgotten] = []
         self._snapshot: Snapshot | None = None
@@ -48,6 +54,10 @@ class Faults:
         faults.lost_requests = self._options.lost_requests
         faults.slow = self._options.slow
         faults.slow_s = (0.01, self._options.slow_most_s)
+        late = networks.of(self._place.world).late
+        for host, _ in self._place.nodes.values():
+            for pair in ((PLATFORM, host), (host, PLATFORM)):
+                late[pair] = (self._options.late, int(LATE_S * SECOND))
         if any(kind in self._do for kind in self._options.faults):
             self._next()
 
@@ -56,8 +66,16 @@ class Faults:
         self._healing = True
         faults = self._place.postgres.faults
         faults.lost_answers = faults.lost_requests = 0.0
+        networks.of(self._place.world).late.clear()
         for name in SERVERS:
             self._start_server(name)
+
+    def heard(self, what: str) -> None:
+        """A situation in which a fault is likelier to show something than at any other moment."""
+        if self._healing or what != GREW or KILL_IN_STALL not in self._options.faults:
+            return
+        if self._draw.random() < 0.8:
+            self._later((0.0, 0.2), self._kill_in_stall)
 
     def _next(self) -> None:
         after_s = self._draw.expovariate(1 / self._options.every_s)
@@ -66,7 +84,11 @@ class Faults:
     def _one(self) -> None:
         if self._healing:
             return
-        kind = self._draw.choice([kind for kind in self._options.faults if kind in self._do])
+        if not self._kinds:
+            # Each in its turn, so that a run has had all of what it drew.
+            self._kinds = [kind for kind in self._options.faults if kind in self._do]
+            self._draw.shuffle(self._kinds)
+        kind = self._kinds.pop()
         self._place.world.note("fault", kind)
         self.counts[kind] += 1
         self._do[kind]()
@@ -87,6 +109,25 @@ class Faults:
         if (name := self._running()) is not None:
             self._place.processes[name].kill()
             self._later(DOWN_S, lambda: self._start_server(name))
+
+    def _kill_in_stall(self) -> None:
+        """Servers die of which commits are under way, and waited for; at times Postgres too."""
+        if self._healing:
+            return
+        self._place.world.note("fault", KILL_IN_STALL)
+        self.counts[KILL_IN_STALL] += 1
+        seconds = self._draw.uniform(0.7, 3.0)
+        self._place.postgres.stall(seconds)
+
+        def kill() -> None:
+            if self._healing:
+                return
+            for _ in range(self._draw.choice((1, 2, 3, 3))):
+                self._kill_server()
+            if self._draw.random() < 0.3:
+                self._fail_over()
+
+        self._place.world.after(int(self._draw.uniform(0.5, 1.0) * seconds * SECOND), kill)
 
     def _stop_server(self) -> None:
         if (name := self._running()) is not None:

@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import msgspec
 
+from tests.simulation.delivery import growing
 from tests.simulation.delivery.mutations import MUTATIONS
 from tests.simulation.delivery.runs import Result, run
 
@@ -21,6 +22,7 @@ FULL_SET_RUNS = 10
 """From here on a set of runs must have had all that is required."""
 REQUIRED = (
     "kill a server",
+    "kill in a stall",
     "stop a server",
     "pause a server",
     "kill a store node",
@@ -33,6 +35,7 @@ REQUIRED = (
     "lost requests",
     "late units",
     "statements that waited for a lock",
+    *growing.SITUATIONS,
 )
 LAST_LINES = 60
 """Of what the processes of a seed that failed logged; all of it where one seed is run."""
@@ -47,13 +50,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--hours", type=float, help="new seeds for so long, instead of --runs")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--mutation", choices=list(MUTATIONS), help="break this of the product")
+    parser.add_argument(
+        "--as-drawn", action="store_true", help="not aimed at the mutation: what `make sim` runs"
+    )
     parser.add_argument("--one", action="store_true", help="one seed here; its result as JSON")
     options = parser.parse_args(arguments)
     first = options.seed
     if first is None:
         first = 0 if options.hours is None else int.from_bytes(os.urandom(3)) * 1000
     if options.one:
-        print(msgspec.json.encode(run(first, mutation=options.mutation)).decode())
+        print(
+            msgspec.json.encode(run(first, options.mutation, aimed=not options.as_drawn)).decode()
+        )
         return 0
     began_s = time.perf_counter()
     seeds: Iterable[int] = range(first, first + options.runs)
@@ -61,7 +69,7 @@ def main(arguments: list[str]) -> int:
         until_s = began_s + options.hours * 3600
         seeds = itertools.takewhile(lambda _: time.perf_counter() < until_s, itertools.count(first))
     results = []
-    for result in run_many(seeds, options.processes, options.mutation):
+    for result in run_many(seeds, options.processes, options.mutation, aimed=not options.as_drawn):
         results.append(result)
         print(
             f"seed {result.seed} trace {result.trace} {result.statements} statements,"
@@ -105,10 +113,12 @@ def findings(results: Sequence[Result]) -> list[str]:
     return found
 
 
-def run_many(seeds: Iterable[int], processes: int, mutation: str | None = None) -> Iterator[Result]:
+def run_many(
+    seeds: Iterable[int], processes: int, mutation: str | None = None, *, aimed: bool = True
+) -> Iterator[Result]:
     """Results as they come; a seed is taken when there is a process for it."""
     running: set[Future[Result]] = set()
-    one: Callable[[int], Result] = lambda seed: run_apart(seed, mutation)  # noqa: E731
+    one: Callable[[int], Result] = lambda seed: run_apart(seed, mutation, aimed=aimed)  # noqa: E731
     with ThreadPoolExecutor(processes) as pool:
         for seed in seeds:
             running.add(pool.submit(one, seed))
@@ -119,11 +129,11 @@ def run_many(seeds: Iterable[int], processes: int, mutation: str | None = None) 
             yield each.result()
 
 
-def run_apart(seed: int, mutation: str | None = None) -> Result:
+def run_apart(seed: int, mutation: str | None = None, *, aimed: bool = True) -> Result:
     """In a process that does nothing else."""
     command = [sys.executable, "-m", "tests.simulation.delivery", "--one", "--seed", str(seed)]
     if mutation is not None:
-        command += ["--mutation", mutation]
+        command += ["--mutation", mutation, *([] if aimed else ["--as-drawn"])]
     # The order of a set of texts is one of a seed's, too.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     try:

@@ -3,8 +3,9 @@ notice it. One that no seed catches shows that nothing tests the rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -12,14 +13,23 @@ from unittest import mock
 from metadata import eras, types
 from metadata.locks import locks
 from metadata.types import Epoch
+from outbox import delayed
+from publish_forwarder.scheduled import ScheduledMessages
+from scheduler.forwarding import Forwarding, _Course
+from store_nodes.commands import DEDUP_ENTRY
+from store_nodes.machine.stages import Stages
+from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
+from subscribe_forwarder.delivery.key_gate import KeyGate
 from subscribe_forwarder.delivery.line import Delivery
+from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.state.held_leases import HeldLeases
 from subscribe_forwarder.state.order import KeyOrder, Verdict
 from tests.chaos.delivery import effects, keyed
 from tests.chaos.delivery.actor import Actor
+from tests.simulation.delivery import growing
 from tests.simulation.delivery.acked import Acked
 from tests.simulation.delivery.locked import Locked
 from tests.simulation.delivery.options import GO_BACK, Options
@@ -41,7 +51,9 @@ class Mutation(NamedTuple):
             options,
             actors=self.actors,
             faults=self.faults,
-            every_s=1.0,
+            busy_s=8.0,
+            every_s=1.5,
+            late=0.06,
             lost_answers=lost,
             lost_requests=0.0,
         )
@@ -114,6 +126,121 @@ def _other_acquire(text: str, by: str) -> AbstractContextManager[object]:
     return mock.patch.object(locks, "_ACQUIRE", locks._ACQUIRE.replace(text, by))
 
 
+def a_key_is_freed_by_an_ack_that_is_not_committed() -> AbstractContextManager[object]:
+    settling, settled = KeyGate._on_settling, KeyGate._on_settled
+
+    def on_settling(self: KeyGate, offsets: Sequence[int]) -> None:
+        settling(self, offsets)
+        settled(self, offsets)
+
+    def on_settled(self: KeyGate, offsets: Sequence[int]) -> None:
+        settled(self, [offset for offset in offsets if offset in self._settling])
+
+    return mock.patch.multiple(KeyGate, _on_settling=on_settling, _on_settled=on_settled)
+
+
+def a_growth_is_passed_by_acks_that_are_not_committed() -> AbstractContextManager[object]:
+    def mutated(self: Reader, end: int) -> bool:
+        return self.scan >= end and (self.keys is None or self.ledger.settled_to(end))
+
+    return mock.patch.object(Reader, "done_to", mutated)
+
+
+def a_cancel_in_a_sealed_queue_looks_for_no_copy() -> AbstractContextManager[object]:
+    """Nor does a reschedule."""
+
+    async def mutated(self: ScheduledMessages, place: object) -> bool:
+        return False
+
+    return mock.patch.object(ScheduledMessages, "_is_sealed", mutated)
+
+
+def a_copy_out_of_a_sealed_queue_takes_no_turn() -> AbstractContextManager[object]:
+    original = delayed.copy_ids
+
+    def mutated(index: int, queue: QueueId, number: int, turn: int) -> bytes:
+        return original(index, queue, number, turn)[: DEDUP_ENTRY.size]
+
+    return mock.patch.object(delayed, "copy_ids", mutated)
+
+
+def a_message_of_a_sealed_queue_is_copied_before_its_time() -> AbstractContextManager[object]:
+    """The log is not asked whether it is due, but whether it is staged."""
+
+    async def mutated(self: Forwarding, course: Any, numbers: Sequence[int]) -> list[int]:
+        staged = [n for n in numbers if await self._locate(course.queue, n) == "staged"]
+        course.handed.done.update(set(numbers) - set(staged))
+        return staged
+
+    return mock.patch.object(Forwarding, "due", mutated)
+
+
+def a_stale_answer_says_that_a_message_of_a_sealed_queue_is_staged() -> AbstractContextManager[
+    object
+]:
+    """The scheduler takes its word; a store node tells for a second what was before, as one does
+    that confirms no read."""
+    known: dict[tuple[int, int], float] = {}
+    due = Forwarding.due
+    locate, release, discard = Stages.locate, Stages.release, Stages.discard
+
+    def noting(self: Stages, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if locate(self, number, range(1 << 62))[0] == "staged":
+                known[id(self), number] = time.monotonic()
+
+    def released(self: Stages, numbers: Sequence[int], *arguments: Any) -> Any:
+        noting(self, numbers)
+        return release(self, numbers, *arguments)
+
+    def discarded(self: Stages, numbers: Sequence[int]) -> int:
+        noting(self, numbers)
+        return discard(self, numbers)
+
+    def stale(self: Stages, number: int, readable: Any) -> tuple[str, int | None]:
+        if known.get((id(self), number), -1.0) > time.monotonic() - 1:
+            return "staged", None
+        return locate(self, number, readable)
+
+    async def believing(self: Forwarding, course: Any, numbers: Sequence[int]) -> list[int]:
+        found = await due(self, course, numbers)
+        for number in course.handed.done & set(numbers):
+            if await self._locate(course.queue, number) == "staged":
+                course.handed.done.discard(number)
+                found.append(number)
+        return found
+
+    stack = ExitStack()
+    stack.enter_context(mock.patch.object(Forwarding, "due", believing))
+    stack.enter_context(
+        mock.patch.multiple(Stages, locate=stale, release=released, discard=discarded)
+    )
+    return stack
+
+
+def what_was_rescheduled_as_it_was_copied_is_copied_at_once() -> AbstractContextManager[object]:
+    original = _Course.known
+
+    async def mutated(self: _Course, *arguments: Any) -> Any:
+        asked = self._forwarding
+
+        class Unasked:
+            """Takes all for due."""
+
+            discard_turn = staticmethod(asked.discard_turn)
+
+            async def due(self, _: object, numbers: list[int]) -> list[int]:
+                return numbers
+
+        self._forwarding = Unasked()  # type: ignore[assignment]
+        try:
+            return await original(self, *arguments)
+        finally:
+            self._forwarding = asked
+
+    return mock.patch.object(_Course, "known", mutated)
+
+
 MUTATIONS: dict[str, Mutation] = {
     made.__name__: Mutation(promise, actors, faults, made)
     for promise, actors, faults, made in (
@@ -149,5 +276,47 @@ MUTATIONS: dict[str, Mutation] = {
         ),
         ("P10", (Locked,), (), a_lock_is_taken_before_its_lease_is_over),
         ("P10", (Locked,), (), a_new_holder_has_the_token_of_the_one_before),
+        (
+            "P3",
+            (growing.Ordered,),
+            ("kill in a stall",),
+            a_key_is_freed_by_an_ack_that_is_not_committed,
+        ),
+        (
+            "P3",
+            (growing.Ordered,),
+            ("kill in a stall",),
+            a_growth_is_passed_by_acks_that_are_not_committed,
+        ),
+        (
+            "P3",
+            (growing.Delayed,),
+            ("stall Postgres",),
+            a_cancel_in_a_sealed_queue_looks_for_no_copy,
+        ),
+        (
+            "P3",
+            (growing.Delayed,),
+            (),
+            a_copy_out_of_a_sealed_queue_takes_no_turn,
+        ),
+        (
+            "P3",
+            (growing.Delayed,),
+            (),
+            a_message_of_a_sealed_queue_is_copied_before_its_time,
+        ),
+        (
+            "P3",
+            (growing.Delayed,),
+            (),
+            what_was_rescheduled_as_it_was_copied_is_copied_at_once,
+        ),
+        (
+            "P3",
+            (growing.Delayed,),
+            ("kill a store node",),
+            a_stale_answer_says_that_a_message_of_a_sealed_queue_is_staged,
+        ),
     )
 }

@@ -18,7 +18,7 @@ from tests.chaos.delivery import (
     tasks,
 )
 from tests.chaos.delivery.actor import Actor
-from tests.simulation.delivery import acked, locked
+from tests.simulation.delivery import acked, growing, locked
 from tests.simulation.delivery.forgetting import Forgetting
 
 ACTORS: tuple[type[Actor], ...] = (
@@ -42,8 +42,11 @@ GO_BACK = "go back in time"
 KILL_NODE = "kill a store node"
 TURNS = 5
 """Of so many seeds in a row one has a Postgres that goes back in time, one three store nodes."""
+GROWING: tuple[type[Actor], ...] = (growing.Ordered, growing.Delayed)
+"""One of these is in each seed: what they look at takes several faults at once to go wrong."""
 FAULTS = (
     "kill a server",
+    "kill in a stall",
     "stop a server",
     "pause a server",
     KILL_NODE,
@@ -73,6 +76,8 @@ class Options:
     """Chance of a unit of Postgres' protocol to be slow."""
     slow_most_s: float
     nodes: int
+    late: float
+    """Chance of a packet between servers and store node to be late: each connection for itself."""
 
     def __str__(self) -> str:
         return ", ".join(
@@ -84,11 +89,16 @@ def draw(seed: int) -> Options:
     dice = Random(f"delivery {seed}")
     loses = dice.random() < 0.6
     goes_back, has_three = seed % TURNS == 2, seed % TURNS == 4
-    kinds = {kind for kind in FAULTS[:-1] if kind != GO_BACK and dice.random() < 0.45}
+    kinds = {kind for kind in FAULTS[:-1] if kind != GO_BACK and dice.random() < 0.6}
     kinds |= {GO_BACK} if goes_back else {KILL_NODE} if has_three else set()
+    # In their turn, so that a few seeds in a row have had all of it: half of the others have one
+    # fault only, which needs that a topic can grow undisturbed before it.
+    if seed // len(GROWING) % 2 == 0 and not goes_back and not has_three:
+        loses, kinds = False, {"kill in a stall"}
+    two = _two(seed - (seed + 2) // TURNS)
     return Options(
         seed=seed,
-        actors=_forgetting() if goes_back else _two(seed - (seed + 2) // TURNS),
+        actors=_forgetting() if goes_back else (*two, GROWING[seed % len(GROWING)]),
         faults=tuple(each for each in FAULTS if each in kinds or (loses and each == FAULTS[-1])),
         # A repair takes four seconds and more.
         busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(4, 8),
@@ -98,6 +108,7 @@ def draw(seed: int) -> Options:
         slow=dice.choice((0.0, 0.02, 0.1)),
         slow_most_s=dice.choice((0.05, 0.4, 1.5)),
         nodes=3 if has_three else 1,
+        late=dice.choice((0.01, 0.04, 0.1)),
     )
 
 

@@ -45,7 +45,7 @@ from tests.simulation.kernel.world import SECOND, Process, World
 
 PATIENCE_S = 10.0
 """Real seconds after which an answer that is neither there nor waiting for a lock is a failure."""
-_LOOK_S = 0.001
+_LOOK_S = 0.02
 _BLOCKED = "SELECT pid, pg_blocking_pids(pid) FROM unnest(ARRAY[{}]) AS pid"
 _ALIVE = "SELECT pid FROM pg_stat_activity"
 

@@ -59,6 +59,7 @@ class _Clients:
     """The process that publishes and consumes, and judges by what it was answered."""
 
     def __init__(self, options: Options, faults: Faults) -> None:
+        self._heard = faults.heard
         self.prepared = False
         self.judging = False
         self.failure = ""
@@ -83,6 +84,7 @@ class _Clients:
         for each in self.load.actors:
             if isinstance(each, Forgetting):
                 each.forgotten = self._forgotten
+        self.load.sometimes.heard = self._heard
         await self.load.prepare()
         self.prepared = True
         self.load.start()
@@ -118,10 +120,13 @@ class _Log:
         raise structlog.DropEvent
 
 
-def run(seed: int, options: Options | None = None, mutation: str | None = None) -> Result:
-    """Run one seed to its end or its first violation. Call it once in a process."""
-    options = options or draw(seed)
-    if mutation is not None:
+def run(seed: int, mutation: str | None = None, *, aimed: bool = True) -> Result:
+    """Run one seed to its end or its first violation. Call it once in a process.
+
+    `aimed`: with a mutation the seed has what can show it, and else what it has without.
+    """
+    options = draw(seed)
+    if mutation is not None and aimed:
         options = MUTATIONS[mutation].aimed(options)
     world = World(seed)
     log = _Log(world)

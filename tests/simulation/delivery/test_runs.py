@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.delivery.main import FULL_SET_RUNS, REQUIRED, findings, run_apart
 from tests.simulation.delivery.mutations import MUTATIONS
-from tests.simulation.delivery.options import ACTORS, FAULTS, draw
+from tests.simulation.delivery.options import ACTORS, FAULTS, GROWING, draw
 from tests.simulation.delivery.runs import Result
 
 SEEDS = range(1, 4)
@@ -18,7 +18,7 @@ SEEDS = range(1, 4)
 def test_options_are_drawn_from_the_seed_alone() -> None:
     assert draw(5) == draw(5)
     drawn = [draw(seed) for seed in range(FULL_SET_RUNS + 3)]
-    assert {each for options in drawn for each in options.actors} == set(ACTORS)
+    assert {each for options in drawn for each in options.actors} == {*ACTORS, *GROWING}
     assert {each for options in drawn for each in options.faults} == set(FAULTS)
 
 

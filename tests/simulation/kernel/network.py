@@ -47,6 +47,8 @@ class Network:
         """At most, of a link that is not slow."""
         self.slow: dict[tuple[str, str], int] = {}
         """By (from, to): how much is added to what each piece takes, at most."""
+        self.late: dict[tuple[str, str], tuple[float, int]] = {}
+        """By (from, to): the chance of a piece to be late, and by how much at most."""
         self.cut = 0.05
         """The chance that a piece arrives in two."""
         self.bytes_per_us = 100
@@ -163,6 +165,9 @@ class Network:
         if source == target:
             return 5 + self.world.below(30)
         more = self.slow.get((source, target), 0)
+        chance, late_us = self.late.get((source, target), (0.0, 0))
+        if chance and self.world.chance(chance):
+            more = late_us
         return (
             20
             + self.world.below(self.latency_us)
