@@ -37,7 +37,6 @@ from tests.simulation.store.options import Options
 from tests.simulation.store.oracle import Book, Oracle
 
 FETCH_BYTES = 64 * 1024
-APPEND_TIMEOUT_S = 3.0
 GROW_S = 200.0
 TRIES = 8
 """How often a message with an id is sent anew at most."""
@@ -157,14 +156,14 @@ class Load:
             try:
                 if due_us is None:
                     receipt = await appender.append(
-                        batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
+                        batch, len(ids), timeout_s=self.options.append_timeout_s, dedup=dedup
                     )
                 else:
                     receipt = await appender.stage(
                         batch,
                         len(ids),
                         StageExtras(due_us),
-                        timeout_s=APPEND_TIMEOUT_S,
+                        timeout_s=self.options.append_timeout_s,
                         dedup=dedup,
                     )
             except DedupKnown as error:
@@ -202,7 +201,7 @@ class Load:
         appender = client.appender(book.group, book.queue)
         try:
             receipt = await appender.append(
-                batch, len(ids), timeout_s=APPEND_TIMEOUT_S, dedup=dedup
+                batch, len(ids), timeout_s=self.options.append_timeout_s, dedup=dedup
             )
         except DedupKnown as error:
             known = self._known(book, ids, error, staged=staged)

@@ -41,6 +41,8 @@ class Options:
     window: int
     dedup: float
     """Share of appends with an id, which are sent anew when their outcome is unknown."""
+    append_timeout_s: float
+    """How long a client waits for the answer to an append."""
     read_ms: int
     stage: float
     """Share of messages that are staged, and released later."""
@@ -132,4 +134,5 @@ def draw(rng: random.Random) -> Options:
         drift_ppm=rng.choice([0, 200, 10_000]),
         rot_every_s=sometimes(1.0, 4, 10) if damaged else 0,
         stray_every_s=sometimes(0.5, 6) if damaged else 0,
+        append_timeout_s=rng.choice([0.3, 1.0, 3.0]),
     )
