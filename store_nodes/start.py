@@ -256,8 +256,17 @@ class CheckpointDraft:
         if image is not None and is_ahead(acceptor, image.applied):
             upto, raw = image.applied, image.raw
         else:
+            self._assert_listed(machine)
             upto, raw = acceptor.delivered, machine.state_snapshot()
         return GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)
+
+    def _assert_listed(self, machine: Machine) -> None:
+        """A start from a checkpoint that counts a group and does not have it has no members for
+        it."""
+        counted = machine.counters.get(GROUPS_COUNTER, 0) if machine.group == 0 else 0
+        assert counted <= 1 + max(group.id for group in self.groups), (
+            f"{counted} groups are counted, and not all of them are in the checkpoint"
+        )
 
     def rest(self) -> Rest:
         """After the last group: batches that one has applied are listed here or in a footer."""

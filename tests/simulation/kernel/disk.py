@@ -113,6 +113,8 @@ class MachineFiles:
         self.stall = 0.0
         """The chance that a call on the disk takes up to `stall_us`."""
         self.stall_us = 0
+        self.making_us: dict[str, int] = {}
+        """To make a file in this directory takes up to so much longer."""
         self.strays = 0
         """So many of the next writes go to another place of their file."""
         self.stalled_calls = 0
@@ -217,7 +219,7 @@ class ProcessDisk:
 
     def open(self, path: Path, *, create: bool = False) -> int:
         if create:
-            self._effect(1, 20)
+            self._effect(1, 20 + self._files.making_us.get(str(path.parent), 0))
         elif self._process.dead:
             raise Killed
         directory = self._directory(path.parent)

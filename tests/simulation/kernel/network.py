@@ -86,6 +86,12 @@ class Network:
                 error = ConnectionResetError(errno.ECONNRESET, "reset")
                 self.world.after(self.world.below(50_000), each.broken, error)
 
+    def reset_between(self, one: str, other: str) -> None:
+        """Every connection of these two hosts."""
+        for end in list(self.connections):
+            if {end._here, end._there} == {one, other}:
+                self.reset(end)
+
     # -- what loops call -----------------------------------------------------------------------
 
     def listen(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -32,12 +33,25 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
 from tests.simulation.kernel.loop import run
 from tests.simulation.kernel.world import Process, World
-from tests.simulation.store.cluster import CLUSTER_UID, PORT, SECRET, Cluster, host_of
+from tests.simulation.store.cluster import (
+    CHECKPOINTS,
+    CLUSTER_UID,
+    PORT,
+    SECRET,
+    Cluster,
+    host_of,
+)
 from tests.simulation.store.options import Options
 from tests.simulation.store.oracle import Book, Oracle
 
+READER = "reader"
+"""The machine of who reads."""
 FETCH_BYTES = 64 * 1024
 GROW_S = 200.0
+MAKING_US = 1_000_000
+NEVER_US = 1 << 60
+PAGE = 1000
+STAGED_LATELY = 10
 TRIES = 8
 """How often a message with an id is sent anew at most."""
 REMEMBERED = 50
@@ -67,7 +81,7 @@ class Load:
 
     def start(self) -> None:
         """The director makes the queues; the other clients begin once they are there."""
-        programs = [("director", self._direct), ("reader", self._read)]
+        programs = [("director", self._direct), (READER, self._read)]
         programs += [(f"client-{number}", self._write) for number in range(self.options.clients)]
         for name, work in programs:
             machine = self.world.machine(name)
@@ -238,11 +252,13 @@ class Load:
         self.world.hit("staged")
         book.due_us.update(zip(ids, due_us, strict=True))
         waiting = dict(enumerate(ids, base))
+        book.staged |= dict.fromkeys(waiting)
         dropped = await self._discard(client, book, waiting)
         await self._reschedule(client, book, waiting, dropped)
         certain = True
         while waiting:
             await asyncio.sleep(0.1 + self.world.rng.random() / 2)
+            book.asked.update(waiting)
             try:
                 offsets = await client.release(book.group, book.queue, list(waiting), timeout_s=5)
             except QueueSealed as error:
@@ -254,6 +270,7 @@ class Load:
             for number, offset in zip(list(waiting), offsets, strict=True):
                 if offset is not None and offset >= 0:
                     self.oracle.acks(book, [waiting[number]], offset)
+                    book.staged[number] = offset
                 elif offset is None and certain and number not in dropped:
                     self.oracle.fail(f"{book.queue}: {waiting[number]} is staged, and said gone")
                 if offset is None or offset >= 0:
@@ -267,6 +284,7 @@ class Load:
         if not self.world.chance(DISCARD):
             return {}
         number = self.world.rng.choice(list(waiting))
+        book.asked.add(number)
         try:
             # None where the answer is of its second transmission.
             await client.discard(book.group, book.queue, [number], timeout_s=5)
@@ -295,6 +313,7 @@ class Load:
             for one in waiting.values():
                 book.due_us[one] = min(due_us, book.due_us[one])
             return
+        book.rescheduled += moved
         if all(dropped.values()) and moved != len(waiting) - len(dropped):
             self.oracle.fail(f"{book.queue}: {moved} of {waiting} rescheduled, {dropped} dropped")
         book.due_us.update(dict.fromkeys(waiting.values(), due_us))
@@ -320,25 +339,92 @@ class Load:
         for book in self.open:
             watch = client.watch(book.group, lambda queues: self.world.hit("change told"))
             watch.add(book.queue)
+        confirmed = (
+            self._offsets,
+            self._offset_at,
+            self._queues,
+            self._staged,
+            self._staged_changes,
+            self._locate,
+        )
+        # Each by itself: one that waits for a confirmation keeps no other from being asked.
+        asking = [asyncio.create_task(self._ask_for(client, call)) for call in confirmed]
         while not self.stopping:
             await asyncio.sleep(rng.random() * options.read_ms / 500)
             book = rng.choice(list(self.oracle.books.values()))
             node = rng.choice([None, *self.cluster.ids])
             start = self.world.below(book.end + 1)
             try:
-                if self.world.chance(0.3):
-                    before = book.end
-                    offsets = await client.offsets(book.group, book.queue, timeout_s=2)
-                    self.oracle.ends_at(book, offsets.end, before)
-                else:
-                    found = await client.fetch(
-                        book.group, book.queue, start, FETCH_BYTES, node=node, timeout_s=2
-                    )
-                    self.oracle.reads_at(book, messages_of(found.entries), node)
+                found = await client.fetch(
+                    book.group, book.queue, start, FETCH_BYTES, node=node, timeout_s=2
+                )
             except StoreError:
                 continue
+            self.oracle.reads_at(book, messages_of(found.entries), node)
+        await asyncio.gather(*asking)
         await client.close()
         return 0
+
+    async def _ask_for(
+        self, client: StoreClient, call: Callable[[StoreClient, Book], Awaitable[None]]
+    ) -> None:
+        """One kind of confirmed read, of one queue after the other."""
+        while not self.stopping:
+            await asyncio.sleep(self.world.rng.random() * self.options.read_ms / 150)
+            await call(client, self.world.rng.choice(list(self.oracle.books.values())))
+
+    async def _offsets(self, client: StoreClient, book: Book) -> None:
+        known = self.oracle.known(book)
+        with suppress(StoreError):
+            found = await client.offsets(book.group, book.queue, timeout_s=2)
+            self.oracle.ends_at(book, known, found.end, "offsets")
+            self.oracle.has_changed(book, known, found.stage_changes, "offsets")
+
+    async def _offset_at(self, client: StoreClient, book: Book) -> None:
+        """Of a time that never comes: that is the end."""
+        known = self.oracle.known(book)
+        with suppress(StoreError):
+            end = await client.offset_at(book.group, book.queue, NEVER_US, timeout_s=2)
+            self.oracle.ends_at(book, known, end, "offset_at")
+
+    async def _queues(self, client: StoreClient, book: Book) -> None:
+        books = [one for one in self.oracle.books.values() if one.group == book.group]
+        known = [self.oracle.known(one) for one in books]
+        with suppress(StoreError):
+            found = await client.queues(book.group, timeout_s=2)
+            ends = {info.queue: info.end for info in found}
+            for one, before in zip(books, known, strict=True):
+                end = ends.get(one.queue.pack())
+                if end is None:
+                    self.oracle.fail(f"{one.queue} was made, and is not listed later")
+                self.oracle.ends_at(one, before, end, "queues")
+
+    async def _staged(self, client: StoreClient, book: Book) -> None:
+        known = self.oracle.known(book)
+        with suppress(StoreError):
+            page = await client.staged(book.group, book.queue, limit=PAGE, timeout_s=2)
+            numbers = {info.stage_number for info in page.staged}
+            self.oracle.lists_staged(book, known, numbers, whole=len(page.staged) < PAGE)
+            self.oracle.has_changed(book, known, page.changes, "staged")
+
+    async def _staged_changes(self, client: StoreClient, book: Book) -> None:
+        known = self.oracle.known(book)
+        with suppress(StoreError):
+            page = await client.staged_changes(book.group, book.queue, 0, timeout_s=2)
+            numbers = {info.stage_number for info in page.staged}
+            self.oracle.lists_staged(book, known, numbers, whole=False)
+            self.oracle.has_changed(book, known, page.changes, "staged_changes")
+
+    async def _locate(self, client: StoreClient, book: Book) -> None:
+        """The latest that was staged, or any."""
+        known = self.oracle.known(book)
+        if not known.staged:
+            return
+        latest = [*known.staged][-STAGED_LATELY:]
+        number = self.world.rng.choice(latest)
+        with suppress(StoreError):
+            found = await client.locate(book.group, book.queue, number, timeout_s=2)
+            self.oracle.is_located(book, known, number, found.state, found.offset)
 
     async def whole(self, client: StoreClient, book: Book, node: int) -> None:
         """Read all that a node has of the queue, and have it checked."""
@@ -432,15 +518,30 @@ class Load:
         """A group is added while everything else goes on; moves may go there afterwards."""
         await asyncio.sleep(self.world.rng.random() * self.options.safety_s)
         operator = Operator(client, timeout_s=GROW_S)
+
+        async def draft() -> None:
+            while True:
+                with suppress(StoreError):
+                    await client.take_checkpoint(0, "a group is added", timeout_s=2)
+                await asyncio.sleep(0.3)
+
+        drafting = asyncio.create_task(draft())
+        # As long as a disk takes to make a checkpoint's file, its draft and what it copies of group
+        # 0 are apart.
+        for node in self.cluster.ids:
+            self.cluster.machine(node).files.making_us[str(CHECKPOINTS)] = MAKING_US
+        await asyncio.sleep(1 + 2 * self.world.rng.random())
         while True:
             try:
-                await client.take_checkpoint(0, "a group will be added")
                 self.groups = await add_groups(operator, self.options.groups + 1)
                 break
             except (StoreError, AdminError) as error:
                 self.world.note("no group added", repr(error))
                 await asyncio.sleep(1)
+        drafting.cancel()
         self.world.hit("group added")
+        for node in self.cluster.ids:
+            self.cluster.machine(node).files.making_us.clear()
 
     def replace(self, old: int, new: int) -> None:
         """An operator puts `new` where `old` was, in a process of its own."""

@@ -24,9 +24,11 @@ SECRET = SharedSecret(bytes(range(32)))
 CLUSTER_UID = bytes(range(16))
 PORT = 7000
 HOARD_BYTES = 16 * 1024 * 1024
+CREEP_BYTES = 4 * 1024
 AGAIN = -1
 """Status of a process that starts again in place."""
 DATA = Path("/data")
+CHECKPOINTS = DATA / "checkpoints"
 
 
 class SimHost:
@@ -61,6 +63,8 @@ class Cluster:
         """Nodes that the supervisor keeps running."""
         self.damaged: int | None = None
         """The one node whose disk may rot: two could lose what is there only twice."""
+        self.creeping: int | None = None
+        """The node that copies by far the slowest, from its next start on."""
         self.peers: dict[int, Address] = {
             node: (host_of(node), PORT) for node in range(1, options.nodes + 1)
         }
@@ -85,7 +89,7 @@ class Cluster:
             segment_bytes=options.segment_bytes,
             disk_reserve_bytes=0,
             lag_cap_bytes=HOARD_BYTES if node == options.hoarder else options.lag_cap_bytes,
-            copy_bytes_per_s=options.copy_bytes_per_s,
+            copy_bytes_per_s=CREEP_BYTES if node == self.creeping else options.copy_bytes_per_s,
         )
 
     # -- lives ---------------------------------------------------------------------------------

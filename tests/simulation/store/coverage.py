@@ -37,6 +37,8 @@ REQUIRED = (
     "power cut at an effect of an install",
     "third node died after an install",
     "disk lost",
+    "deposed unheard",
+    "lagged behind who lags",
     # What follows.
     "install begun",
     "checkpoint installed",

@@ -7,12 +7,12 @@ it is damaged no other is wiped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from store_nodes.wal.identity import IDENTITY_NAME
 from tests.simulation.kernel import network
 from tests.simulation.kernel.world import SECOND, World
-from tests.simulation.store.clients import Load
+from tests.simulation.store.clients import READER, Load
 from tests.simulation.store.cluster import DATA, Cluster, host_of
 from tests.simulation.store.oracle import Violation
 
@@ -20,7 +20,29 @@ MS = 1000
 CLOCK_STEP_ALONE_S = (-30, -2, -1, 1, 2, 30)
 CLOCK_STEP_S = (*CLOCK_STEP_ALONE_S, 3600)
 LAG_S = (3, 5, 8)
-SOURCE_AWAY_S = 6
+
+DEPOSE_EVERY_S = 1
+DEPOSED_S = 2
+
+
+class Dying(NamedTuple):
+    """When the source of an install dies, after it is known that the install is needed, and how
+    long it is away."""
+
+    from_s: float
+    until_s: float
+    least_s: float
+    most_s: float
+
+
+DYING = Dying(0, 2, 1, 7)
+DYING_OF_HISTORY = {
+    # An image is asked for half a second after it is known to be needed: it is given before.
+    "passed": Dying(0.6, 0.9, 12, 15),
+    # It is not.
+    "behind": Dying(0, 0.4, 14, 18),
+}
+"""By `Options.history`."""
 
 
 class Faults:
@@ -34,13 +56,17 @@ class Faults:
         self.healed = False
         self._installing: dict[int, int] = {}
         """Node → the source that dies meanwhile."""
+        self._deposed_until_us = 0
+        self._lagging = False
+        """Two nodes lag, one after the other; no third may."""
         cluster.listeners.append(self._on_log)
 
     def start(self) -> None:
         options = self.cluster.options
         for every_s, fault in (
             (options.crash_every_s, self._crash),
-            (options.lag_every_s, self._lag),
+            (options.lag_every_s, self._lag_both if options.history == "behind" else self._lag),
+            (DEPOSE_EVERY_S if options.history == "deposed" else 0, self._depose),
             (options.stop_every_s, self._stop),
             (options.pause_every_s, self._pause),
             (options.partition_every_s, self._partition),
@@ -75,6 +101,7 @@ class Faults:
             machine.wall_skew_us = 0
             files = machine.files
             files.stall, files.slowness, files.strays = 0.0, 1, 0
+            files.making_us.clear()
             process = self.cluster.running.get(node)
             if process is not None:
                 process.doom = None
@@ -164,13 +191,41 @@ class Faults:
 
     def _lag(self) -> None:
         """The others go on without this one, and forget what it lacks."""
-        node = self._any()
-        if node not in self.cluster.running or len(self.cluster.running) < 3:
+        if len(self.cluster.running) < 3 or self._installing:
             return
+        hoarder = self.cluster.options.hoarder
+        node = self.world.rng.choice([node for node in self.cluster.ids if node != hoarder])
+        self._goes(node)
+        self._later(self.world.rng.choice(LAG_S), lambda: self._back(node))
+
+    def _goes(self, node: int) -> None:
         self.world.note("lag", node)
         self.world.hit("away for long")
         self.cluster.kill(node, power=self.world.chance(0.3))
-        self._later(self.world.rng.choice(LAG_S), lambda: self._back(node))
+
+    def _lag_both(self) -> None:
+        """When one comes back, the other goes: the one copies still when the other is to install.
+        The third has all; it dies before it gives anything, and for as long as the others need to
+        go on without it, so that what the second knew before is needed."""
+        if self._lagging or len(self.cluster.running) < 3:
+            return
+        self._lagging = True
+        first, second = self.world.rng.sample(self.cluster.ids, 2)
+        self.cluster.creeping = first
+        self._goes(first)
+
+        def turn() -> None:
+            self._back(first)
+            if second in self.cluster.ids:
+                self._goes(second)
+                self.world.hit("lagged behind who lags")
+            self._later(self.world.rng.choice(LAG_S), end)
+
+        def end() -> None:
+            self._lagging = False
+            self._back(second)
+
+        self._later(self.world.rng.choice(LAG_S), turn)
 
     def _stop(self) -> None:
         node = self._any()
@@ -202,6 +257,9 @@ class Faults:
                 pairs.append((one, host))
             if kind != 1:
                 pairs.append((host, one))
+        self._block(pairs, self.world.rng.random() * 6)
+
+    def _block(self, pairs: list[tuple[str, str]], seconds: float) -> None:
         for source, target in pairs:
             self.network.block(source, target)
 
@@ -209,7 +267,26 @@ class Faults:
             for source, target in pairs:
                 self.network.heal(source, target)
 
-        self._later(self.world.rng.random() * 6, mend)
+        self._later(seconds, mend)
+
+    def _depose(self) -> None:
+        """The others go on without this one, and neither it nor a reader hears of that."""
+        one = self._any()
+        now_us = self.world.now_us
+        if len(self.cluster.running) < 3 or now_us < self._deposed_until_us:
+            return
+        # As long again it takes until all know who leads.
+        self._deposed_until_us = now_us + 2 * DEPOSED_S * SECOND
+        self.world.note("deposed", one)
+        self.world.hit("deposed unheard")
+        pairs = []
+        for node in self.cluster.ids:
+            if node != one:
+                for host in (READER, host_of(one)):
+                    pairs += [(host, host_of(node)), (host_of(node), host)]
+                # They hear at once that it is gone, and elect another; it misses them later.
+                self.network.reset_between(host_of(one), host_of(node))
+        self._block(pairs, DEPOSED_S)
 
     def _reset(self) -> None:
         ends = list(self.network.connections)
@@ -269,35 +346,42 @@ class Faults:
             self.world.fail(Violation(f"node {node} says {event!r} of a sound disk: {fields}"))
         if self.healed:
             return
-        if event == "a checkpoint is needed" and node not in self._installing:
-            source = int(fields["source"])
-            if self.world.chance(self.cluster.options.kill_source / 3):
-                self.world.hit("power cut at an effect of an install")
-                self._doom(node, power=True)
-            elif self.world.chance(self.cluster.options.kill_source):
-                self._installing[node] = source
-                self.world.after(self.world.below(2 * SECOND), self._kill_source, node, source)
+        if event == "a checkpoint is needed":
+            self._on_need(node, int(fields["source"]))
         elif event == "store node starts again" and node in self._installing:
             source = self._installing.pop(node)
             self.world.after(self.world.below(SECOND // 20), self._after_install, node, source)
+        elif event in ("a checkpoint is not needed any more", "log opened"):
+            self._installing.pop(node, None)
+
+    def _on_need(self, node: int, source: int) -> None:
+        """A node will install. In what is played it ends its install."""
+        if node in self._installing or node == self.cluster.creeping:
+            return
+        options = self.cluster.options
+        dying = DYING_OF_HISTORY.get(options.history)
+        if dying is None and self.world.chance(options.kill_source / 3):
+            self.world.hit("power cut at an effect of an install")
+            self._doom(node, power=True)
+        elif self.world.chance(options.kill_source):
+            self._installing[node] = source
+            dies_s = self.world.rng.uniform(*(dying or DYING)[:2])
+            self.world.after(int(dies_s * SECOND), self._kill_source, node, source)
 
     def _kill_source(self, node: int, source: int) -> None:
         if source not in self.cluster.running or self.healed:
             return
         self.world.note("source dies", source)
         self.world.hit("source of an install died")
-        self.cluster.kill(source, power=self.world.chance(0.5))
-
-        def back() -> None:
-            self._installing.pop(node, None)
-            self._back(source)
-
-        self._later(1 + self.world.rng.random() * SOURCE_AWAY_S, back)
+        # Without its power it goes silently, and is asked in vain until a link is given up.
+        self.cluster.kill(source, power=self.world.chance(0.2))
+        dying = DYING_OF_HISTORY.get(self.cluster.options.history, DYING)
+        self._later(self.world.rng.uniform(dying.least_s, dying.most_s), lambda: self._back(source))
 
     def _after_install(self, node: int, source: int) -> None:
         """The group has gone on without the source: now it goes on with it, and without the third,
         so that what the node knew before it installed is needed."""
-        if self.healed:
+        if self.healed or self.cluster.options.history == "behind":
             return
         self._back(source)
         for third in self.cluster.ids:
@@ -305,7 +389,7 @@ class Faults:
                 self.world.note("third dies", third)
                 self.world.hit("third node died after an install")
                 self.cluster.kill(third, power=self.world.chance(0.5))
-                self._later(1 + self._away_s(), lambda third=third: self._back(third))
+                self._later(2 + self._away_s(), lambda third=third: self._back(third))
 
 
 _DAMAGED = ("damaged", "stored bytes do not verify", "a checkpoint was skipped")

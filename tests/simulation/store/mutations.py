@@ -10,12 +10,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from store_nodes import install, node, start
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import GroupCheckpoint
 from store_nodes.client.appender import _Entry
 from store_nodes.client_service import ClientService
+from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.copying import Copier
 from store_nodes.errors import NotLeader
 from store_nodes.group import Group
@@ -40,9 +42,9 @@ def patches(*changes: tuple[object, str, object]) -> AbstractContextManager[obje
     return stack
 
 
-def an_install_takes_a_group_back() -> AbstractContextManager[object]:
-    """B1, P1: any image of any peer is taken, however old it has become, and nothing remembers how
-    far the group was."""
+def unguarded(least: Callable[[Acceptor, int], int | None]) -> AbstractContextManager[object]:
+    """Nothing compares an image with what its group has, but this with what a source may give; and
+    nothing remembers how far the group was."""
 
     def without_reached(
         group: int, promised: int, upto: int, raw: Any, reached: int
@@ -55,22 +57,70 @@ def an_install_takes_a_group_back() -> AbstractContextManager[object]:
     return patches(
         (install, "is_ahead", taken),
         (start, "is_ahead", taken),
-        (install, "least_of", lambda acceptor, oldest: 0),
+        (install, "least_of", least),
         (node, "is_behind", lambda checkpoint, groups: False),
         (start, "GroupCheckpoint", without_reached),
     )
 
 
-def a_read_is_answered_by_who_thinks_it_leads() -> AbstractContextManager[object]:
-    """B4: no majority confirms that it still does."""
+def an_install_takes_a_group_back() -> AbstractContextManager[object]:
+    """B1, P1: any image of any peer is taken, also of one that is behind."""
+    return unguarded(lambda acceptor, oldest: 0)
 
-    async def unconfirmed(self: ClientService, group: int) -> Group:
-        found = self.group(group)
+
+def an_install_ends_with_an_image_that_its_group_has_passed() -> AbstractContextManager[object]:
+    """B1, P1: a source must have what the group lacked when it was asked for an image first; how
+    far the group has come when all is copied does not count."""
+    original = install.least_of
+    asked: WeakKeyDictionary[Acceptor, int | None] = WeakKeyDictionary()
+
+    def first_asked(acceptor: Acceptor, oldest: int) -> int | None:
+        return asked.setdefault(acceptor, original(acceptor, oldest))
+
+    return unguarded(first_asked)
+
+
+def an_added_group_misses_in_a_draft_that_counts_it() -> AbstractContextManager[object]:
+    """B5, P5: group 0 is copied when its turn comes, and counts one that was not there when the
+    groups of the checkpoint were listed."""
+    original = CheckpointDraft.__init__
+
+    def uncounted(self: CheckpointDraft, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._counting.clear()
+
+    return patches((CheckpointDraft, "__init__", uncounted))
+
+
+class Unconfirmed:
+    """A node where no majority confirms who leads."""
+
+    def __init__(self, node: ClientService) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    async def _confirmed(self, group: int) -> Group:
+        found = self._node.group(group)
         if not found.replica.leading:
             raise NotLeader(found.replica.leader)
         return found
 
-    return patches((ClientService, "_confirmed", unconfirmed))
+
+def answered_by_who_thinks_it_leads(call: str) -> Mutation:
+    """B4, P6: this read is not confirmed, and a leader that was deposed answers it."""
+
+    def mutation() -> AbstractContextManager[object]:
+        original = getattr(ClientService, call)
+
+        async def unconfirmed(self: ClientService, *arguments: Any, **options: Any) -> Any:
+            return await original(Unconfirmed(self), *arguments, **options)
+
+        return patches((ClientService, call, unconfirmed))
+
+    mutation.__name__ = f"{call}_is_answered_by_who_thinks_it_leads"
+    return mutation
 
 
 def a_record_counts_as_durable_before_its_sync() -> AbstractContextManager[object]:
@@ -154,7 +204,12 @@ def a_checkpoint_forgets_the_known_ids() -> AbstractContextManager[object]:
 
 MUTATIONS: tuple[Mutation, ...] = (
     an_install_takes_a_group_back,
-    a_read_is_answered_by_who_thinks_it_leads,
+    an_install_ends_with_an_image_that_its_group_has_passed,
+    an_added_group_misses_in_a_draft_that_counts_it,
+    *map(
+        answered_by_who_thinks_it_leads,
+        ("offsets", "offset_at", "queues", "staged", "staged_changes", "locate"),
+    ),
     a_record_counts_as_durable_before_its_sync,
     a_checkpoint_begins_where_the_log_ends,
     a_checkpoint_counts_before_its_name_is_durable,

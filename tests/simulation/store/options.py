@@ -27,6 +27,12 @@ class Options:
     """This node keeps its raw log for long: others are told by one peer to install, and may learn
     from another. 0: none."""
     copy_bytes_per_s: int
+    history: str
+    """What broke a promise once, and is played. "passed": a source dies as soon as it has given its
+    machine, and the group goes on from the hoarder's log while the install copies. "behind": two
+    nodes lag, one after the other, and the source of the second dies before it gives anything, so
+    that only the first, which still copies, is left to ask. "deposed": a reader hears of one node
+    only, which does not hear that it leads no more. Else empty."""
     checkpoint_bytes: int
     checkpoint_s: int
     tail_instances: int
@@ -90,14 +96,31 @@ def draw(rng: random.Random) -> Options:
     lagging = rng.random() < 0.75
     damaged = rng.random() < (0.1 if lagging else 0.6)
     alone = not lagging and not damaged and rng.random() < 0.4
+    history = ""
+    if lagging and not damaged:
+        history = rng.choice(["", "passed", "passed", "behind", "behind"])
+    elif not alone:
+        history = rng.choice(["", "deposed"])
+    calm = history in ("passed", "behind") and rng.random() < 0.7
+    body_bytes = rng.choice([600, 2000] if lagging else [100, 600, 2000])
+    copy_bytes_per_s = rng.choice([32, 64, 1024]) * KIB
+    if history == "passed":
+        copy_bytes_per_s = 24 * body_bytes
+
+    def unrest(share: float, *values: float) -> float:
+        return 0 if calm else sometimes(share, *values)
+
     return Options(
         nodes=1 if alone else 3,
-        groups=rng.choice([1, 2] if lagging else [1, 2, 3]),
-        safety_s=rng.choice([15, 25]),
+        groups=2 if history == "passed" else rng.choice([1, 2] if lagging else [1, 2, 3]),
+        safety_s=30 if history in ("passed", "behind") else rng.choice([15, 25]),
         segment_bytes=rng.choice([12, 16] if lagging else [16, 64, 256]) * KIB,
         lag_cap_bytes=rng.choice([16, 32] if lagging else [64, 1024]) * KIB,
-        hoarder=rng.choice([0, 0, 0, 1, 2, 3]) if lagging else 0,
-        copy_bytes_per_s=rng.choice([32, 64, 1024]) * KIB,
+        hoarder=rng.choice([1, 2, 3] if history == "passed" else [0, 0, 0, 1, 2, 3])
+        if lagging
+        else 0,
+        copy_bytes_per_s=copy_bytes_per_s,
+        history=history,
         checkpoint_bytes=rng.choice([4, 16] if lagging else [32, 256]) * KIB,
         checkpoint_s=rng.choice([2, 10]),
         tail_instances=rng.choice([2, 8] if lagging else [2, 40, 512]),
@@ -105,28 +128,28 @@ def draw(rng: random.Random) -> Options:
         min_raw=rng.choice([1, 2] if lagging else [1, 2, 4]),
         clients=1,
         writers=rng.choice([2, 3]),
-        queues=rng.choice([1, 2, 3]),
+        queues=3 if history == "deposed" else rng.choice([1, 2, 3]),
         think_ms=rng.choice([80, 150] if lagging else [80, 150, 300]),
-        body_bytes=rng.choice([600, 2000] if lagging else [100, 600, 2000]),
+        body_bytes=body_bytes,
         window=rng.choice([1, 1, 2, 6]),
         dedup=rng.choice([0.0, 0.3, 1.0]),
-        read_ms=rng.choice([30, 100, 400]),
-        stage=rng.choice([0.0, 0.2, 0.5]),
+        read_ms=50 if history == "deposed" else rng.choice([30, 100, 400]),
+        stage=0.5 if history == "deposed" else rng.choice([0.0, 0.2, 0.5]),
         grow=rng.random() < 0.3,
-        replace=not alone and rng.random() < 0.5,
+        replace=not alone and not calm and rng.random() < 0.7,
         seal_every_s=sometimes(0.4, 4, 10),
         truncate_every_s=sometimes(0.5, 2, 6),
-        crash_every_s=sometimes(0.4, 5, 10) if lagging else sometimes(0.8, 2, 5, 10),
+        crash_every_s=unrest(0.4, 5, 10) if lagging else sometimes(0.8, 2, 5, 10),
         power_share=rng.choice([0.0, 0.5, 1.0]),
         doom_share=rng.choice([0.0, 0.5, 1.0]),
         crash_all=rng.choice([0.0, 0.0, 0.1, 0.3]),
         away_s=rng.choice([1, 3, 8]),
         lag_every_s=rng.choice([3, 5]) if lagging else 0,
-        kill_source=rng.choice([0.0, 0.7, 1.0]) if lagging else 0.5,
-        stop_every_s=sometimes(0.2, 4, 10),
-        pause_every_s=sometimes(0.2, 3, 8),
-        partition_every_s=sometimes(0.3, 3, 8),
-        reset_every_s=sometimes(0.3, 1, 4),
+        kill_source=1.0 if history else rng.choice([0.0, 0.7, 1.0]) if lagging else 0.5,
+        stop_every_s=unrest(0.2, 4, 10),
+        pause_every_s=unrest(0.2, 3, 8),
+        partition_every_s=unrest(0.4, 3, 8),
+        reset_every_s=unrest(0.3, 1, 4),
         slow_link_ms=int(sometimes(0.2, 5, 40, 150)),
         slow_disk=rng.choice([1, 1, 1, 20]),
         stall=sometimes(0.2, 0.002, 0.02),

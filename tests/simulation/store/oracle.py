@@ -6,13 +6,13 @@
 * What was read at an offset, at any node, is read there by everyone for ever.
 * Appends of one session are in the order in which they were made.
 * Nothing follows the end that a seal answered.
-* A confirmed read is no older than what was answered before it was asked.
+* A confirmed read, of whatever kind, is no older than what was answered before it was asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from store_nodes.queue_id import QueueId
 from tests.simulation.kernel.world import World
@@ -45,6 +45,25 @@ class Book:
         """Id → log time before which it is not released."""
         self.end = 0
         """At least so far it is readable for whoever asks the leader."""
+
+        self.staged: dict[int, int | None] = {}
+        """By number of a message that is staged, as answered: its offset once its release is
+        answered too."""
+        self.asked: set[int] = set()
+        """Numbers of which a release or a discard was sent, whatever became of it."""
+        self.changes = 0
+        """Of what is staged, so many are known of."""
+        self.rescheduled = 0
+        """Messages that were rescheduled, as answered."""
+
+
+class Known(NamedTuple):
+    """What had been answered of a queue at some moment."""
+
+    end: int
+    sealed_at: int | None
+    staged: Mapping[int, int | None]
+    changes: int
 
 
 class Oracle:
@@ -103,12 +122,41 @@ class Oracle:
         for offset, one in found:
             self._is_at(book, offset, one, f"read at node {node}")
 
-    def ends_at(self, book: Book, end: int, asked_after: int) -> None:
-        """A confirmed read; `asked_after` is what had been answered before it was asked."""
-        if end < asked_after:
-            self.fail(f"{book.queue}: the end was {asked_after}, and a later read says {end}")
-        if book.sealed_at is not None and end != book.sealed_at:
-            self.fail(f"{book.queue}: sealed at {book.sealed_at}, and a read says {end}")
+    # -- confirmed reads -----------------------------------------------------------------------
+
+    @staticmethod
+    def known(book: Book) -> Known:
+        """As of now, for a read that is asked afterwards."""
+        changes = max(book.changes, book.rescheduled)
+        return Known(book.end, book.sealed_at, dict(book.staged), changes)
+
+    def ends_at(self, book: Book, known: Known, end: int, call: str) -> None:
+        if end < known.end:
+            self.fail(f"{book.queue}: the end was {known.end}, and {call} says {end} later")
+        if known.sealed_at is not None and end != known.sealed_at:
+            self.fail(f"{book.queue}: sealed at {known.sealed_at}, and {call} says {end}")
+
+    def has_changed(self, book: Book, known: Known, changes: int, call: str) -> None:
+        if changes < known.changes:
+            self.fail(f"{book.queue}: {known.changes} changes, and {call} says {changes} later")
+        book.changes = max(book.changes, changes)
+
+    def lists_staged(self, book: Book, known: Known, numbers: set[int], *, whole: bool) -> None:
+        """`whole`: all that is staged; else some of it."""
+        for number, offset in known.staged.items():
+            if offset is not None and number in numbers:
+                self.fail(f"{book.queue}: {number} is at {offset}, and was staged later")
+            if whole and offset is None and number not in numbers | book.asked:
+                self.fail(f"{book.queue}: {number} is staged, and was not listed later")
+
+    def is_located(
+        self, book: Book, known: Known, number: int, state: str, offset: int | None
+    ) -> None:
+        placed = known.staged[number]
+        if placed is not None and (state, offset) not in (("offset", placed), ("truncated", None)):
+            self.fail(f"{book.queue}: {number} is at {placed}, and was {state} {offset} later")
+        if placed is None and number not in book.asked and state != "staged":
+            self.fail(f"{book.queue}: {number} is staged, and was {state} later")
 
     def stamped(self, book: Book, one: str, log_time_us: int) -> None:
         """The log time of a message that was read."""
