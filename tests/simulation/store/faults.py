@@ -96,6 +96,10 @@ class Faults:
         self.healed = True
         self.network.heal()
         self.network.slow.clear()
+        if self.cluster.creeping in self.cluster.running:
+            # It starts below with a copy rate like the others'.
+            self.cluster.kill(self.cluster.creeping, power=False)
+        self.cluster.creeping = None
         for node in self.cluster.ids:
             machine = self.cluster.machine(node)
             machine.wall_skew_us = 0
