@@ -44,6 +44,18 @@ class Missing(NamedTuple):
     end: int
 
 
+class Lack(NamedTuple):
+    """What a fill left open."""
+
+    missing: list[Missing]
+    outdated: bool
+    """Whether a source had truncated a queue further than the machine that was filled for. Only a
+    newer machine names the offsets that this truncation keeps."""
+
+    def __bool__(self) -> bool:
+        return self.outdated or bool(self.missing)
+
+
 class Had(Protocol):
     """Which batches are there."""
 
@@ -107,9 +119,11 @@ class Copier:
         self._sources = sources
         self._bytes_per_s = bytes_per_s
         self._free_at_s = 0.0
+        self._outdated = False
 
-    async def fill(self, machine: Machine) -> list[Missing]:
-        """Everything that is live by this machine; what could not be had."""
+    async def fill(self, machine: Machine) -> Lack:
+        """Copy everything that is live by this machine; return what this left open."""
+        self._outdated = False
         missing: list[Missing] = []
         for info in machine.queues():
             first, end, stage_end = info.offsets[:3]
@@ -119,7 +133,7 @@ class Copier:
             for low, high in [*kept, (first, end)]:
                 for gap in self._store.batches.missing(info.queue, low, high):
                     missing += await self._fill_offsets(machine.group, info.queue, *gap)
-        return missing
+        return Lack(missing, self._outdated)
 
     async def _fill_offsets(self, group: int, queue: bytes, first: int, end: int) -> list[Missing]:
         missing: list[Missing] = []
@@ -136,7 +150,7 @@ class Copier:
             try:
                 found = [each for each in await self._ask(fetch) if each[0].base_offset < end]
             except QueueTruncated as error:
-                # So it will be here, once this machine is as far.
+                self._outdated = True
                 at = max(at + 1, error.first_offset)
                 continue
             if not found:

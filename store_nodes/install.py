@@ -2,8 +2,8 @@
 not hold those instances any more, or it is new and knows no members.
 
 Per group, from one peer: the machine as it is there; then every live batch of it that the own log
-has not (copying.py); and if peers meanwhile let go of instances after it, the machine once more,
-and the few batches since. What is chosen after it is learned as ever. Then
+has not (copying.py); and if peers meanwhile let go of instances after it, or truncated a queue, the
+machine once more, and the few batches since. What is chosen after it is learned as ever. Then
 a checkpoint of it is written, with the promises of this node as they are, and the process starts
 again: only the start, which is tested like nothing else, loads it.
 
@@ -194,37 +194,41 @@ class Installer:
         await sources.linked()
         copier = Copier(self._host, sources, self._bytes_per_s)
         image: SnapshotImage | None = None
-        looked_again = False
+        outdated = looked_again = False
         for _ in range(ROUNDS):
             least = least_of(self._host.acceptor(group), want.oldest)
             if least is None:
                 return None
             newest = await _snapshot(sources, group, least)
-            if image is not None and image.applied >= max(least, newest.oldest):
+            is_enough = image is not None and image.applied >= max(least, newest.oldest)
+            if is_enough and not outdated:
                 if looked_again or group not in self._incomplete:
                     return image
                 # A newer machine may not name what nobody gave, and who was away may be back.
                 looked_again = True
             image = newest
-            await self._fill(copier, group, image)
+            outdated = await self._fill(copier, group, image)
         return image
 
-    async def _fill(self, copier: Copier, group: int, image: SnapshotImage) -> None:
+    async def _fill(self, copier: Copier, group: int, image: SnapshotImage) -> bool:
+        """Whether a peer has truncated more than this image says."""
         machine = await asyncio.to_thread(Machine.restore, group, image.raw)
         self.progress[group] = f"instance {image.applied}, {copier.copied_bytes} bytes copied"
-        missing = await copier.fill(machine)
+        lack = await copier.fill(machine)
         log.info(
             "install",
             group=group,
             applied=image.applied,
             copied_bytes=copier.copied_bytes,
-            missing=len(missing),
+            missing=len(lack.missing),
         )
         self._incomplete.discard(group)
-        for one in missing:
+        if lack:
             # The state is what the group agreed on; a peer that is away now may have them.
             self._incomplete.add(group)
+        for one in lack.missing:
             log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
+        return lack.outdated
 
 
 async def _snapshot(sources: Sources, group: int, least: int) -> SnapshotImage:

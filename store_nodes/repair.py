@@ -175,13 +175,17 @@ class Repair:
         await sources.linked()
         copier = Copier(self._host, sources, self._bytes_per_s)
         missing: list[Missing] = []
+        outdated = False
         for group in list(self._host.groups()):
-            missing += await copier.fill(group.machine)
+            lack = await copier.fill(group.machine)
+            missing += lack.missing
+            outdated = outdated or lack.outdated
         self.missing = tuple(missing)
         log.info("asked peers for what is lost", copied_bytes=copier.copied_bytes)
         for one in missing:
             log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
-        return not missing
+        # This node's own machine will name what a truncation keeps, once it has applied that.
+        return not missing and not outdated
 
     def _may_vote_everywhere(self) -> bool:
         """Of a group in which this node is no member nothing is needed. One whose membership it

@@ -227,6 +227,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired",
     ),
     Mutant(
+        "an install does not copy what a truncation keeps meanwhile",
+        (Edit("store_nodes/copying.py", "self._outdated = True", "pass"),),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_what_a_truncation_keeps_while_an_install_copies_is_copied_too",
+    ),
+    Mutant(
+        "a repair ends before this node's machine names what a truncation keeps",
+        (Edit("store_nodes/repair.py", "not missing and not outdated", "not missing"),),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_what_a_truncation_keeps_is_asked_for_until_this_machine_names_it",
+    ),
+    Mutant(
         "damage among what an install has copied is taken for repaired by the machines of now",
         (
             Edit(

@@ -75,11 +75,13 @@ class RunningNode:
     def applied(self, group: int = 0) -> int:
         return self.node.group(group).machine.applied
 
-    async def set_counter(self, group: int, name: str, old: int, new: int) -> None:
+    async def command(self, raw: bytes, group: int = 0) -> None:
         reply = _Reply()
-        raw = encode(CompareAndSet(name, old, new))
         self.node.group(group).command(raw, Durability.QUORUM, 5000, reply)
         await reply.answer
+
+    async def set_counter(self, group: int, name: str, old: int, new: int) -> None:
+        await self.command(encode(CompareAndSet(name, old, new)), group)
 
     async def advance(self, group: int = 0, instances: int = 10) -> None:
         """Apply so many values, one after the other."""

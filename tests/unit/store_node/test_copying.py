@@ -10,9 +10,16 @@ import pytest
 
 from store_nodes.client import Entry, SnapshotImage, StoreClient
 from store_nodes.client.reads import FetchedEntries
-from store_nodes.commands import Create, Delete, encode, encode_append, encode_value
+from store_nodes.commands import (
+    Create,
+    Delete,
+    Truncate,
+    encode,
+    encode_append,
+    encode_value,
+)
 from store_nodes.copying import Sources
-from store_nodes.errors import Unavailable
+from store_nodes.errors import QueueTruncated, Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -139,6 +146,92 @@ async def test_what_a_newer_machine_does_not_name_is_not_missing(tmp_path: Path)
         assert one.node.restarting
     async with running(tmp_path) as one:
         assert one.node._recovering.repair.report is None
+
+
+KEPT = 2
+
+
+class Truncating(Holders):
+    """Peers that truncated three messages and keep the last. Their machine says so once it is
+    `later`."""
+
+    async def fetch(
+        self,
+        group: int,
+        queue: QueueId,
+        offset: int,
+        max_bytes: int,
+        *,
+        node: int,
+        timeout_s: float,
+    ) -> FetchedEntries:
+        self.fetched_from.append(node)
+        if offset != KEPT:
+            raise QueueTruncated(KEPT + 1)
+        return FetchedEntries([Entry(KEPT, 1, None, None, memoryview(BATCH))], KEPT + 1, KEPT + 1)
+
+
+TRUNCATE = encode(Truncate(QUEUE.pack(), KEPT + 1, (KEPT,)))
+
+
+def image_with_three_messages(one: RunningNode) -> Machine:
+    machine = Machine.restore(0, image_with_a_message(one).raw)
+    for seq in (2, 3):
+        raw = encode_append(QUEUE.pack(), bytes(16), seq, machine.log_time_us + 1000, 1, BATCH)
+        machine.apply(machine.applied, encode_value([raw], machine.log_time_us + 1))
+    return machine
+
+
+def lacks_the_kept(one: RunningNode) -> bool:
+    return one.node._recovering.batches.missing(QUEUE.pack(), KEPT, KEPT + 1) != []
+
+
+async def test_what_a_truncation_keeps_while_an_install_copies_is_copied_too(
+    tmp_path: Path,
+) -> None:
+    """The copier went on above the truncation: this node never had the kept message."""
+    async with running(tmp_path) as one:
+        machine = image_with_three_messages(one)
+        before = SnapshotImage(machine.state_snapshot(), machine.applied, 0)
+        machine.apply(machine.applied, encode_value([TRUNCATE], machine.log_time_us + 1))
+        after = SnapshotImage(machine.state_snapshot(), machine.applied, 0)
+
+        class Meanwhile(Truncating):
+            async def fetch(self, *of: Any, **how: Any) -> FetchedEntries:
+                self.images = {2: after, 3: after}
+                return await super().fetch(*of, **how)
+
+        await install(one, Meanwhile(before, set()))
+        assert one.node.restarting
+        assert not lacks_the_kept(one)
+    async with running(tmp_path) as one:
+        assert one.node._recovering.repair.report is None
+
+
+async def test_what_a_truncation_keeps_is_asked_for_until_this_machine_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No peer that the install could ask for a machine had applied the truncation yet."""
+    async with running(tmp_path) as one:
+        machine = image_with_three_messages(one)
+        before = SnapshotImage(machine.state_snapshot(), machine.applied, 0)
+        peers = Truncating(before, set())
+        await install(one, peers)
+        assert one.node.restarting
+        assert lacks_the_kept(one)
+    monkeypatch.setattr("store_nodes.copying.LINK_TRIES", 0)
+    monkeypatch.setattr(Recovering, "store_client", lambda self: peers)
+    monkeypatch.setattr(Recovering, "sources", lambda self, best=None: [2, 3])
+    peers.fetched_from.clear()
+    async with running(tmp_path) as one:
+        async with asyncio.timeout(10):
+            while len(peers.fetched_from) < 2:
+                await asyncio.sleep(0.02)
+            assert one.node._recovering.repair.report is not None
+            await one.command(TRUNCATE)
+            while one.node._recovering.repair.report is not None:
+                await asyncio.sleep(0.02)
+        assert not lacks_the_kept(one)
 
 
 async def test_an_install_that_has_all_leaves_nothing_to_repair(tmp_path: Path) -> None:
