@@ -105,7 +105,7 @@ class Taking:
         copier = Copier(self._writer, Sources(self._client, nodes), self._bytes_per_s)
         for _ in range(ROUNDS):
             machine = self._machines[group]
-            nowhere = await copier.fill(machine)
+            nowhere = (await copier.fill(machine)).missing
             if nowhere:
                 queue = QueueId.unpack(nowhere[0].queue)
                 raise Unavailable(

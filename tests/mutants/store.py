@@ -310,8 +310,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/install.py",
-                "        looked_again = False\n",
-                "        looked_again = True\n",
+                "outdated = looked_again = False",
+                "outdated, looked_again = False, True",
             ),
         ),
         breaks="P5",
