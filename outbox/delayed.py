@@ -73,43 +73,72 @@ async def take_turn(
     here is as good as free in the next, and what follows a queue is tried for that turn. So each
     queue is tried once, though over a few growths there are more ways to it than anybody can go.
     """
-    published: Known | None = None
+    change = _Change(writer, store, queue, number, timeout_s)
     missing: QueueNotFound | None = None
-    places = [(Target(group, queue), 0)]
-    tried: set[tuple[Target, int]] = set()
-    taken: set[tuple[int, int]] = set()
-    """Groups, and turns that were taken in them here."""
+    places: list[_Place] = [(Target(group, queue), 0)]
+    tried: set[_Place] = set()
     while places:
-        target, turn = place = places.pop()
+        place = places.pop()
+        if place in tried:
+            continue
+        tried.add(place)
+        try:
+            places += await change.take(*place)
+        except QueueNotFound as error:
+            missing = error
+    if missing is not None and change.published is None:
+        raise missing
+    return change.published
+
+
+_Place = tuple[Target, int]
+"""A queue, and the first turn to try there."""
+
+
+class _Change:
+    """The turns that one change takes."""
+
+    def __init__(
+        self, writer: Writer, store: Discarding, queue: QueueId, number: int, timeout_s: float
+    ) -> None:
+        self.published: Known | None = None
+        """Where the message is, if a copy of it has a turn."""
+        self._writer = writer
+        self._store = store
+        self._queue = queue
+        self._number = number
+        self._timeout_s = timeout_s
+        self._taken: set[tuple[int, int]] = set()
+        """Groups, and turns that this change took in them."""
+
+    async def take(self, target: Target, turn: int) -> list[_Place]:
+        """Takes the first free turn from `turn` on. Returns where a sealed queue leads instead;
+        turns that another change took are passed over there too."""
         asked = turn
-        while place not in tried:
-            while (target.group, asked) in taken:
+        while True:
+            while (target.group, asked) in self._taken:
                 asked += 1
             try:
-                names = names_of(_turn_id(0, queue, number, asked))
-                receipt = await writer.stage(target, Batch([Message(b"")], names), TAG)
+                names = names_of(_turn_id(0, self._queue, self._number, asked))
+                receipt = await self._writer.stage(target, Batch([Message(b"")], names), TAG)
             except DedupKnown as error:
                 (known,) = error.known.values()
-                if known.staged:
-                    await discard_turn(store, target.group, known, timeout_s)
-                    turn += turn == asked
-                    asked += 1
-                    continue
-                published = known
+                if not known.staged:
+                    self.published = known
+                    return []
+                await discard_turn(self._store, target.group, known, self._timeout_s)
+                turn += turn == asked
+                asked += 1
             except QueueSealed as sealed:
-                places += [
-                    (Target(of_group, QueueId.unpack(raw)), turn)
-                    for of_group, raw in sealed.successors
+                return [
+                    (Target(group, QueueId.unpack(raw)), turn) for group, raw in sealed.successors
                 ]
-            except QueueNotFound as error:
-                missing = error
             else:
-                taken.add((target.group, asked))
-                await _discard(store, target.group, target.queue, receipt.base_offset, timeout_s)
-            tried.add(place)
-    if missing is not None and published is None:
-        raise missing
-    return published
+                self._taken.add((target.group, asked))
+                await _discard(
+                    self._store, target.group, target.queue, receipt.base_offset, self._timeout_s
+                )
+                return []
 
 
 async def _discard(

@@ -413,8 +413,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "                    for of_group, raw in sealed.successors\n",
-                "                    for of_group, raw in sealed.successors[:1]\n",
+                "turn) for group, raw in sealed.successors\n",
+                "turn) for group, raw in sealed.successors[:1]\n",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
@@ -426,8 +426,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "                    (Target(of_group, QueueId.unpack(raw)), turn)\n",
-                "                    (Target(of_group, QueueId.unpack(raw)), asked)\n",
+                "(Target(group, QueueId.unpack(raw)), turn) for",
+                "(Target(group, QueueId.unpack(raw)), asked) for",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
