@@ -134,8 +134,11 @@ async def _in_every_group(
     meanwhile."""
     done: set[int] = set()
     with operator.bounded():
-        while added := [group for group in await operator.groups() if group not in done]:
-            seen = await operator.overview()
+        while True:
+            groups, seen = await operator.groups()
+            added = [group for group in groups if group not in done]
+            if not added:
+                return
             concerned: list[int] = []
             for group in added:
                 held = seen.memberships.get(group)

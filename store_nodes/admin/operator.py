@@ -82,8 +82,9 @@ class Operator:
                 return seen
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def groups(self) -> list[int]:
-        """Every group there is, also one that was added just now and that no node tells of yet."""
+    async def groups(self) -> tuple[list[int], Overview]:
+        """Every group there is, also one that was added just now and that no node tells of yet;
+        and the overview that they were looked up in."""
         counted: list[int] = []
 
         async def count() -> bool:
@@ -91,8 +92,9 @@ class Operator:
             return True
 
         await self.until(count, lambda: "group 0 does not say how many groups there are")
-        known = (row.group for row in (await self.overview()).groups)
-        return sorted({*known, *range(counted[0])})
+        seen = await self.overview()
+        known = (row.group for row in seen.groups)
+        return sorted({*known, *range(counted[0])}), seen
 
     async def membership(self, group: int) -> Membership:
         """As the group's leader has applied it; waits for one."""
