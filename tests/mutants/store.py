@@ -346,6 +346,32 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_group_that_is_added_meanwhile_has_the_change_too[1]",
     ),
     Mutant(
+        "the timeout of a change of the members bounds no steps together",
+        (
+            Edit(
+                "store_nodes/admin/operator.py",
+                "self._deadline_s = asyncio.get_running_loop().time() + self.timeout_s",
+                "self._deadline_s = math.inf",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_admin/test_members.py"
+        "::test_the_timeout_bounds_all_steps_together[add-steps]",
+    ),
+    Mutant(
+        "each wait for a leader has the whole timeout of a change of the members",
+        (
+            Edit(
+                "store_nodes/admin/operator.py",
+                "        deadline_s = min(deadline_s, self._deadline_s)\n",
+                "",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_admin/test_members.py"
+        "::test_the_timeout_bounds_all_steps_together[add-leaders]",
+    ),
+    Mutant(
         "a node that does not answer is said to be catching up",
         (
             Edit(

@@ -162,6 +162,63 @@ async def test_a_node_that_dies_while_it_is_added_ends_the_command_and_is_named(
     assert any("node 4 does not answer: connection refused" in note.text for note in notes)
 
 
+@pytest.mark.parametrize("slow", ["leaders", "steps"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda o: members.add_node(o, 4, "host:4", zone="d"),
+        lambda o: members.replace_node(o, 2, 4, "host:4"),
+        lambda o: members.remove_node(o, 1, force=True),
+    ],
+    ids=["add", "replace", "remove"],
+)
+async def test_the_timeout_bounds_all_steps_together(
+    change: Any, slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is done in half of the time; there are three of them or more."""
+    monkeypatch.setattr("store_nodes.admin.operator.GROUPS_AT_ONCE", 1)
+    store = FakeGroups({**THREE, 5: "e"})
+    take_a_while(store, slow, monkeypatch)
+    with pytest.raises(NotFinished):
+        await change(store.operator(timeout_s=10.0))
+    took = [len(store.steps), await finished(change, store)]
+    assert 0 < took[0] < took[1]
+
+
+def take_a_while(store: FakeGroups, slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's time moves by a second with each look at the groups, which show their leaders
+    every fifth time, or with each step, of which every fifth is taken."""
+    loop = asyncio.get_running_loop()
+    time, status, reconfigure = loop.time, store.status, store.reconfigure
+    calls = dict.fromkeys(("leaders", "steps"), 0)
+    monkeypatch.setattr(loop, "time", lambda: time() + calls[slow])
+
+    def waits(what: str) -> bool:
+        calls[what] += 1
+        return slow == what and calls[what] % 5 > 0
+
+    async def slow_status() -> dict[int, dict[str, Any]]:
+        seen = await status()
+        if waits("leaders"):
+            for node in seen.values():
+                node["groups"] = [one | {"leader": None} for one in node["groups"]]
+        return seen
+
+    async def slow_reconfigure(group: int, step: Reconfigure, *, timeout_s: float) -> int:
+        if waits("steps"):
+            raise Unavailable("no majority")
+        return await reconfigure(group, step, timeout_s=timeout_s)
+
+    monkeypatch.setattr(store, "status", slow_status)
+    monkeypatch.setattr(store, "reconfigure", slow_reconfigure)
+
+
+async def finished(change: Any, store: FakeGroups) -> int:
+    """How many steps there are, with time enough."""
+    await change(store.operator(timeout_s=1000.0))
+    return len(store.steps)
+
+
 async def test_of_an_even_number_the_old_one_goes_first_where_both_would_crowd_the_zone() -> None:
     store = FakeGroups({**THREE, 4: "a"}, groups=1)
     await members.replace_node(store.operator(), 4, 5, "host:5")
