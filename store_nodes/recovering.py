@@ -154,7 +154,8 @@ class Recovering:
 
     @property
     def installing(self) -> bool:
-        """The next start may begin with machines of peers, which name more than those of now."""
+        """Whether an install is under way: the next start may then begin with machines of peers,
+        which name more messages than those of now."""
         return self.installer.pending
 
     def may_begin(self) -> None:

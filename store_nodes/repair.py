@@ -52,7 +52,8 @@ class RepairHost(Store, Protocol):
 
     @property
     def installing(self) -> bool:
-        """The next start may begin with machines of peers, which name more than those of now."""
+        """Whether an install is under way: the next start may then begin with machines of peers,
+        which name more messages than those of now."""
 
     def may_begin(self) -> None:
         """What could be had at once is had: the groups take part."""

@@ -77,7 +77,7 @@ class OAuthEndpoints:
         ]
 
     def ending_routes(self) -> list[Route]:
-        """Those that end tokens."""
+        """The routes whose requests end tokens before their time."""
         return [Route("POST", "/oauth/revoke", self.revoke, "public")]
 
     async def token(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -207,8 +207,9 @@ class EraKeeper:
         return now
 
     async def _rebuild(self, connection: Connection) -> Report:
-        """On connections that are good while that one has the turn; ended as soon as it is lost,
-        however long a statement of the repair may take."""
+        """Brings Postgres up to what the store has, while `connection` has the turn. The statements
+        go over connections of their own, and all of them end as soon as the turn is lost, however
+        long a statement may take."""
         settings = replace(self._settings, deadline_s=eras.REPAIR_STATEMENT_S)
         database = Database(settings, partial(eras.help_repair, connection.get_server_pid()))
         await database.connect()
