@@ -8,7 +8,7 @@ them with the attempt; nobody else's token can have that id, which is a hash of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ import structlog
 
 from auth.access_tokens import AccessTokens
 from auth.permissions import Permission
-from auth.revocations import Revocations
 from metadata.errors import MetadataError
 from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 
@@ -49,11 +48,15 @@ class RunTokens:
     """Issues and ends."""
 
     def __init__(
-        self, tokens: AccessTokens, revocations: Revocations, revoked: RevokedTokenRepository
+        self,
+        tokens: AccessTokens,
+        revoked: RevokedTokenRepository,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
+        """`catch_up` reads the change feed, for those who check tokens in this process."""
         self._tokens = tokens
-        self._revocations = revocations
         self._revoked = revoked
+        self._catch_up = catch_up
 
     def issue(
         self, attempt: Attempt, export: str, topics: str, schemas: Sequence[str] = ()
@@ -72,12 +75,12 @@ class RunTokens:
         return RunToken(text, datetime.fromtimestamp(said.expires_at, UTC))
 
     async def end(self, attempt: Attempt) -> None:
-        """What was issued to it is refused from now on. Where that cannot be written down it ends
-        with its time."""
+        """This process refuses the tokens of the attempt once this returns, also one that it has
+        just taken; others do when they hear of it. Where that cannot be written down, or read back,
+        a warning is logged, and the tokens end later: with their time at the latest."""
         until = datetime.now(UTC) + timedelta(seconds=LASTS_S)
         try:
             await self._revoked.revoke(RevokedToken(attempt.jti, attempt.tenant_id, until))
+            await self._catch_up()
         except MetadataError as error:
             _log.warning("the token of a run that is over holds on", error=str(error))
-        else:
-            self._revocations.add(attempt.jti)

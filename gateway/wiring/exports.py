@@ -22,8 +22,8 @@ def open_exports(shared: Shared) -> None:
     shared.stack.push_async_callback(waits.close)
     own(shared.stack, waits.run())
     parts.drains.append(waits.drain)
-    tokens = shared.identity.tokens
-    of_runs = RunTokens(tokens.access, tokens.revocations, RevokedTokenRepository(database))
+    access, revoked = shared.identity.tokens.access, RevokedTokenRepository(database)
+    of_runs = RunTokens(access, revoked, shared.feed.catch_up)
     exports, runs = ExportRepository(database), ExportRunRepository(database)
     offsets, most = Offsets(shared.store), settings.export_max_run_messages
     parts.routes += ExportRoutes(exports, offsets, settings.export_lakes, of_runs).routes()

@@ -14,9 +14,10 @@ from auth.permissions import GRANTABLE
 from auth.policies import PolicyBook
 from auth.revocations import Revocations
 from auth.run_tokens import LASTS_S, MAX_SCHEMAS, Attempt, RunTokens
+from auth.verifier import CachingVerifier
 from metadata.errors import MetadataUnavailable
 from metadata.tenancy.revoked_tokens import RevokedToken
-from metadata.types import TenantState
+from metadata.types import Change, ChangeKind, TenantState
 from tests.unit.auth.keyring import Clock, made_keys
 from tests.unit.auth.tenancy_fakes import ACME, Policies, Tenants, directory_of, policy
 
@@ -50,11 +51,22 @@ class World:
         keys = await made_keys(self.clock)
         access = AccessTokens(keys, issuer="i", audience="a", lasts_s=86_400, clock=self.clock)
         revocations = Revocations(cast(Any, self.revoked), clock=self.clock)
-        self.tokens = RunTokens(access, revocations, cast(Any, self.revoked))
+        self.revocations = revocations
+        self.tokens = RunTokens(access, cast(Any, self.revoked), self.catch_up)
         self.verifier = AccessTokenVerifier(
             access, revocations, directory_of(self.tenants), PolicyBook(self.policies)
         )
+        self.cache = CachingVerifier(self.verifier)
         return self
+
+    async def catch_up(self) -> None:
+        """As the change feed: to what is read in this process, and then to what is cached."""
+        changes = [
+            Change(number, ChangeKind.TOKEN, one.tenant_id, one.jti, "revoked")
+            for number, one in enumerate(self.revoked.tokens)
+        ]
+        await self.revocations.on_changes(changes)
+        await self.cache.on_changes(changes)
 
 
 @pytest.fixture
@@ -106,6 +118,15 @@ async def test_all_of_an_attempt_end_with_it_and_those_of_the_next_do_not(world:
         await world.verifier.verify(text.encode())
     (revoked,) = world.revoked.tokens
     assert revoked.expires_at > datetime.now(UTC) + timedelta(seconds=LASTS_S - 60)
+
+
+async def test_who_ends_it_refuses_a_token_that_it_has_just_taken(world: World) -> None:
+    """It was in the cache of answers, until the change feed told of it."""
+    text = world.tokens.issue(RUN, "daily", "orders").text.encode()
+    await world.cache.verify(text)
+    await world.tokens.end(RUN)
+    with pytest.raises(TokenRefused):
+        await world.cache.verify(text)
 
 
 async def test_an_ending_does_not_fail_where_it_cannot_be_written_down(world: World) -> None:
