@@ -41,6 +41,8 @@ REPAIR_STATEMENT_S = 600
 END_MS = 5000
 REPAIR_IDLE_S = 60
 """The server ends the connection of a repairer that was paused for longer."""
+CUT_S = 2
+"""The server looks that often whether a repairer that waits for a statement is still there."""
 
 POSITION = """
 SELECT
@@ -53,7 +55,8 @@ FROM (SELECT 1) AS one LEFT JOIN (
 ) AS newest ON true
 """
 _PATIENCE = """
-SELECT set_config('statement_timeout', $1, false), set_config('idle_session_timeout', $2, false)
+SELECT set_config('statement_timeout', $1, false), set_config('idle_session_timeout', $2, false),
+    set_config('client_connection_check_interval', $3, false)
 """
 # Of one whose turn is over, and that has not noticed yet: it was paused, or its connection was cut.
 _END_OTHERS = """
@@ -242,7 +245,7 @@ async def begin_first(connection: Connection, now: Position) -> None:
 async def alone(connection: Connection) -> bool:
     """Whether this connection may repair now: one at a time, until it is closed. Those that helped
     the one before are ended first, so nothing of its repair comes after ours."""
-    await connection.execute(_PATIENCE, f"{REPAIR_STATEMENT_S}s", f"{REPAIR_IDLE_S}s")
+    await connection.execute(_PATIENCE, f"{REPAIR_STATEMENT_S}s", f"{REPAIR_IDLE_S}s", f"{CUT_S}s")
     taken: bool = await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", *ADVISORY_LOCK)
     if taken:
         async with connection.transaction():
@@ -268,6 +271,10 @@ async def help_repair(repairer: int, connection: Connection) -> None:
 async def enter(connection: Connection, era: int, reason: str, lifts: Sequence[Lift]) -> Position:
     """The last step of a repair, all or nothing: nobody owns, leases or holds anything of before,
     caches and projections are made anew, and the era has its row."""
+    # Statements over whole tables may take long, and nobody else can repair meanwhile. A repairer
+    # that dies, in one of them or between two, holds nobody up that long: the server ends the first
+    # within CUT_S, and an idle transaction by the usual deadline. Where the network loses packets
+    # without a word, the others wait until the statement has run, and this process for its timeout.
     async with connection.transaction():
         now = await observe(connection)
         fence = era << FENCE_BITS

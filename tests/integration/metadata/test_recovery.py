@@ -182,6 +182,25 @@ async def test_one_repairs_at_a_time(database: Database, connection: Connection)
     await other.close()
 
 
+async def test_who_dies_in_a_long_statement_of_a_repair_has_its_turn_no_longer(
+    database: Database, connection: Connection
+) -> None:
+    """The server noticed once the statement had run, minutes later: nobody could repair before."""
+    assert await eras.alone(connection)
+    other = await database.dedicated("other")
+    await other.execute("SELECT pg_advisory_lock(1, 1)")
+    statement = "SELECT pg_advisory_lock(1, 1)"
+    working = asyncio.create_task(connection.execute(statement, timeout=60))
+    async with asyncio.timeout(20):
+        while not await ask(database, "SELECT FROM pg_locks WHERE NOT granted"):
+            assert not working.done()
+        connection.terminate()
+        while not await eras.alone(other):
+            await asyncio.sleep(0.1)
+    await asyncio.gather(working, return_exceptions=True)
+    await other.close()
+
+
 async def test_a_repair_that_lost_its_turn_writes_nothing_more(
     database: Database, connection: Connection
 ) -> None:
