@@ -32,7 +32,6 @@ from store_nodes.wal.identity import Identity
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage, Recovery
 from store_nodes.wal.segment import (
-    FIRST_SETTLED,
     INDEX_SUFFIX,
     SEGMENT_HEADER_BYTES,
     SegmentReader,
@@ -256,11 +255,9 @@ class WriteAheadLog:
         """Delete the files, and caches, of segments that the settled list left out. Not durable:
         see settled.py."""
         names = set(self._disk.names(self.directory))
-        for segment in segments:
-            assert segment not in self._settled.segments, f"segment {segment} is in use"
-            assert segment >= FIRST_SETTLED or segment < self._settled.first_segment, (
-                f"raw segment {segment} is not settled"
-            )
+        removed = frozenset(segments)
+        for segment in removed:
+            assert self._settled.has_replaced(segment), f"segment {segment} is not settled"
             for suffix in (None, INDEX_SUFFIX):
                 path = path_of(self.directory, segment, suffix)
                 if path.name in names:
@@ -268,6 +265,7 @@ class WriteAheadLog:
             self._sizes.pop(segment, None)
             with self._readers_lock:
                 self._readers.pop(segment, None)
+        self._book.forget(removed.__contains__)
 
     def free_bytes(self) -> int:
         """Of the file system, beyond what the log has reserved."""

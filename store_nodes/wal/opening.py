@@ -125,6 +125,7 @@ def _reopen(
     book = DamageBook(disk, directory)
     settled = _settled_list(disk, directory, book)
     _remove_strays(disk, directory, settled)
+    book.forget(settled.has_replaced)
     names = disk.names(directory)
     segments = sorted(one for name in names if (one := segment_of(name)) is not None)
     book.add(_missing(segments, settled.first_segment, start_at))

@@ -57,7 +57,8 @@ class Damage(msgspec.Struct, frozen=True):
     group: int | None = None
     instance: int | None = None
     repaired: bool = False
-    """The node has written what was there anew; kept so that the hole is not reported again."""
+    """The node has written what was there anew. Kept while the segment is there, so that the hole
+    is not reported again."""
 
 
 class Hole(NamedTuple):
@@ -254,8 +255,8 @@ class Recovery:
 
 
 class DamageBook:
-    """The list of damages in `damage.json`. It survives restarts until the node says repaired. May
-    be used from any thread."""
+    """The list of damages in `damage.json`. An entry survives restarts until the node has repaired
+    it and its segment is removed. May be used from any thread."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
@@ -291,6 +292,15 @@ class DamageBook:
             ]
             if repaired != self._all:
                 self._all = repaired
+                self._store()
+
+    def forget(self, is_gone: Callable[[int], bool]) -> None:
+        """Drops what is repaired of segments that are gone, and of no segment: no start and no
+        reader comes upon it again."""
+        with self._changing:
+            kept = [one for one in self._all if not (one.repaired and is_gone(one.segment))]
+            if kept != self._all:
+                self._all = kept
                 self._store()
 
     def _load(self) -> list[Damage]:

@@ -45,6 +45,12 @@ class SettledList(msgspec.Struct, frozen=True):
             FIRST_SETTLED <= segment < self.next_segment for segment in self.segments
         )
 
+    def has_replaced(self, segment: int) -> bool:
+        """Whether it is a settled segment that is not in use, or a raw one from before."""
+        if segment >= FIRST_SETTLED:
+            return segment not in self.segments
+        return segment < self.first_segment
+
     def encode(self) -> bytes:
         bare = msgspec.structs.replace(self, crc32c=0)
         return msgspec.json.encode(

@@ -207,6 +207,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_damage_lasts_until_it_is_repaired_and_is_not_found_again",
     ),
     Mutant(
+        "repaired damage of a segment that is removed stays in the list",
+        (
+            Edit("store_nodes/wal/log.py", "        self._book.forget(removed.__contains__)\n", ""),
+            Edit("store_nodes/wal/opening.py", "    book.forget(settled.has_replaced)\n", ""),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/wal/test_damage.py"
+        "::test_what_is_repaired_is_forgotten_once_its_segment_is_removed[neither]",
+    ),
+    Mutant(
+        "repaired damage is forgotten while its segment is there, and found again",
+        (
+            Edit(
+                "store_nodes/wal/opening.py",
+                "book.forget(settled.has_replaced)",
+                "book.forget(lambda segment: True)",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/wal/test_damage.py"
+        "::test_what_is_repaired_is_forgotten_once_its_segment_is_removed[neither]",
+    ),
+    Mutant(
+        "damage that is not repaired is forgotten with its segment",
+        (
+            Edit(
+                "store_nodes/wal/recovery.py",
+                "if not (one.repaired and is_gone(one.segment))",
+                "if not is_gone(one.segment)",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/wal/test_damage.py"
+        "::test_what_is_repaired_is_forgotten_once_its_segment_is_removed[repair]",
+    ),
+    Mutant(
         "damage that is found during a repair is taken for repaired",
         (
             Edit(

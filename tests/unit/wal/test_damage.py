@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from store_nodes.wal import frame as frames
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
-from store_nodes.wal.recovery import RecoveryState
+from store_nodes.wal.recovery import Damage, RecoveryState
 from tests.unit.wal.wal_support import SimDisk, accept, append, content, open_log
 
 DAMAGED = RecoveryState.DAMAGED
@@ -192,6 +193,40 @@ def test_damage_lasts_until_it_is_repaired_and_is_not_found_again() -> None:
     found = content(recovery)
     assert recovery.state is RecoveryState.CLEAN
     assert sorted(one.instance for one in found) == list(range(10))
+
+
+@pytest.mark.parametrize("before", ["removal", "repair", "neither"])
+def test_what_is_repaired_is_forgotten_once_its_segment_is_removed(before: str) -> None:
+    """The list grew for ever. `before`: a stop after the settle and before what is named."""
+    disk, _, positions = written(2000)
+    flip(disk, 1, positions[4].offset)
+    log, recovery = open_log(disk)
+    content(recovery)
+    (damage,) = log.all_damages()
+    votes = Damage(0, 7, 7, "votes may be lost since start 7")
+    log.report_damage(votes)
+    if before != "repair":
+        log.repaired()
+    log = reopened(log, disk)
+    kept = [damage, votes] if before == "repair" else [replace(damage, repaired=True)]
+    assert log.all_damages() == kept, "its bytes would be reported again"
+    log.commit_settle(replace(log.settled, first_segment=2), {})
+    if before == "removal":
+        log = reopened(log, disk)
+    log.remove_segments([1])
+    if before == "repair":
+        assert log.damages() == [damage, votes]
+        log.repaired()
+        log = reopened(log, disk)
+    assert log.all_damages() == []
+    assert reopened(log, disk).all_damages() == []
+
+
+def reopened(log: WriteAheadLog, disk: SimDisk) -> WriteAheadLog:
+    log.close()
+    again, recovery = open_log(disk)
+    content(recovery)
+    return again
 
 
 def test_a_damaged_segment_gets_an_index_of_what_is_whole() -> None:
