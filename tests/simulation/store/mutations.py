@@ -6,7 +6,7 @@ promise, one behind the other, a mutation takes all of them out: that is the def
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest import mock
@@ -21,15 +21,16 @@ from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.copying import Copier
 from store_nodes.errors import NotLeader
 from store_nodes.group import Group
-from store_nodes.machine import snapshot
+from store_nodes.machine import machine, snapshot
 from store_nodes.machine.dedup import DedupTable
+from store_nodes.machine.outcomes import CounterSet
 from store_nodes.machine.queues import Queue
+from store_nodes.machine.stages import Stages
 from store_nodes.start import CheckpointDraft
 from store_nodes.storage import settle
 from store_nodes.wal.frame import HEADER_BYTES
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
-from tests.simulation.store.mutations_library import MUTATIONS_OF_THE_LIBRARY
 
 Mutation = Callable[[], AbstractContextManager[object]]
 
@@ -202,6 +203,47 @@ def a_checkpoint_forgets_the_known_ids() -> AbstractContextManager[object]:
     return patches((DedupTable, "unpack", lambda packed: DedupTable()))
 
 
+def a_known_id_of_a_staged_message_is_not_seen() -> AbstractContextManager[object]:
+    """Only ids of appended messages are remembered (P2)."""
+    original = DedupTable.remember
+
+    def mutated(self: DedupTable, *args: Any, staged: bool, **more: Any) -> None:
+        if not staged:
+            original(self, *args, staged=staged, **more)
+
+    return patches((DedupTable, "remember", mutated))
+
+
+def a_discarded_message_is_released() -> AbstractContextManager[object]:
+    """A discard says that it took effect, and does nothing (P3)."""
+    return patches((Stages, "discard", lambda self, numbers: len(numbers)))
+
+
+def a_message_is_released_before_its_time() -> AbstractContextManager[object]:
+    """Nobody looks at when it is due (P3)."""
+    return mock.patch("store_nodes.machine.stages._releasable", return_value=True)
+
+
+def a_reschedule_is_forgotten() -> AbstractContextManager[object]:
+    """It is answered, and the old time stays (P3)."""
+    original = Stages.reschedule
+
+    def mutated(self: Stages, numbers: Sequence[int], dues: Sequence[int]) -> int:
+        return original(self, numbers, [0] * len(numbers))
+
+    return patches((Stages, "reschedule", mutated))
+
+
+def a_counter_is_set_blindly() -> AbstractContextManager[object]:
+    """Whatever it was before (P1)."""
+
+    def mutated(counters: dict[str, int], command: Any) -> CounterSet:
+        counters[command.name] = command.new
+        return CounterSet(command.name, command.new)
+
+    return patches((machine, "compare_and_set", mutated))
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     an_install_takes_a_group_back,
     an_install_ends_with_an_image_that_its_group_has_passed,
@@ -219,5 +261,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     an_install_copies_no_batches,
     restart_forgets_sessions,
     a_checkpoint_forgets_the_known_ids,
-    *MUTATIONS_OF_THE_LIBRARY,
+    a_known_id_of_a_staged_message_is_not_seen,
+    a_discarded_message_is_released,
+    a_message_is_released_before_its_time,
+    a_reschedule_is_forgotten,
+    a_counter_is_set_blindly,
 )
