@@ -170,6 +170,21 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="a promise counted while",
     ),
     Mutant(
+        "a promise counts of a node that is no voter",
+        (
+            Edit(
+                "store_nodes/consensus/standing.py",
+                "            or source not in self._voters\n        ):\n            return\n"
+                "        standing.add_promise(",
+                "        ):\n            return\n        standing.add_promise(",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_invariants.py"
+        "::test_a_promise_of_a_node_that_is_no_voter_makes_no_leader",
+        breaks="P2",
+        trips="who are no voters",
+    ),
+    Mutant(
         "a promise leaves before its record is durable",
         (
             Edit(

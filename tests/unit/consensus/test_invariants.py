@@ -111,6 +111,17 @@ def test_promises_count_once_our_own_is_durable() -> None:
     assert not replica.leading
 
 
+def test_a_promise_of_a_node_that_is_no_voter_makes_no_leader() -> None:
+    bench = Bench()
+    bench.run(600_000, lambda envelope: not isinstance(envelope[2], Prepare), nodes=(1, 2))
+    replica = bench.replicas[1]
+    standing = replica._candidacy
+    assert standing is not None
+    assert standing.stage is Stage.PREPARING
+    replica.receive(bench.now_us, 9, Promise(standing.ballot, (), 0, 1))
+    assert not replica.leading
+
+
 def test_a_candidate_that_promised_another_leads_in_its_own_ballot_no_more() -> None:
     bench = Bench()
     bench.run(600_000, lambda envelope: not isinstance(envelope[2], Prepare), nodes=(1, 2))
