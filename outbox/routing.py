@@ -12,10 +12,8 @@ from appending.writer import Target
 from edge.partition import partition_of
 from metadata.types import Topic
 from outbox.item import Item
+from store_nodes.commands import REMEMBERED_WINDOWS
 from store_nodes.queue_id import QueueId
-
-REMEMBERED = 1.25
-"""A name is remembered for at most this many windows."""
 
 
 def route_of(item: Item) -> str:
@@ -29,7 +27,7 @@ def way_of(topic: Topic, item: Item, now_us: int, window_s: int) -> tuple[Target
     lane = min(item.message.priority, topic.priorities - 1)
     number = partition_of(route, topic.partition_count)
     (here,) = (p for p in topic.partitions if p.number == number and p.lane == lane)
-    oldest_us = now_us - int(window_s * REMEMBERED * 1e6)
+    oldest_us = now_us - int(window_s * REMEMBERED_WINDOWS * 1e6)
     asked = {here.group}
     way: list[Target] = []
     for sealed in sorted(topic.sealed, key=lambda one: one.sealed_time_us):

@@ -29,12 +29,11 @@ from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.batches import BatchPart
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.settings import PublishSettings
+from store_nodes.commands import REMEMBERED_WINDOWS
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
 TopicLane = Lane[Parcel]
-REMEMBERED = 1.25
-"""An id is remembered for at most this many dedup windows."""
 
 
 def routing_key(message: Message) -> str | None:
@@ -226,7 +225,7 @@ class Level:
         """The sealed queues whose groups may still know ids of messages that now go elsewhere."""
         if not self._recent:
             return ()
-        window_us = int(self.topic.dedup_window_s * REMEMBERED * 1e6)
+        window_us = int(self.topic.dedup_window_s * REMEMBERED_WINDOWS * 1e6)
         oldest_us = time.time_ns() // 1000 - window_us
         if self._recent[0].sealed_time_us < oldest_us:
             self._recent = tuple(s for s in self._recent if s.sealed_time_us >= oldest_us)

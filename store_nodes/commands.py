@@ -49,6 +49,8 @@ MAX_DEDUP_ENTRIES_PER_MESSAGE = 2
 MAX_STAGE_NUMBERS = 10_000
 """In one release, reschedule or discard."""
 DEDUP_WINDOW_S = 600
+REMEMBERED_WINDOWS = 1.25
+"""An id is remembered for at most that many of its windows (machine/dedup.py)."""
 DEDUP_WINDOW_STEP_S = 2
 
 _VALUE = struct.Struct("<BBHQ")

@@ -94,9 +94,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "sealed queues are asked for half of the dedup window",
         (
             Edit(
-                "publish_forwarder/level.py",
-                "REMEMBERED = 1.25",
-                "REMEMBERED = 0.5",
+                "store_nodes/commands.py",
+                "REMEMBERED_WINDOWS = 1.25",
+                "REMEMBERED_WINDOWS = 0.5",
             ),
         ),
         breaks="P2",
