@@ -190,10 +190,19 @@ def behind_store(now: Position, store_era: int, witness: int) -> str | None:
     return None
 
 
+class _Loss(NamedTuple):
+    """Postgres lacks what was committed before. It goes on lacking it in `era`, the newest that it
+    had then, however far its log grows."""
+
+    reason: str
+    era: int
+
+
 class Sentinel:
     """What one process knows of Postgres' position; `greet` is asked of every new connection."""
 
     def __init__(self) -> None:
+        self._loss: _Loss | None = None
         self.seen: Position | None = None
         self.suspicion: str | None = "not yet compared with the store"
         """Why no connection may be used; None: all is well."""
@@ -212,7 +221,7 @@ class Sentinel:
         """What a statement answered, and what `seen` was before it was sent."""
         if self.suspicion is not None:
             return
-        reason = went_back(before, now)
+        reason = self.lacks(now, went_back(before, now))
         if reason is not None:
             self.suspicion = f"it may have gone back in time ({reason})"
             self.doubted.set()
@@ -220,6 +229,16 @@ class Sentinel:
         if before is not None and before.era != now.era:
             self.doubted.set()  # another process went through it; the store confirms
         self._further(now)
+
+    def lacks(self, now: Position, reason: str | None) -> str | None:
+        """Return why `now` lacks what was committed before: `reason`, if it is not None, else what
+        was found earlier, until a newer era has begun: a repair began that."""
+        era = -1 if now.era is None else now.era
+        if reason is not None:
+            self._loss = _Loss(reason, era)
+        elif self._loss is not None and era > self._loss.era:
+            self._loss = None
+        return self._loss and self._loss.reason
 
     def confirm(self, now: Position) -> None:
         """Compared with the store, and well."""

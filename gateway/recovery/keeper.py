@@ -175,6 +175,7 @@ class EraKeeper:
         reason = eras.behind_store(now, store_era, seen_by_store)
         if reason is None:
             reason = eras.went_back(before, now)
+        reason = self._sentinel.lacks(now, reason)
         if reason is None and now.era is None:
             await eras.begin_first(connection, now)
             now = await eras.observe(connection)

@@ -486,6 +486,19 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P6",
     ),
     Mutant(
+        "a Postgres that went back is well again once its log has grown",
+        (
+            Edit(
+                "metadata/eras.py",
+                "return self._loss and self._loss.reason",
+                "return reason",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_era_keeper.py"
+        "::test_a_log_that_grows_past_where_it_was_before_it_is_judged_again_is_repaired",
+        breaks="P6",
+    ),
+    Mutant(
         "a repair whose turn is lost waits for its statement",
         (
             Edit(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -14,6 +16,7 @@ from gateway.recovery.keeper import FAST_BYTES, FAST_S, SLOW_S, EraKeeper, witne
 from gateway.recovery.rebuild import Report
 from metadata.database import Database
 from metadata.eras import Position, Sentinel
+from metadata.errors import MetadataUnavailable
 from metadata.settings import DatabaseSettings
 from store_nodes.errors import Conflict, OutcomeUnknown, Unavailable
 
@@ -136,6 +139,44 @@ async def test_leases_of_before_run_out_before_anybody_goes_on(
     assert (await one._repair(None, 0, "restored")).era == 1
     assert entered_s >= noticed_s + 0.2
     assert (store.values[module.ERA], store.values[module.USED]) == (1, 1)
+
+
+@pytest.mark.parametrize("noticed_by", ["connection", "comparison"])
+async def test_a_log_that_grows_past_where_it_was_before_it_is_judged_again_is_repaired(
+    monkeypatch: pytest.MonkeyPatch, noticed_by: str
+) -> None:
+    """Others that had not noticed wrote on: the process looked again, and all seemed well."""
+    store = Counters()
+    store.values[witness(0)] = 90
+    one, sentinel = keeper(store, at(100))
+    sizes = iter([80, 110, 120] if noticed_by == "connection" else [80, 110])
+    repaired: list[str] = []
+
+    async def observe(_: object) -> Position:
+        return at(next(sizes))
+
+    async def alone(_: object) -> bool:
+        return True
+
+    async def repair(_: object, store_era: int, reason: str) -> Position:
+        repaired.append(reason)
+        return at(150, store_era + 1)
+
+    @contextlib.asynccontextmanager
+    async def connection() -> AsyncIterator[object]:
+        yield object()
+
+    monkeypatch.setattr(module.eras, "observe", observe)
+    monkeypatch.setattr(module.eras, "alone", alone)
+    monkeypatch.setattr(one, "_connection", connection)
+    monkeypatch.setattr(one, "_repair", repair)
+    if noticed_by == "connection":
+        with pytest.raises(MetadataUnavailable):
+            await sentinel.greet(object())
+    await one._compare()
+    assert len(repaired) == 1
+    assert sentinel.suspicion is None
+    assert sentinel.lacks(at(160, 1), None) is None
 
 
 async def test_a_store_that_is_away_is_not_asked_without_pause(
