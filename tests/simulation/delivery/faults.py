@@ -8,14 +8,15 @@ from collections.abc import Callable
 from random import Random
 
 from tests.simulation.delivery.forgetting import Forgotten
-from tests.simulation.delivery.growing import GREW
+from tests.simulation.delivery.growing import GREW, WAITING
 from tests.simulation.delivery.installation import PLATFORM, SERVERS, Installation, Snapshot
-from tests.simulation.delivery.options import GO_BACK, Options
+from tests.simulation.delivery.options import GO_BACK, SLOW, Options
 from tests.simulation.kernel import network as networks
 from tests.simulation.kernel.world import SECOND
 
 KILL_IN_STALL = "kill in a stall"
 LATE_S = 0.5
+SLOW_S = (0.05, 0.15, 0.3)
 DOWN_S = (0.05, 6.0)
 PAUSE_S = (0.2, 7.0)
 """A lease lasts 4 s: some pauses are longer."""
@@ -35,6 +36,9 @@ class Faults:
         """What is to happen before anything happens again."""
         self.counts: Counter[str] = Counter()
         self.forgotten: list[Forgotten] = []
+        self._leads = ""
+        """The server that does what is due."""
+        self._started = False
         self._snapshot: Snapshot | None = None
         self._do: dict[str, Callable[[], None]] = {
             "kill a server": self._kill_server,
@@ -58,6 +62,8 @@ class Faults:
         for host, _ in self._place.nodes.values():
             for pair in ((PLATFORM, host), (host, PLATFORM)):
                 late[pair] = (self._options.late, int(LATE_S * SECOND))
+        self._started = True
+        self._slow_down()
         if any(kind in self._do for kind in self._options.faults):
             self._next()
 
@@ -67,15 +73,32 @@ class Faults:
         faults = self._place.postgres.faults
         faults.lost_answers = faults.lost_requests = 0.0
         networks.of(self._place.world).late.clear()
+        networks.of(self._place.world).slow_processes.clear()
         for name in SERVERS:
             self._start_server(name)
 
     def heard(self, what: str) -> None:
         """A situation in which a fault is likelier to show something than at any other moment."""
-        if self._healing or what != GREW or KILL_IN_STALL not in self._options.faults:
+        if self._healing or KILL_IN_STALL not in self._options.faults:
             return
-        if self._draw.random() < 0.8:
+        if what == WAITING:
+            self._kill_in_stall()
+        elif what == GREW and self._draw.random() < 0.1:
             self._later((0.0, 0.2), self._kill_in_stall)
+
+    def logged(self, process: str, event: str) -> None:
+        """What the product says of itself: who does what is due is slow to reach the store, so that
+        between any two of its requests others make changes."""
+        if event == "leading":
+            self._leads = process
+            self._slow_down()
+
+    def _slow_down(self) -> None:
+        slow = networks.of(self._place.world).slow_processes
+        slow.clear()
+        if SLOW in self._options.faults and self._leads and self._started and not self._healing:
+            self.counts[SLOW] += 1
+            slow[self._leads] = int(self._draw.choice(SLOW_S) * SECOND)
 
     def _next(self) -> None:
         after_s = self._draw.expovariate(1 / self._options.every_s)
@@ -116,13 +139,13 @@ class Faults:
             return
         self._place.world.note("fault", KILL_IN_STALL)
         self.counts[KILL_IN_STALL] += 1
-        seconds = self._draw.uniform(0.7, 3.0)
+        seconds = self._draw.uniform(1.0, 3.0)
         self._place.postgres.stall(seconds)
 
         def kill() -> None:
             if self._healing:
                 return
-            for _ in range(self._draw.choice((1, 2, 3, 3))):
+            for _ in range(self._draw.choice((1, 3, 3, 3))):
                 self._kill_server()
             if self._draw.random() < 0.3:
                 self._fail_over()

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
 from tests.chaos.delivery import keyed
@@ -23,9 +25,11 @@ GREW = "a topic grew while messages were on the way"
 CANCELLED = "a delayed message was cancelled about when it was due"
 RESCHEDULED = "a delayed message was rescheduled about when it was due"
 TOO_LATE = "a change of a delayed message came too late"
-SITUATIONS = (GREW, CANCELLED, RESCHEDULED, TOO_LATE)
+WAITING = "all that was before a growth was out, and more of its keys came after it"
+SITUATIONS = (GREW, CANCELLED, RESCHEDULED, TOO_LATE, WAITING)
 
 HOUR_S = 3600
+ORDERED_KEYS = 12
 
 
 async def grow(actor: Actor, published: asyncio.Event) -> None:
@@ -42,26 +46,109 @@ async def grow(actor: Actor, published: asyncio.Event) -> None:
 
 class Ordered(keyed.Keyed):
     """Keys in order. A consumer whose ack is not answered gives its message up, as one that dies
-    does: what was not committed comes again, and must not come after a later one of its key."""
+    does: what was not committed comes again, and must not come after a later one of its key.
+
+    What once broke that is played: of each key one message is out when the topic grows, and the
+    next comes after the growth. Then all of them are acked at once, and Postgres stalls, so that
+    nothing but these acks, which are not committed, stands between the later ones and a pull.
+    """
 
     name: ClassVar[str] = "ordered"
-    workers: ClassVar[int] = 6
-    """While Postgres stalls, each waits for the answer of an ack, and one must be left to pull."""
+    workers: ClassVar[int] = 4
     recorded: ClassVar[bool] = False
     topic: ClassVar[dict[str, Any]] = {"partitions": 1}
+    # So long a message is out that is held until the topic has grown.
+    subscription: ClassVar[dict[str, Any]] = keyed.Keyed.subscription | {"ack_deadline_seconds": 8}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._maybe: set[str] = set()
         """Acked in a request whose outcome nobody knows."""
+        self._turns = {f"k{key}": asyncio.Lock() for key in range(ORDERED_KEYS)}
+        """Who has it publishes of the key."""
+        self._last: Counter[str] = Counter()
+        """By key: so many were published."""
+        self._acks_go = asyncio.Event()
+        self._acks_go.set()
+        self._out = 0
+        """So many are held until then."""
+        self._late_acks: list[asyncio.Task[None]] = []
 
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
-        return [lambda published: grow(self, published)]
+        return [self._play]
+
+    async def _publish(self, stopping: asyncio.Event) -> None:
+        await asyncio.gather(*(self._publish_key(key, stopping) for key in self._turns))
+
+    async def _publish_key(self, key: str, stopping: asyncio.Event) -> None:
+        caller = self.caller()
+        while not stopping.is_set():
+            async with self._turns[key]:
+                await self._publish_next(caller, key)
+            await asyncio.sleep(self.dice.uniform(1, 3) * self.pause_s)
+        caller.close()
+
+    async def _publish_next(self, caller: Caller, key: str) -> None:
+        payload = f"{key} {self._last[key]}"
+        self._last[key] += 1
+        message = {"data": payload, "content_type": "text/plain", "key": key}
+        await self.publish(caller, [message], [payload])
+
+    async def _publish_each(self) -> None:
+        callers = [self.caller() for _ in self._turns]
+        each = zip(callers, self._turns, strict=True)
+        await asyncio.gather(*(self._publish_next(caller, key) for caller, key in each))
+        for caller in callers:
+            caller.close()
+
+    async def _play(self, published: asyncio.Event) -> None:
+        caller = self.caller()
+        count = 1
+        while not published.is_set() and count < MOST_PARTITIONS:
+            await asyncio.sleep(self.dice.uniform(0.2, 0.6))
+            async with AsyncExitStack() as stack:
+                for turn in self._turns.values():
+                    await stack.enter_async_context(turn)
+                await self._until(self.done)
+                self._acks_go.clear()
+                self._out = 0
+                await self._publish_each()
+                await self._until(lambda: self._out >= len(self._turns))
+                count += self.dice.choice((2, 3, 4))
+                await caller.until_ok("POST", f"/topics/{self.name}:grow", {"partitions": count})
+                self.sometimes.hit(GREW)
+                await self._publish_each()
+            await asyncio.sleep(self.dice.uniform(0.3, 0.8))
+            self.sometimes.hit(WAITING, self._out >= len(self._turns))
+            await asyncio.sleep(0.05)
+            self._acks_go.set()
+        caller.close()
+        self._acks_go.set()
+        await asyncio.gather(*self._late_acks)
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        """Amid faults it may take longer than anybody waits here."""
+        until_s = time.monotonic() + 2
+        while not true() and time.monotonic() < until_s:
+            await asyncio.sleep(0.05)
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
         for message in messages:
             self._got.append((message.pulled_s, message.got_s, message.payload))
-        await asyncio.sleep(self.dice.uniform(0, 0.1))
+        if self._acks_go.is_set():
+            await asyncio.sleep(self.dice.uniform(0, 0.1))
+            await self._settle(caller, messages)
+        else:  # and the worker goes on
+            self._out += len(messages)
+            self._late_acks.append(asyncio.create_task(self._settle_later(messages)))
+
+    async def _settle_later(self, messages: Sequence[Message]) -> None:
+        await self._acks_go.wait()
+        caller = self.caller()
+        await self._settle(caller, messages)
+        caller.close()
+
+    async def _settle(self, caller: Caller, messages: Sequence[Message]) -> None:
         now_s = time.monotonic()
         for message in messages:
             self._acking.setdefault(message.payload, now_s)

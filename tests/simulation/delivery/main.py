@@ -23,6 +23,7 @@ FULL_SET_RUNS = 10
 REQUIRED = (
     "kill a server",
     "kill in a stall",
+    "slow scheduler",
     "stop a server",
     "pause a server",
     "kill a store node",

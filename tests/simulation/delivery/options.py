@@ -40,13 +40,15 @@ ACTORS: tuple[type[Actor], ...] = (
 """Those of `make torture` that speak over connections of their own: streams and webhooks do not."""
 GO_BACK = "go back in time"
 KILL_NODE = "kill a store node"
+KILL_IN_STALL = "kill in a stall"
+SLOW = "slow scheduler"
 TURNS = 5
 """Of so many seeds in a row one has a Postgres that goes back in time, one three store nodes."""
 GROWING: tuple[type[Actor], ...] = (growing.Ordered, growing.Delayed)
 """One of these is in each seed: what they look at takes several faults at once to go wrong."""
 FAULTS = (
     "kill a server",
-    "kill in a stall",
+    KILL_IN_STALL,
     "stop a server",
     "pause a server",
     KILL_NODE,
@@ -54,6 +56,7 @@ FAULTS = (
     "cut connections to Postgres",
     "fail over",
     GO_BACK,
+    SLOW,
     "lose answers",
 )
 
@@ -91,17 +94,21 @@ def draw(seed: int) -> Options:
     goes_back, has_three = seed % TURNS == 2, seed % TURNS == 4
     kinds = {kind for kind in FAULTS[:-1] if kind != GO_BACK and dice.random() < 0.6}
     kinds |= {GO_BACK} if goes_back else {KILL_NODE} if has_three else set()
+    grows = GROWING[seed % len(GROWING)]
+    played = {growing.Ordered: KILL_IN_STALL, growing.Delayed: SLOW}[grows]
     # In their turn, so that a few seeds in a row have had all of it: half of the others have one
     # fault only, which needs that a topic can grow undisturbed before it.
     if seed // len(GROWING) % 2 == 0 and not goes_back and not has_three:
-        loses, kinds = False, {"kill in a stall"}
+        loses, kinds = False, set()
+    if not goes_back:
+        kinds.add(played)
     two = _two(seed - (seed + 2) // TURNS)
     return Options(
         seed=seed,
-        actors=_forgetting() if goes_back else (*two, GROWING[seed % len(GROWING)]),
+        actors=_forgetting() if goes_back else (*two, grows),
         faults=tuple(each for each in FAULTS if each in kinds or (loses and each == FAULTS[-1])),
         # A repair takes four seconds and more.
-        busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(4, 8),
+        busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(6, 8),
         every_s=dice.uniform(0.4, 2.0),
         lost_answers=dice.choice((0.002, 0.01, 0.03)) if loses else 0.0,
         lost_requests=dice.choice((0.0, 0.002, 0.01)) if loses else 0.0,

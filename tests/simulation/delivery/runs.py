@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,6 +106,8 @@ class _Log:
     def __init__(self, world: World) -> None:
         self._world = world
         self.lines: list[str] = []
+        self.heard: Callable[[str, str], None] | None = None
+        """Told of each event, and of the process that logs it."""
 
     def __call__(self, logger: Any, level: str, event: Any) -> Any:
         fiber = self._world.current
@@ -114,6 +117,8 @@ class _Log:
         name = fiber.process.name if fiber is not None else "-"
         line = f"{self._world.now_us / SECOND:.6f} {name} {event}"
         self.lines.append(line)
+        if self.heard is not None:
+            self.heard(name, str(event.get("event")))
         lives = fiber is not None and not fiber.process.dead
         if lives and event.get("event") in ("handler failed", "unhandled"):
             self._world.fail(AssertionError(line))
@@ -142,6 +147,7 @@ def run(seed: int, mutation: str | None = None, *, aimed: bool = True) -> Result
         place = Installation(world, seed, nodes=options.nodes, faults=PostgresFaults())
         stack.callback(place.close)
         faults = Faults(place, options)
+        log.heard = faults.logged
         clients = _Clients(options, faults)
         try:
             _live(place, clients, faults)

@@ -49,6 +49,8 @@ class Network:
         """By (from, to): how much is added to what each piece takes, at most."""
         self.late: dict[tuple[str, str], tuple[float, int]] = {}
         """By (from, to): the chance of a piece to be late, and by how much at most."""
+        self.slow_processes: dict[str, int] = {}
+        """By name: how much is added to what each piece takes that it sends elsewhere, at most."""
         self.cut = 0.05
         """The chance that a piece arrives in two."""
         self.bytes_per_us = 100
@@ -429,6 +431,9 @@ class Transport(asyncio.Transport):
 
     def _schedule_arrival(self, size: int) -> None:
         delay_us = self._network.delay_us(self._here, self._there, size)
+        slow_us = self._network.slow_processes.get(self._loop.process.name)
+        if slow_us and self._here != self._there:
+            delay_us += self._world.below(slow_us)
         at_us = max(self._world.now_us + delay_us, self._last_arrival_us)
         self._last_arrival_us = at_us
         self._world.after(at_us - self._world.now_us, self._arrive)
