@@ -10,11 +10,10 @@ from random import Random
 from tests.simulation.delivery.forgetting import Forgotten
 from tests.simulation.delivery.growing import GREW, WAITING
 from tests.simulation.delivery.installation import PLATFORM, SERVERS, Installation, Snapshot
-from tests.simulation.delivery.options import GO_BACK, SLOW, Options
+from tests.simulation.delivery.options import GO_BACK, KILL_IN_STALL, SLOW, Options
 from tests.simulation.kernel import network as networks
 from tests.simulation.kernel.world import SECOND
 
-KILL_IN_STALL = "kill in a stall"
 LATE_S = 0.5
 SLOW_S = (0.05, 0.15, 0.3)
 DOWN_S = (0.05, 6.0)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
+import multiprocessing
 import os
-import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess as Process
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -41,7 +45,8 @@ REQUIRED = (
 LAST_LINES = 60
 """Of what the processes of a seed that failed logged; all of it where one seed is run."""
 SEED_S = 900
-"""Real seconds that one seed may take."""
+"""Real seconds that may go by without a result."""
+_FORKING = multiprocessing.get_context("fork")
 
 
 def main(arguments: list[str]) -> int:
@@ -114,35 +119,57 @@ def findings(results: Sequence[Result]) -> list[str]:
     return found
 
 
+class _Running(NamedTuple):
+    """A seed's process, and where what it says of failures goes that are none of the seed's."""
+
+    seed: int
+    process: Process
+    said: IO[str]
+
+
 def run_many(
     seeds: Iterable[int], processes: int, mutation: str | None = None, *, aimed: bool = True
 ) -> Iterator[Result]:
-    """Results as they come; a seed is taken when there is a process for it."""
-    running: set[Future[Result]] = set()
-    one: Callable[[int], Result] = lambda seed: run_apart(seed, mutation, aimed=aimed)  # noqa: E731
-    with ThreadPoolExecutor(processes) as pool:
-        for seed in seeds:
-            running.add(pool.submit(one, seed))
-            if len(running) >= processes:
-                ended, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (each.result() for each in ended)
-        for each in running:
-            yield each.result()
+    """Results as they come; a seed is taken when there is a process for it. Each has one that does
+    nothing else, forked off this one, where all is imported and nothing has run."""
+    gc.freeze()
+    running: dict[Connection, _Running] = {}
+    for seed in seeds:
+        here, there = _FORKING.Pipe(duplex=False)
+        said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the result
+        process = _FORKING.Process(target=_run_one, args=(there, said, seed, mutation, aimed))
+        process.start()
+        there.close()
+        running[here] = _Running(seed, process, said)
+        if len(running) >= processes:
+            yield from _ended(running)
+    while running:
+        yield from _ended(running)
 
 
-def run_apart(seed: int, mutation: str | None = None, *, aimed: bool = True) -> Result:
-    """In a process that does nothing else."""
-    command = [sys.executable, "-m", "tests.simulation.delivery", "--one", "--seed", str(seed)]
-    if mutation is not None:
-        command += ["--mutation", mutation, *([] if aimed else ["--as-drawn"])]
-    # The order of a set of texts is one of a seed's, too.
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=SEED_S
-        )
-        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Result)
-    except subprocess.TimeoutExpired:
-        return Result(seed, "", failure=f"no result after {SEED_S} s")
-    except (msgspec.DecodeError, IndexError):
-        return Result(seed, "", failure=f"no result: {done.stderr[-3000:]}")
+def _run_one(
+    results: Connection, said: IO[str], seed: int, mutation: str | None, aimed: bool
+) -> None:
+    os.dup2(said.fileno(), sys.stderr.fileno())
+    results.send_bytes(msgspec.json.encode(run(seed, mutation, aimed=aimed)))
+
+
+def _ended(running: dict[Connection, _Running]) -> Iterator[Result]:
+    """Wait for at least one, and take out those that have ended."""
+    at_hand = wait(list(running), SEED_S)
+    ready = [here for here in running if here in at_hand]
+    for here in ready or list(running):
+        seed, process, said = running.pop(here)
+        result = Result(seed, "", failure=f"no result after {SEED_S} s")
+        try:
+            if ready:
+                result = msgspec.json.decode(here.recv_bytes(), type=Result)
+            else:
+                process.kill()
+        except EOFError:
+            said.seek(0)
+            result.failure = f"no result: {said.read()[-3000:]}"
+        process.join()
+        here.close()
+        said.close()
+        yield result

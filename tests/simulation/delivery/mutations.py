@@ -32,7 +32,7 @@ from tests.chaos.delivery.actor import Actor
 from tests.simulation.delivery import growing
 from tests.simulation.delivery.acked import Acked
 from tests.simulation.delivery.locked import Locked
-from tests.simulation.delivery.options import GO_BACK, Options
+from tests.simulation.delivery.options import GO_BACK, KILL_IN_STALL, SLOW, Options
 
 
 class Mutation(NamedTuple):
@@ -279,43 +279,43 @@ MUTATIONS: dict[str, Mutation] = {
         (
             "P3",
             (growing.Ordered,),
-            ("kill in a stall",),
+            (KILL_IN_STALL,),
             a_key_is_freed_by_an_ack_that_is_not_committed,
         ),
         (
             "P3",
             (growing.Ordered,),
-            ("kill in a stall",),
+            (KILL_IN_STALL,),
             a_growth_is_passed_by_acks_that_are_not_committed,
         ),
         (
             "P3",
             (growing.Delayed,),
-            ("stall Postgres",),
+            (SLOW, "stall Postgres"),
             a_cancel_in_a_sealed_queue_looks_for_no_copy,
         ),
         (
             "P3",
             (growing.Delayed,),
-            (),
+            (SLOW,),
             a_copy_out_of_a_sealed_queue_takes_no_turn,
         ),
         (
             "P3",
             (growing.Delayed,),
-            (),
+            (SLOW,),
             a_message_of_a_sealed_queue_is_copied_before_its_time,
         ),
         (
             "P3",
             (growing.Delayed,),
-            (),
+            (SLOW,),
             what_was_rescheduled_as_it_was_copied_is_copied_at_once,
         ),
         (
             "P3",
             (growing.Delayed,),
-            ("kill a store node",),
+            (SLOW,),
             a_stale_answer_says_that_a_message_of_a_sealed_queue_is_staged,
         ),
     )

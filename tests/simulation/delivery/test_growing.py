@@ -70,6 +70,20 @@ async def test_what_was_given_up_comes_again_before_a_later_one_of_its_key_only(
     assert broken.broken == ["ordered: 'k 1' came again after a later one of its key"]
 
 
+async def test_what_is_out_as_the_topic_grows_is_acked_once_it_has_grown() -> None:
+    actor = Ordered(Site(0, ""), dice(), Sometimes(SITUATIONS))
+    server = Server((1, "k 1"), ACKED)
+    actor.caller = lambda: server  # type: ignore[method-assign]
+    actor.published = {"k 1": 201}
+    actor._acks_go.clear()
+    await actor.handle(server, await actor.pull(server, 1))
+    assert actor._out == 1
+    assert not actor.done()
+    actor._acks_go.set()
+    await asyncio.gather(*actor._late_acks)
+    assert actor.done()
+
+
 async def delayed(answer: int, *came: tuple[int, str]) -> Delayed:
     """A change of message `m` is answered so, and these come."""
     server = Server(answer)

@@ -5,14 +5,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import msgspec
 import pytest
 
-from tests.simulation.delivery.main import FULL_SET_RUNS, REQUIRED, findings, run_apart
+from tests.simulation.delivery.main import FULL_SET_RUNS, REQUIRED, findings
 from tests.simulation.delivery.mutations import MUTATIONS
 from tests.simulation.delivery.options import ACTORS, FAULTS, GROWING, draw
 from tests.simulation.delivery.runs import Result
 
 SEEDS = range(1, 4)
+
+
+def run_apart(seed: int, mutation: str | None = None) -> Result:
+    """In a process whose modules see the simulation's clocks from their import on."""
+    command = [sys.executable, "-m", "tests.simulation.delivery", "--one", "--seed", str(seed)]
+    command += [] if mutation is None else ["--mutation", mutation]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.stdout, done.stderr[-3000:]
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Result)
 
 
 def test_options_are_drawn_from_the_seed_alone() -> None:
