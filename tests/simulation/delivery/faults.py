@@ -15,7 +15,7 @@ from tests.simulation.kernel import network as networks
 from tests.simulation.kernel.world import SECOND
 
 LATE_S = 0.5
-SLOW_S = (0.05, 0.15, 0.3)
+SLOW_S = (0.08, 0.12)
 DOWN_S = (0.05, 6.0)
 PAUSE_S = (0.2, 7.0)
 """A lease lasts 4 s: some pauses are longer."""
@@ -37,7 +37,6 @@ class Faults:
         self.forgotten: list[Forgotten] = []
         self._leads = ""
         """The server that does what is due."""
-        self._started = False
         self._snapshot: Snapshot | None = None
         self._do: dict[str, Callable[[], None]] = {
             "kill a server": self._kill_server,
@@ -61,8 +60,6 @@ class Faults:
         for host, _ in self._place.nodes.values():
             for pair in ((PLATFORM, host), (host, PLATFORM)):
                 late[pair] = (self._options.late, int(LATE_S * SECOND))
-        self._started = True
-        self._slow_down()
         if any(kind in self._do for kind in self._options.faults):
             self._next()
 
@@ -78,7 +75,11 @@ class Faults:
 
     def heard(self, what: str) -> None:
         """A situation in which a fault is likelier to show something than at any other moment."""
-        if self._healing or KILL_IN_STALL not in self._options.faults:
+        if self._healing:
+            return
+        if what == GREW and SLOW in self._options.faults:
+            self._slow_down()
+        if KILL_IN_STALL not in self._options.faults:
             return
         if what == WAITING:
             self._kill_in_stall()
@@ -86,18 +87,17 @@ class Faults:
             self._later((0.0, 0.2), self._kill_in_stall)
 
     def logged(self, process: str, event: str) -> None:
-        """What the product says of itself: who does what is due is slow to reach the store, so that
-        between any two of its requests others make changes."""
+        """What the product says of itself."""
         if event == "leading":
             self._leads = process
-            self._slow_down()
 
     def _slow_down(self) -> None:
+        """The server that does what is due is slow to reach the store from now on, so that between
+        any two of its requests others make changes."""
+        self.counts[SLOW] += 1
         slow = networks.of(self._place.world).slow_processes
         slow.clear()
-        if SLOW in self._options.faults and self._leads and self._started and not self._healing:
-            self.counts[SLOW] += 1
-            slow[self._leads] = int(self._draw.choice(SLOW_S) * SECOND)
+        slow[self._leads] = int(self._draw.uniform(*SLOW_S) * SECOND)
 
     def _next(self) -> None:
         after_s = self._draw.expovariate(1 / self._options.every_s)

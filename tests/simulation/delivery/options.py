@@ -98,7 +98,8 @@ def draw(seed: int) -> Options:
     played = {growing.Ordered: KILL_IN_STALL, growing.Delayed: SLOW}[grows]
     # In their turn, so that a few seeds in a row have had all of it: half of the others have one
     # fault only, which needs that a topic can grow undisturbed before it.
-    if seed // len(GROWING) % 2 == 0 and not goes_back and not has_three:
+    calm = seed // len(GROWING) % 2 == 0 and not goes_back and not has_three
+    if calm:
         loses, kinds = False, set()
     if not goes_back:
         kinds.add(played)
@@ -108,14 +109,14 @@ def draw(seed: int) -> Options:
         actors=_forgetting() if goes_back else (*two, grows),
         faults=tuple(each for each in FAULTS if each in kinds or (loses and each == FAULTS[-1])),
         # A repair takes four seconds and more.
-        busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(6, 8),
+        busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(7, 8),
         every_s=dice.uniform(0.4, 2.0),
         lost_answers=dice.choice((0.002, 0.01, 0.03)) if loses else 0.0,
         lost_requests=dice.choice((0.0, 0.002, 0.01)) if loses else 0.0,
-        slow=dice.choice((0.0, 0.02, 0.1)),
+        slow=0.0 if calm else dice.choice((0.0, 0.02, 0.1)),
         slow_most_s=dice.choice((0.05, 0.4, 1.5)),
         nodes=3 if has_three else 1,
-        late=dice.choice((0.01, 0.04, 0.1)),
+        late=0.01 if calm else dice.choice((0.01, 0.04, 0.1)),
     )
 
 

@@ -50,7 +50,7 @@ class Network:
         self.late: dict[tuple[str, str], tuple[float, int]] = {}
         """By (from, to): the chance of a piece to be late, and by how much at most."""
         self.slow_processes: dict[str, int] = {}
-        """By name: how much is added to what each piece takes that it sends elsewhere, at most."""
+        """By name: so much is added to what each piece takes that it sends elsewhere."""
         self.cut = 0.05
         """The chance that a piece arrives in two."""
         self.bytes_per_us = 100
@@ -433,7 +433,7 @@ class Transport(asyncio.Transport):
         delay_us = self._network.delay_us(self._here, self._there, size)
         slow_us = self._network.slow_processes.get(self._loop.process.name)
         if slow_us and self._here != self._there:
-            delay_us += self._world.below(slow_us)
+            delay_us += slow_us
         at_us = max(self._world.now_us + delay_us, self._last_arrival_us)
         self._last_arrival_us = at_us
         self._world.after(at_us - self._world.now_us, self._arrive)
