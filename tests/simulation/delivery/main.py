@@ -65,9 +65,8 @@ def main(arguments: list[str]) -> int:
     if first is None:
         first = 0 if options.hours is None else int.from_bytes(os.urandom(3)) * 1000
     if options.one:
-        print(
-            msgspec.json.encode(run(first, options.mutation, aimed=not options.as_drawn)).decode()
-        )
+        (result,) = run_many([first], 1, options.mutation, aimed=not options.as_drawn)
+        print(msgspec.json.encode(result).decode())
         return 0
     began_s = time.perf_counter()
     seeds: Iterable[int] = range(first, first + options.runs)

@@ -53,7 +53,8 @@ class Mutation(NamedTuple):
             faults=self.faults,
             busy_s=8.0,
             every_s=1.5,
-            late=0.06,
+            slow=0.0,
+            late=0.01,
             lost_answers=lost,
             lost_requests=0.0,
         )
