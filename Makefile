@@ -89,6 +89,10 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	@! command -v go >/dev/null || (cd deploy/terraform/provider && test -z "$$(gofmt -l .)" && go vet ./...)
 	@! command -v go >/dev/null || (cd tests/checker && test -z "$$(gofmt -l .)" && go vet ./...)
 
+.PHONY: audit
+audit: $(INSTALLED) ## Known vulnerabilities of the locked libraries and Go modules (pip-audit, govulncheck; network)
+	$(BIN)/python -m tests.audit
+
 .PHONY: check
 check: lint test test-long ## Style, types and every test
 

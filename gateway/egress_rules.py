@@ -8,6 +8,7 @@ from typing import Protocol
 
 import structlog
 
+from auth.development import DEV_TENANT_ID
 from edge.egress.guard import Guard
 from metadata.errors import NotFound
 from metadata.types import Change, ChangeKind, Tenant
@@ -23,11 +24,21 @@ class Tenants(Protocol):
 
 
 class EgressRules:
-    """What the platform allows holds for all tenants; what a tenant's row adds, for it alone."""
+    """What the platform allows holds for all tenants; what a tenant's row adds, for it alone, and
+    so does what settings add for the development tenant."""
 
-    def __init__(self, tenants: Tenants, allowed: Iterable[str], ports: Iterable[int]) -> None:
+    def __init__(
+        self,
+        tenants: Tenants,
+        allowed: Iterable[str],
+        ports: Iterable[int],
+        *,
+        development: Iterable[str] = (),
+    ) -> None:
         """Raises ValueError for what is no entry of a list."""
         self._tenants = tenants
+        self._development = tuple(development)
+        Guard(self._development, ports)
         self._allowed, self._ports = tuple(allowed), frozenset(ports)
         self.platform = Guard(self._allowed, self._ports)
         self._guards: OrderedDict[bytes, Guard] = OrderedDict()
@@ -60,10 +71,13 @@ class EgressRules:
             tenant = await self._tenants.get_by_id(tenant_id)
         except NotFound:
             return self.platform  # it goes, and with it what is sent
-        if not tenant.egress_allowed:
+        own = tuple(tenant.egress_allowed)
+        if tenant_id == DEV_TENANT_ID:
+            own += self._development
+        if not own:
             return self.platform
         try:
-            return Guard((*self._allowed, *tenant.egress_allowed), self._ports)
+            return Guard((*self._allowed, *own), self._ports)
         except ValueError as error:
             _log.warning("a tenant's egress_allowed does not hold", error=str(error))
             return self.platform

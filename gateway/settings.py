@@ -124,6 +124,8 @@ class ServerSettings:
     egress_allowed: tuple[str, ...] = ()
     """What every tenant's webhooks may reach beside public addresses by https: with commas between,
     `[http://](network|host|*.suffix)[:port|:*]`."""
+    dev_egress_allowed: tuple[str, ...] = ()
+    """What the development tenant's webhooks may reach beside that; `packetboat up` sets it."""
     egress_ports: tuple[int, ...] = (443, 8443)
     """Ports of public addresses that webhooks may have."""
     egress_proxy: str = ""

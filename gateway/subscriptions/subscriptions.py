@@ -217,6 +217,9 @@ class SubscriptionRoutes:
     ) -> tuple[Subscription, Sequence[NewSecret]]:
         """`body_for` says what is asked for of the subscription as it is. NotFound of it."""
         present = await self._subscriptions.get(tenant_id, name)
+        # By its answers a filter tells what the messages are, so who changes it must be able to
+        # read them.
+        caller.require("read", "topic", present.topic_name)
         body = body_for(present)
         guard, now = await self._guard(tenant_id, body), datetime.now(UTC)
         maker = PushMaker(self._sealer, guard, tenant_id, present.uid, now)
@@ -225,6 +228,7 @@ class SubscriptionRoutes:
 
         def change(found: Subscription) -> SubscriptionSpec:
             nonlocal maker  # it may be another one of that name by now
+            caller.require("read", "topic", found.topic_name)
             maker = PushMaker(self._sealer, guard, tenant_id, found.uid, now)
             return changed(body_for(found), found, maker.config)
 

@@ -28,6 +28,7 @@ from gateway.testing.shared_clock import SharedClock
 from gateway.up.child import die_with
 from gateway.up.supervisor import LOOPBACK
 from metadata.postgres.embedded import EmbeddedPostgres
+from metadata.private_log import open_private_log
 
 PROGRAM = Path(__file__).with_name("__main__.py")
 GROUPS = 4
@@ -161,7 +162,7 @@ class Installation:
         self._children.append((name, process))
 
     def _log(self, name: str) -> IO[bytes]:
-        return (self.directory / f"{name}.log").open("ab")
+        return open_private_log(self.directory / f"{name}.log")
 
     def _tail(self, name: str, max_bytes: int = 3000) -> str:
         return (self.directory / f"{name}.log").read_bytes()[-max_bytes:].decode(errors="replace")

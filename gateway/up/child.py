@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from metadata.private_log import open_private_log
+
 FIRST_PAUSE_S = 0.1
 MAX_PAUSE_S = 5.0
 STEADY_S = 30.0
 EXIT_REFUSED = 78
 """A child ends with this where starting it again changes nothing; its log says what does."""
-MAX_LOG_BYTES = 16 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -52,9 +53,7 @@ class Child:
 
     async def start(self) -> None:
         self.starts += 1
-        if self._log.exists() and self._log.stat().st_size > MAX_LOG_BYTES:
-            self._log.replace(self._log.with_suffix(".log.1"))
-        with self._log.open("ab") as log:
+        with open_private_log(self._log) as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,7 +52,7 @@ MAX_EARLY_DEATHS = 5
 SERVER_STOP_S = 20.0
 NODE_STOP_S = 10.0
 LOOPBACK = ("http://127.0.0.0/8:*", "http://[::1]:*")
-"""Endpoints of a developer's own, for this machine alone."""
+"""Endpoints of a developer's own: the development tenant pushes to them."""
 
 
 class StartFailed(Exception):
@@ -230,13 +231,17 @@ class Supervisor:
             "PACKETBOAT_ACK_SECRET": state.ack_secret,
             "PACKETBOAT_SEAL_KEYS": state.seal_keys,
             "PACKETBOAT_ISSUER": inherited.get("PACKETBOAT_ISSUER") or self._url(ports),
-            "PACKETBOAT_EGRESS_ALLOWED": ",".join(
-                filter(None, [inherited.get("PACKETBOAT_EGRESS_ALLOWED"), *LOOPBACK])
-            ),
+            "PACKETBOAT_DEV_EGRESS_ALLOWED": ",".join(self._reached_by_developers(inherited)),
             "PACKETBOAT_LOG_LEVEL": self._settings.log_level,
             # There is no other server to go to.
             "PACKETBOAT_LINGER_S": inherited.get("PACKETBOAT_LINGER_S") or "0",
         }
+
+    def _reached_by_developers(self, inherited: Mapping[str, str]) -> list[str]:
+        """Programs on this machine, unless others reach the server: then what listens on loopback
+        may trust whoever can connect to it, and a push must not be their way there."""
+        given = [each for each in [inherited.get("PACKETBOAT_DEV_EGRESS_ALLOWED")] if each]
+        return [*given, *LOOPBACK] if _is_loopback(self._settings.host) else given
 
     def _store_node(self, node: int, state: State, ports: Ports) -> Child:
         environment = self._environment(state, ports) | {
@@ -350,6 +355,14 @@ def _told(reason: str) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(reason)["detail"])
     return reason
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach what listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _local(host: str) -> str:

@@ -90,7 +90,10 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
 
         feed = ChangeFeed(database, sentinel=sentinel)
         rules = EgressRules(
-            TenantRepository(database), settings.egress_allowed, settings.egress_ports
+            TenantRepository(database),
+            settings.egress_allowed,
+            settings.egress_ports,
+            development=settings.dev_egress_allowed,
         )
         feed.add_listener(rules.on_changes)
         metered = open_quotas(settings.role, database, feed, stack)

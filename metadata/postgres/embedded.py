@@ -25,19 +25,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from metadata.postgres import account as accounts
 from metadata.postgres import binaries
 from metadata.postgres.account import Account, clean_environment
 from metadata.postgres.binaries import Binaries
+from metadata.private_log import open_private_log
 
 SUPERUSER = "postgres"
 DATABASE = "packetboat"
 _PR_SET_PDEATHSIG = 1
 PREDECESSOR_TIMEOUT_S = 15.0
 """How long a server that is shutting down on the same data is waited for."""
-_MAX_LOG_BYTES = 16 * 1024 * 1024
 _POLL_S = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OPTIONS = {
@@ -61,7 +60,8 @@ class EmbeddedPostgresFailed(Exception):
 
 
 class EmbeddedPostgres:
-    """One server in `directory`: `data/`, `postgres.log` and `superuser.password` (0600).
+    """One server in `directory`: `data/`, and for its owner alone `postgres.log` and
+    `superuser.password`.
 
     Blocking, and quick: 0.5 s for a first start, 0.1 s later. `prepare`, `wait_ready` and `stop`
     may run in any thread; see above for `spawn`.
@@ -130,7 +130,7 @@ class EmbeddedPostgres:
         command += ["-p", str(self._port)]
         for name, value in self._options.items():
             command += ["-c", f"{name}={value}"]
-        with self._open_log() as log:
+        with open_private_log(self.log_file) as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -284,14 +284,6 @@ class EmbeddedPostgres:
             if time.monotonic() > deadline_s:
                 raise EmbeddedPostgresFailed(f"process {pid} is already serving {self.data}")
             time.sleep(_POLL_S)
-
-    def _open_log(self) -> IO[bytes]:
-        try:
-            if self.log_file.stat().st_size > _MAX_LOG_BYTES:
-                self.log_file.replace(self.log_file.with_suffix(".log.1"))
-        except FileNotFoundError:
-            pass
-        return self.log_file.open("ab")
 
     def _with_log(self, what: str) -> str:
         try:

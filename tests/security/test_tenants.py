@@ -101,6 +101,32 @@ def test_tenants_share_nothing(running: Installation) -> None:
     assert other.ask("GET", f"/subscriptions/{name}").status_code == 200
 
 
+def test_only_the_development_tenant_pushes_to_this_machine(running: Installation) -> None:
+    """What listens on loopback may trust whoever connects, and a `:test` shows 1 KiB of it."""
+    name = fresh("pushed")
+    dev, other = operator_of(running), new_tenant(running)[1]
+    push = {"name": name, "type": "push", "push": {"url": "http://127.0.0.1:9/"}}
+    for actor in (dev, other):
+        actor.post("/topics", 201, name=name, partitions=1)
+    dev.post(f"/topics/{name}/subscriptions", 201, **push)
+    refused = other.post(f"/topics/{name}/subscriptions", 422, **push).json()
+    assert [error["field"] for error in refused["errors"]] == ["push.url"]
+    dev.ask("DELETE", f"/topics/{name}?force=true", 204)
+
+
+def test_a_filter_is_changed_by_who_may_read_the_topic(running: Installation) -> None:
+    """By its answers, a filter tells what the messages of a topic are."""
+    name, owner = fresh("read"), new_tenant(running)[1]
+    owner.post("/topics", 201, name=name, partitions=1)
+    owner.post(f"/topics/{name}/subscriptions", 201, name=name)
+    manages = owner.key(f"manage:subscriptions/{name}")
+    both = owner.key(f"manage:subscriptions/{name}", f"read:topics/{name}")
+    path, body = f"/subscriptions/{name}", {"filter": "has(key)"}
+    for method, asked in (("PATCH", body), ("PUT", body | {"topic": name})):
+        manages.ask(method, path, 403, json=asked)
+        both.ask(method, path, 200, json=asked)
+
+
 def test_one_idempotency_key_in_two_tenants_is_two(running: Installation) -> None:
     name, key = fresh("orders"), {"Idempotency-Key": "order-17"}
     owners = [new_tenant(running)[1] for _ in range(2)]

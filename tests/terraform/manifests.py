@@ -21,6 +21,7 @@ SMALL: Mapping[str, Any] = {
     "image": "registry.example.com/packetboat:0.3.0",
     "issuer": "https://mq.example.com",
     "postgres": {"url": "postgresql://u:p@postgres:5432/db", "cidrs": ["10.9.0.0/16"]},
+    "front": {"plain_http": True},
 }
 """The least that can be said."""
 LARGE: Mapping[str, Any] = dict(SMALL) | {

@@ -104,6 +104,7 @@ def test_data_and_password_outlive_the_server(server: EmbeddedPostgres, director
     assert server.url == url
     assert ask(url, "SELECT answer FROM kept") == 42
     assert stat.S_IMODE((directory / "superuser.password").stat().st_mode) == 0o600
+    assert stat.S_IMODE((directory / "postgres.log").stat().st_mode) == 0o600
     assert not (directory / "initdb.password").exists()
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from auth.development import DEV_TENANT_ID
 from edge.egress.guard import EgressDenied, Guard
 from gateway.egress_rules import EgressRules
 from metadata.errors import MetadataUnavailable, NotFound
@@ -43,6 +44,17 @@ def rules(tenants: Tenants) -> EgressRules:
 
 def changed(tenant_id: bytes, kind: ChangeKind = ChangeKind.TENANT) -> list[Change]:
     return [Change(2, kind, tenant_id, tenant_id, "t")]
+
+
+async def test_what_the_development_tenant_may_reach_no_other_may() -> None:
+    tenants = Tenants()
+    tenants.allowed[DEV_TENANT_ID] = ("10.0.0.0/8",)
+    egress = EgressRules(tenants, (), (443,), development=("http://127.0.0.0/8:*",))
+    target = (await egress.guard_of(DEV_TENANT_ID)).target("http", "127.0.0.1", 9)
+    (await egress.guard_of(DEV_TENANT_ID)).check_address(target, "127.0.0.1")
+    for tenant_id in (ONE, OTHER, bytes(16)):
+        with pytest.raises(EgressDenied):
+            (await egress.guard_of(tenant_id)).target("http", "127.0.0.1", 9)
 
 
 async def test_what_the_platform_allows_is_for_all_and_what_a_tenant_has_for_it_alone() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import stat
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -16,7 +17,7 @@ from gateway.settings import UpSettings
 from gateway.up import supervisor
 from gateway.up.banner import Exports, banner, client_env
 from gateway.up.child import Child
-from gateway.up.data_dir import choose_ports
+from gateway.up.data_dir import Ports, State, choose_ports
 
 
 def test_the_banner_ends_with_two_lines_a_shell_can_eval() -> None:
@@ -78,6 +79,33 @@ async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
     await asyncio.wait_for(child.stop(), 5)
     assert await child.wait() == -9
+
+
+async def test_the_log_of_a_child_is_its_owners_alone(tmp_path: Path) -> None:
+    log, aside = tmp_path / "logs" / "a.log", tmp_path / "logs" / "a.log.1"
+    log.parent.mkdir()
+    for file in (log, aside):  # as 0.2.0 made them
+        file.touch(0o644)
+        file.chmod(0o644)
+    child = Child("a", ["bash", "-c", "echo said"], {"PATH": "/usr/bin:/bin"}, log)
+    await child.start()
+    assert await child.wait() == 0
+    assert log.read_text() == "said\n"
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (log, aside)] == [0o600, 0o600]
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_only_an_installation_for_this_machine_alone_lets_pushes_reach_it(
+    tmp_path: Path, host: str, reached: bool
+) -> None:
+    settings = UpSettings(data_dir=tmp_path / "data", host=host)
+    ports = Ports(8080, (1, 2, 3), 4)
+    environment = supervisor.Supervisor(settings)._environment(State(), ports)
+    allowed = {name for name, value in environment.items() if "127.0.0.0/8" in value}
+    assert allowed == ({"PACKETBOAT_DEV_EGRESS_ALLOWED"} if reached else set())
 
 
 async def test_a_foreign_server_on_the_port_is_not_taken_for_ours() -> None:

@@ -39,6 +39,11 @@ variable "zones" {
   }
 }
 
+variable "tls_secret" {
+  description = "A Secret with tls.crt and tls.key of the public name."
+  type        = string
+}
+
 module "platform" {
   source = "../../modules/platform/manifests"
 
@@ -52,6 +57,7 @@ module "platform" {
     nodes   = { for index, zone in var.zones : tostring(index + 1) => { zone = zone } }
     storage = "200Gi"
   }
+  front     = { tls_secret = var.tls_secret }
   publish   = { max_replicas = 6 }
   subscribe = { max_replicas = 6 }
   settings = {

@@ -315,8 +315,9 @@ variable "autoscaling" {
 variable "front" {
   description = <<-EOT
     The balancer: HAProxy 3.0 or later with deploy/haproxy/haproxy.cfg. `tls_secret`: a Secret with
-    `tls.crt` and `tls.key`; then it listens for HTTPS alone. `service_type`, `annotations`: of its
-    Service. `ingress`: an Ingress in front of it, for clusters where one port serves many names;
+    `tls.crt` and `tls.key`; then it listens for HTTPS alone. It is needed, unless the Ingress has a
+    certificate or `plain_http = true` says that tokens and messages may go unencrypted to it.
+    `service_type`, `annotations`: of its Service. `ingress`: an Ingress in front of it, for clusters where one port serves many names;
     its controller must neither buffer nor repeat requests. `allow`: networks whose clients may
     reach it; empty: all.
   EOT
@@ -329,6 +330,7 @@ variable "front" {
     run_as       = optional(number, 99)
     tls_secret   = optional(string)
     tls_revision = optional(string, "")
+    plain_http   = optional(bool, false)
     service_type = optional(string, "LoadBalancer")
     annotations  = optional(map(string), {})
     allow        = optional(list(string), [])
@@ -345,6 +347,10 @@ variable "front" {
   validation {
     condition     = contains(["LoadBalancer", "ClusterIP", "NodePort"], var.front.service_type)
     error_message = "service_type is LoadBalancer, ClusterIP or NodePort."
+  }
+  validation {
+    condition     = var.front.plain_http || var.front.tls_secret != null || try(var.front.ingress.tls_secret, null) != null
+    error_message = "front.tls_secret names the Secret of a certificate; plain_http = true does without one: then all on the way read tokens and messages."
   }
 }
 

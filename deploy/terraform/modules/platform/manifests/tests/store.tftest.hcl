@@ -2,6 +2,7 @@ variables {
   image    = "registry.example.com/packetboat:0.3.0"
   issuer   = "https://mq.example.com"
   postgres = { url = "postgresql://u:p@postgres:5432/db", cidrs = ["10.9.0.0/16"] }
+  front    = { plain_http = true }
 }
 
 run "three_nodes_from_the_beginning" {

@@ -2,6 +2,7 @@ variables {
   image    = "registry.example.com/packetboat:0.3.0"
   issuer   = "https://mq.example.com"
   postgres = { url = "postgresql://u:p@postgres:5432/db", cidrs = ["10.9.0.0/16"] }
+  front    = { plain_http = true }
 }
 
 run "by_processor_time" {
@@ -107,6 +108,14 @@ run "an_upgrade_by_steps" {
     condition     = output.workloads["Deployment/packetboat-gateway"].spec.template == run.by_processor_time.workloads["Deployment/packetboat-gateway"].spec.template
     error_message = "Others stay as they were."
   }
+}
+
+run "a_front_without_a_certificate" {
+  command = plan
+  variables {
+    front = {}
+  }
+  expect_failures = [var.front]
 }
 
 run "a_certificate_from_nowhere" {

@@ -1,0 +1,132 @@
+"""`make audit`: what of the libraries that we lock has a known vulnerability.
+
+pip-audit reads the layers in `requirements/`, govulncheck the Go modules. Both ask databases on the
+internet. Exit code 1: something was found. What could not be looked at, because its data or its
+tool is not to be had here, is named in capitals and ends nothing: a machine without a network is
+no reason to fail, and never looks like a clean audit.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = ROOT / "build" / "audit"
+PIP_AUDIT = "pip-audit==2.10.1"
+GOVULNCHECK = "golang.org/x/vuln/cmd/govulncheck@v1.1.4"
+GO_MODULES = ("deploy/terraform/provider", "tests/checker", "tests/terraform/kubernetes")
+TIMEOUT_S = 600
+_LAST_CHARS = 400
+
+
+class NotAudited(Exception):
+    """It could not be looked at; the text says why."""
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    errors: str
+
+
+Run = Callable[[Sequence[str | Path], Path], Ran]
+Look = Callable[[], list[str]]
+"""What it finds; raises NotAudited."""
+
+
+def run(command: Sequence[str | Path], directory: Path) -> Ran:
+    """Raises NotAudited where there is no such program, or it does not end."""
+    try:
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAudited(str(error)) from error
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def of_layer(layer: Path, pip_audit: Path, run: Run = run) -> list[str]:
+    """The vulnerabilities of what a lock file names. Raises NotAudited."""
+    # With hashes and without pip: exactly what is locked, and nothing is installed for it.
+    asked = [pip_audit, "-r", layer, "--disable-pip", "--require-hashes", "-f", "json"]
+    ran = run([*asked, "--progress-spinner", "off"], ROOT)
+    try:
+        packages = json.loads(ran.out)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        raise NotAudited(_end(ran)) from None
+    unknown = [each["name"] for each in packages if "skip_reason" in each]
+    if unknown:
+        raise NotAudited(f"nothing is known of {', '.join(unknown)}")
+    return [
+        f"{each['name']} {each['version']}: {found['id']}, mended in {found['fix_versions']}"
+        for each in packages
+        for found in each["vulns"]
+    ]
+
+
+def of_go_module(module: Path, run: Run = run) -> list[str]:
+    """The vulnerabilities that its code reaches. Raises NotAudited."""
+    ran = run(["go", "run", GOVULNCHECK, "-format", "text", "./..."], module)
+    if ran.code == 0:
+        return []
+    found = [line.strip() for line in ran.out.splitlines() if line.startswith("Vulnerability #")]
+    if not found:
+        raise NotAudited(_end(ran))
+    return found
+
+
+def installed_pip_audit(run: Run = run) -> Path:
+    """In an environment of its own. Raises NotAudited where it can't be had."""
+    program = TOOLS / "bin" / "pip-audit"
+    if not program.exists():
+        for command in (
+            [sys.executable, "-m", "venv", TOOLS],
+            [TOOLS / "bin" / "pip", "install", "--quiet", PIP_AUDIT],
+        ):
+            ran = run(command, ROOT)
+            if ran.code != 0:
+                raise NotAudited(_end(ran))
+    return program
+
+
+def _end(ran: Ran) -> str:
+    return (ran.errors or ran.out).strip()[-_LAST_CHARS:] or f"exit code {ran.code}"
+
+
+def main() -> int:
+    layers = sorted((ROOT / "requirements").glob("*.lock"))
+    looks: list[tuple[str, Look]] = [
+        (f"requirements/{layer.name}", partial(_locked, layer)) for layer in layers
+    ]
+    looks += [(module, partial(of_go_module, ROOT / module)) for module in GO_MODULES]
+    return report(looks)
+
+
+def _locked(layer: Path) -> list[str]:
+    return of_layer(layer, installed_pip_audit())
+
+
+def report(looks: Sequence[tuple[str, Look]]) -> int:
+    """Prints what each look finds; the exit code."""
+    code = 0
+    for name, look in looks:
+        try:
+            found = look()
+        except NotAudited as why:
+            print(f"NOT AUDITED: {name}: {why}", flush=True)
+            continue
+        print(f"{name}: {'; '.join(found) or 'nothing known'}", flush=True)
+        code = code or int(bool(found))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
