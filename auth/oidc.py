@@ -1,7 +1,9 @@
 """Tokens of a tenant's own OIDC issuer, read by the rules of RFC 8725.
 
 Everything that decides is in the tenant's configuration: the issuer (compared as it stands), the
-audience, the algorithms, the claim that names the subject, and claims that must be there. A token's
+audience, the algorithms, the claim that names the subject, and claims that must be there. Where
+tenants share an issuer, the audience says which of them a token is for: who has proved it takes it
+before who has not (`Trust`), so no registration takes another tenant's tokens. A token's
 header chooses among the keys of that issuer, and nothing else.
 
 The subject is `issuer:NAME#SUBJECT`; what it may do, the tenant's policies say. The principal's
@@ -25,7 +27,7 @@ from auth.errors import TokenRefused
 from auth.issuer_keys import ALGORITHMS, IssuerKeys
 from auth.known import Known
 from auth.principal import Grant, Principal
-from metadata.tenancy.issuers import Issuer
+from metadata.tenancy.issuers import Issuer, Trust
 from metadata.types import Change, ChangeKind
 
 LEEWAY_S = 30
@@ -36,6 +38,12 @@ MAX_ISSUER = 512
 MAX_AUDIENCES = 32
 _TYPES = ("jwt", "at+jwt", "application/at+jwt")
 """Of tokens that are for us, where they say so: no logout token, no proof of possession."""
+_PROOFS = (
+    frozenset({Trust.AUDIENCE}),
+    frozenset({Trust.DOCUMENT, Trust.OPERATOR}),
+    frozenset({Trust.UNPROVED}),
+)
+"""The best first: who has a lesser one takes no token from who has a better one."""
 
 
 class Grants(Protocol):
@@ -115,7 +123,7 @@ class IssuerVerifier:
             self._keys.forget(tenants)
 
     async def _issuer_of(self, claims: Mapping[str, Any]) -> Issuer:
-        """The one that trusts the token's issuer for one of its audiences."""
+        """The one that trusts the token's issuer for one of its audiences, by the best proof."""
         name, audiences = claims.get("iss"), claims.get("aud")
         if isinstance(audiences, str):
             audiences = [audiences]
@@ -124,11 +132,27 @@ class IssuerVerifier:
         if not isinstance(audiences, list) or not 0 < len(audiences) <= MAX_AUDIENCES:
             raise TokenRefused
         trusted = await self._trusted.get(name)
-        found = [each for each in trusted.issuers if each.audience in audiences] if trusted else []
-        if len(found) != 1 or found[0].issuer != name:
-            # Of several tenants at once: nobody can say whose it is.
-            raise TokenRefused
-        return found[0]
+        fitting = [
+            each
+            for each in (trusted.issuers if trusted else ())
+            if each.issuer == name and each.audience in audiences
+        ]
+        owners = (
+            {each.tenant_id for each in trusted.issuers if each.trust is Trust.DOCUMENT}
+            if trusted
+            else set()
+        )
+        for proofs in _PROOFS:
+            found = [each for each in fitting if each.trust in proofs]
+            if Trust.UNPROVED in proofs and owners:
+                # The issuer is somebody's, who has not said that it is theirs too.
+                found = [each for each in found if each.tenant_id in owners]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                # Of several tenants at once: nobody can say whose it is.
+                break
+        raise TokenRefused
 
     def _checked(self, issuer: Issuer, claims: Mapping[str, Any]) -> tuple[str, float]:
         """The subject, and when the token ends."""

@@ -13,6 +13,7 @@ from auth.policies import PolicyBook, Resource
 from auth.principal import Grant, Principal
 from edge.asgi import Receive, Route, Scope, Send, respond
 from gateway.middleware.auth import PRINCIPAL
+from metadata.types import token_audience
 
 NO_STORE = [(b"cache-control", b"no-store")]
 
@@ -42,6 +43,7 @@ class WhoAmI:
                 for policy in naming
             ],
             "grants": sorted(map(_written, principal.grants)),
+            "token_audience": token_audience(principal.tenant_id),
             "expires_at": None if ends is None else datetime.fromtimestamp(ends, UTC),
         }
         await respond(send, 200, msgspec.json.encode(answer), headers=NO_STORE)

@@ -116,6 +116,10 @@ class Delivery(enum.Enum):
     EXACTLY_ONCE = "exactly_once"
 
 
+TOKEN_AUDIENCE_PREFIX = "packetboat:tenant:"
+"""An audience of another tenant's can't be registered, so nobody but the platform gives these."""
+
+
 class TenantState(enum.Enum):
     """active ↔ suspended → deleting → (row gone); active → deleting. suspended: its credentials are
     refused, what it owns stays; deleting: for good, and its name is free once the row is gone."""
@@ -128,13 +132,15 @@ class TenantState(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class TenantSpec:
     """What an operator chooses. `egress_allowed`: networks (CIDR) and hosts that its webhooks may
-    reach although they are private."""
+    reach although they are private. `issuers_allowed`: `ISSUER#AUDIENCE` of tokens that are its
+    own, as the operator has made sure."""
 
     name: str
     display_name: str = ""
     state: TenantState = TenantState.ACTIVE
     labels: Mapping[str, str] = field(default_factory=dict)
     egress_allowed: tuple[str, ...] = ()
+    issuers_allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,17 @@ class Tenant:
     version: int
     created_at: datetime
     updated_at: datetime
+    issuers_allowed: tuple[str, ...] = ()
+
+    @property
+    def token_audience(self) -> str:
+        """The audience that is this tenant's alone, whatever issuer names it in a token."""
+        return token_audience(self.tenant_id)
+
+
+def token_audience(tenant_id: bytes) -> str:
+    """By the tenant's id: a tenant that is made under the name of a deleted one has another."""
+    return TOKEN_AUDIENCE_PREFIX + tenant_id.hex()
 
 
 @dataclass(frozen=True, slots=True)

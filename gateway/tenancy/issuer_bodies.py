@@ -13,6 +13,7 @@ from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import same_name
 from metadata.tenancy.issuers import Issuer, IssuerSpec
+from metadata.types import token_audience
 
 MAX_URL_CHARS = 512
 MAX_CLAIMS = 16
@@ -30,28 +31,30 @@ class IssuerBody(msgspec.Struct, forbid_unknown_fields=True):
     """What makes an issuer trusted, or replaces what is trusted; the path of a PUT names it."""
 
     issuer: str
-    audience: Audience
+    audience: Audience | UnsetType = UNSET
+    """The tenant's own, unless given."""
     algorithms: Algorithms = msgspec.field(default_factory=lambda: ["RS256"])
     subject_claim: str = "sub"
     required_claims: dict[str, str] = {}
     name: str | UnsetType = UNSET
     labels: dict[str, str] = {}
 
-    def spec(self, path_name: str | None = None) -> IssuerSpec:
+    def spec(self, tenant_id: bytes, path_name: str | None = None) -> IssuerSpec:
         """Raises a 422 Problem, or 409 where it names another."""
         if path_name is not None:
             same_name(self.name, path_name)
         name = path_name if path_name is not None else self.name or ""
         errors = name_errors(name) + label_errors(self.labels)
         errors += _url_errors(self.issuer) + _claim_errors(self.subject_claim, self.required_claims)
-        if any(char < " " for char in self.audience):
+        audience = token_audience(tenant_id) if self.audience is UNSET else self.audience
+        if any(char < " " for char in audience):
             errors.append(FieldError("audience", "no control characters"))
         if errors:
             raise invalid("The body does not fit.", errors)
         return IssuerSpec(
             name,
             self.issuer,
-            self.audience,
+            audience,
             tuple(dict.fromkeys(self.algorithms)),
             self.subject_claim,
             self.required_claims,
@@ -100,6 +103,7 @@ def view(issuer: Issuer) -> dict[str, object]:
         "subject_claim": issuer.subject_claim,
         "required_claims": issuer.required_claims,
         "labels": issuer.labels,
+        "trust": issuer.trust.value,
         "created_at": issuer.created_at,
         "updated_at": issuer.updated_at,
     }

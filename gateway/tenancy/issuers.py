@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from edge.problem import FieldError, Problem, not_found
 from gateway.http.decoding import Query, if_match, read_json
@@ -14,13 +16,16 @@ from gateway.tenancy.answers import (
     update_or_create,
 )
 from gateway.tenancy.issuer_bodies import IssuerBody, view
-from gateway.topics.topics import respond_no_content
-from metadata.tenancy.issuers import IssuerRepository, IssuerTaken
+from gateway.tenancy.issuer_trust import Prove
+from gateway.topics.topics import precondition_failed, respond_no_content
+from metadata.errors import NotFound
+from metadata.tenancy.issuers import Issuer, IssuerRepository, IssuerTaken
 
 
 class IssuerRoutes:
-    def __init__(self, issuers: IssuerRepository) -> None:
+    def __init__(self, issuers: IssuerRepository, prove: Prove) -> None:
         self._issuers = issuers
+        self._prove = prove
 
     def routes(self) -> list[Route]:
         one = "/issuers/{name}"
@@ -33,10 +38,12 @@ class IssuerRoutes:
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        spec = (await read_json(scope, receive, IssuerBody)).spec()
+        tenant_id = tenant_of(scope)
+        spec = (await read_json(scope, receive, IssuerBody)).spec(tenant_id)
+        spec = replace(spec, trust=await self._prove(tenant_id, spec, None))
         try:
             async with refusals("issuer", taken=spec.name):
-                issuer = await self._issuers.create(tenant_of(scope), spec)
+                issuer = await self._issuers.create(tenant_id, spec)
         except IssuerTaken as error:
             raise _taken() from error
         location = ("issuers", issuer.name)
@@ -46,7 +53,11 @@ class IssuerRoutes:
         """201 when it was not there, 200 when it is now as the body says."""
         body = await read_json(scope, receive, IssuerBody)
         name, tenant_id = path_param(scope, "name"), tenant_of(scope)
-        spec, version = body.spec(name), if_match(header(scope, b"if-match"))
+        spec, version = body.spec(tenant_id, name), if_match(header(scope, b"if-match"))
+        present = await self._present(tenant_id, name)
+        if version is not None and (present is None or present.version != version):
+            raise precondition_failed("issuer")
+        spec = replace(spec, trust=await self._prove(tenant_id, spec, present))
         try:
             issuer, made = await update_or_create(
                 "issuer",
@@ -59,6 +70,12 @@ class IssuerRoutes:
         location = ("issuers", name) if made else ()
         status = 201 if made else 200
         await respond_one(send, status, view(issuer), issuer.version, location=location)
+
+    async def _present(self, tenant_id: bytes, name: str) -> Issuer | None:
+        try:
+            return await self._issuers.get(tenant_id, name)
+        except NotFound:
+            return None
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         issuer = await self._issuers.get(tenant_of(scope), _name(scope))
@@ -94,11 +111,11 @@ def _name(scope: Scope) -> str:
 
 
 def _taken() -> Problem:
-    detail = "is trusted for that audience already; choose an audience of your own"
+    detail = "this tenant trusts it for that audience already, under another name"
     return Problem(
         409,
         "issuer-taken",
         "The issuer is taken",
-        "A token has to say whose it is: an issuer and audience belong to one tenant.",
+        "A token has to say whom it means: in a tenant, an issuer and audience have one name.",
         errors=[FieldError("issuer", detail)],
     )

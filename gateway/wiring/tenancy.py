@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from gateway.issuer_documents import IssuerDocuments
 from gateway.tenancy.audit import AuditRoutes
 from gateway.tenancy.clients import ClientRoutes
 from gateway.tenancy.heard import heard
+from gateway.tenancy.issuer_trust import IssuerTrust
 from gateway.tenancy.issuers import IssuerRoutes
 from gateway.tenancy.keys import KeyRoutes
 from gateway.tenancy.policies import PolicyRoutes
@@ -30,12 +32,14 @@ def open_tenancy(shared: Shared, lifecycle: TopicLifecycle) -> None:
     tenants = TenantRepository(database)
     deletion = TenantDeletion(tenants, shared.topics, lifecycle)
     own(shared.stack, deletion.run())
+    proxy = shared.settings.egress_proxy or None
+    trust = IssuerTrust(tenants, IssuerDocuments(shared.egress.guard_of, proxy=proxy).fetch)
     access = [
         *TenantRoutes(tenants, deletion).routes(),
         *ClientRoutes(ClientRepository(database)).routes(),
         *KeyRoutes(ApiKeyRepository(database)).routes(),
         *PolicyRoutes(PolicyRepository(database)).routes(),
-        *IssuerRoutes(IssuerRepository(database)).routes(),
+        *IssuerRoutes(IssuerRepository(database), trust.prove).routes(),
     ]
     parts.routes += heard(access, shared.feed.catch_up)
     defaults = shared.metered.defaults

@@ -101,7 +101,11 @@ class IssuerRow(Base):
     __tablename__ = "issuers"
     __table_args__ = (
         UniqueConstraint("tenant_id", "name", name="issuers_name"),
-        UniqueConstraint("issuer", "audience", name="issuers_issuer"),
+        UniqueConstraint("issuer", "audience", "tenant_id", name="issuers_issuer"),
+        CheckConstraint(
+            "trust IN ('audience', 'document', 'operator', 'unproved', 'withdrawn')",
+            name="issuers_trust",
+        ),
         _of_tenant("issuers"),
     )
 
@@ -117,3 +121,4 @@ class IssuerRow(Base):
     version: Mapped[Big]
     created_at: Mapped[Time]
     updated_at: Mapped[Time]
+    trust: Mapped[str] = mapped_column(Text, server_default="unproved")

@@ -42,6 +42,7 @@ class TenantRow(Base):
     version: Mapped[Big]
     created_at: Mapped[Time]
     updated_at: Mapped[Time]
+    issuers_allowed: Mapped[list[str]] = mapped_column(JSONB, server_default="[]")
 
 
 class QuotaRow(Base):

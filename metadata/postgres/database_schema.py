@@ -17,7 +17,7 @@ from metadata.errors import MetadataError
 if TYPE_CHECKING:
     from metadata.database import Connection, Database
 
-REVISION = "0012"
+REVISION = "0013"
 """The newest of `migrations`, what this release is made for."""
 OLDEST = "0012"
 """The schema of release 0.2.0: processes made for it, or for a later one, may use this schema."""

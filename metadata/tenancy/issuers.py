@@ -1,13 +1,19 @@
-"""OIDC issuers of a tenant's own, whose tokens it trusts."""
+"""OIDC issuers of a tenant's own, whose tokens it trusts.
+
+Several tenants may trust one issuer. Whose a token is follows from how each has proved that tokens
+of that issuer for that audience are its own (`Trust`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -19,8 +25,26 @@ from metadata.tenancy.owners import keep_owner
 from metadata.types import ChangeKind, Page
 
 
+class Trust(enum.Enum):
+    """Why tokens of an issuer, for an audience, are a tenant's.
+
+    Release 0.2 asked for no proof, so what it registered is unproved.
+    """
+
+    AUDIENCE = "audience"
+    """The audience is the tenant's own (`token_audience`)."""
+    DOCUMENT = "document"
+    """A document of the issuer names the tenant: the issuer is the tenant's."""
+    OPERATOR = "operator"
+    """An operator has made sure (`issuers_allowed` of the tenant)."""
+    UNPROVED = "unproved"
+    """Holds while nobody has proved to own the issuer, and no other tenant's claim fits a token."""
+    WITHDRAWN = "withdrawn"
+    """The operator has taken it back: no token holds."""
+
+
 class IssuerTaken(MetadataError):
-    """The issuer is trusted for that audience already, here or by another tenant."""
+    """The tenant trusts the issuer for that audience already, under another name."""
 
     code = "issuer_taken"
 
@@ -39,6 +63,7 @@ class IssuerSpec:
     subject_claim: str = "sub"
     required_claims: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    trust: Trust = Trust.UNPROVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +86,17 @@ class Issuer:
     version: int
     created_at: datetime
     updated_at: datetime
+    trust: Trust
 
 
 class IssuerRepository:
-    """Names are unique per tenant; an issuer and audience belong to one tenant only."""
+    """In a tenant names are unique, and so are issuers with an audience."""
 
     def __init__(self, database: Database) -> None:
         self._rows = rows_of(database)
 
     async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]:
-        """Of all tenants; the audience of a token says which of them it is."""
+        """Of all tenants; a token's audiences, and how each proved its own, say whose it is."""
         return await self._rows.anywhere(IssuerRow.issuer == issuer)
 
     async def get(self, tenant_id: bytes, name: str) -> Issuer:
@@ -115,12 +141,34 @@ class IssuerRepository:
 
 @asynccontextmanager
 async def _one_each(session: AsyncSession) -> AsyncIterator[None]:
-    """An issuer and audience in two tenants, and nobody could say whose a token is."""
+    """An issuer and audience under two names, and nobody could say whom a token means."""
     try:
         yield
         await session.flush()
     except IntegrityError as error:
         raise IssuerTaken from error
+
+
+async def follow_operator(
+    session: AsyncSession, version: int, tenant_id: bytes, allowed: Sequence[str]
+) -> None:
+    """What an operator allows holds from then on, and what is allowed no more does no longer. The
+    change of the tenant, in the same transaction, tells every process."""
+    rows = await session.scalars(select(IssuerRow).where(IssuerRow.tenant_id == tenant_id))
+    for row in rows:
+        is_allowed = allowance(row.issuer, row.audience) in allowed
+        held, trust = Trust(row.trust), None
+        if is_allowed and held in (Trust.UNPROVED, Trust.WITHDRAWN):
+            trust = Trust.OPERATOR
+        elif not is_allowed and held is Trust.OPERATOR:
+            trust = Trust.WITHDRAWN
+        if trust is not None:
+            row.trust, row.version, row.updated_at = trust.value, version, func.now()
+
+
+def allowance(issuer: str, audience: str) -> str:
+    """An entry of `issuers_allowed`. An issuer has no `#`."""
+    return f"{issuer}#{audience}"
 
 
 def rows_of(database: Database) -> NamedRows[IssuerRow, Issuer]:
@@ -135,6 +183,7 @@ def _columns(spec: IssuerSpec) -> Mapping[str, Any]:
         "subject_claim": spec.subject_claim,
         "required_claims": dict(spec.required_claims),
         "labels": dict(spec.labels),
+        "trust": spec.trust.value,
     }
 
 
@@ -152,4 +201,5 @@ def issuer(row: IssuerRow) -> Issuer:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        trust=Trust(row.trust),
     )

@@ -19,7 +19,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.models import Base, ChangeRow, TenantRow, TopicRow
 from metadata.paging import name_after, page_of
-from metadata.tenancy import clients, policies
+from metadata.tenancy import clients, issuers, policies
 from metadata.tenancy.clients import Client, ClientSpec
 from metadata.tenancy.credentials import Secret
 from metadata.tenancy.owners import EVERYTHING, OWNER
@@ -121,6 +121,7 @@ class TenantRepository:
                 return tenant(row)
             for column, value in columns.items():
                 setattr(row, column, value)
+            await issuers.follow_operator(session, version, row.tenant_id, spec.issuers_allowed)
             return await _put(session, version, row)
 
         return await self._database.platform.write(work)
@@ -258,6 +259,7 @@ def _columns(spec: TenantSpec) -> Mapping[str, Any]:
         "state": spec.state.value,
         "labels": dict(spec.labels),
         "egress_allowed": list(spec.egress_allowed),
+        "issuers_allowed": list(spec.issuers_allowed),
     }
 
 
@@ -299,4 +301,5 @@ def tenant(row: TenantRow) -> Tenant:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        issuers_allowed=tuple(row.issuers_allowed),
     )

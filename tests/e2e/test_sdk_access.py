@@ -130,11 +130,11 @@ async def test_policies_and_issuers(client: AsyncClient) -> None:
     assert "p" in [each.name async for each in client.policies.list(page_size=1)]
     assert len((await client.policies.page(page_size=1)).items) == 1
     await client.policies.delete("p", if_match=put.etag)
-    audience = uuid.uuid4().hex
-    issuer = await client.issuers.create("i", "https://id.example", audience)
+    issuer = await client.issuers.create("i", "https://id.example")
     assert (issuer.algorithms, issuer.subject_claim) == (("RS256",), "sub")
+    assert (issuer.trust, issuer.audience) == ("audience", (await client.whoami()).token_audience)
     changed = await client.issuers.put(
-        "i", "https://id.example", audience, required_claims={"a": "b"}, if_match=issuer.etag
+        "i", "https://id.example", issuer.audience, required_claims={"a": "b"}, if_match=issuer.etag
     )
     assert (await client.issuers.get("i")) == changed
     assert [each.name async for each in client.issuers.list()] == ["i"]

@@ -108,7 +108,7 @@ def test_put_is_idempotent_and_etags_hold(place: Place, operator: Http) -> None:
         "/clients/c": (http, {"display_name": "C"}),
         "/keys/k": (http, {"scopes": ["read"]}),
         "/policies/p": (http, {"role": "viewer", "members": ["client:c"]}),
-        "/issuers/i": (http, {"issuer": "https://id.example", "audience": place.name}),
+        "/issuers/i": (http, {"issuer": "https://id.example"}),
     }
     for path, (caller, body) in bodies.items():
         first = caller("PUT", path, json=body)
@@ -317,6 +317,7 @@ def test_every_change_is_in_the_audit(place: Place, operator: Http) -> None:
     ("path", "body", "field"),
     [
         ("/tenants", {"name": "x", "egress_allowed": ["::::"]}, "egress_allowed[0]"),
+        ("/tenants", {"name": "x", "issuers_allowed": ["https://a"]}, "issuers_allowed[0]"),
         ("/tenants", {"name": "platform"}, "name"),
         ("/clients", {"name": "-"}, "name"),
         ("/keys", {"name": "k", "scopes": ["fly"]}, "scopes[0]"),

@@ -130,7 +130,7 @@ def _policy() -> dict[str, Any]:
 
 
 def _issuer() -> dict[str, Any]:
-    return {"issuer": f"https://{fresh('login')}.example.com", "audience": "packetboat"}
+    return {"issuer": f"https://{fresh('login')}.example.com"}
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,13 @@ def operator_of(running: Installation) -> Actor:
     return Actor(running.url, running.token)
 
 
-def new_tenant(running: Installation, name: str | None = None) -> tuple[str, Actor]:
+def new_tenant(
+    running: Installation, name: str | None = None, **settings: Any
+) -> tuple[str, Actor]:
     """Its name, and its first owner."""
     name = name or fresh("tenant")
-    made = operator_of(running).post("/tenants", 201, name=name, owner={"name": "founder"}).json()
+    body = {"name": name, "owner": {"name": "founder"}} | settings
+    made = operator_of(running).post("/tenants", 201, **body).json()
     owner = made["owner"]
     return name, signed_in(running.url, owner["client_id"], owner["client_secret"])
 

@@ -20,7 +20,7 @@ import pytest
 import requests
 
 from tests.e2e.installation import Installation
-from tests.security.tenants import Actor, fresh, new_tenant
+from tests.security.tenants import Actor, new_tenant
 
 RELEASE = "0.3.6"
 INSTALL_S = 600
@@ -128,7 +128,9 @@ def until(actor: Actor, status: int) -> None:
 
 
 def test_tokens_of_somebody_else_s_issuer(running: Installation, issuer: Issuer) -> None:
-    tenant, owner = new_tenant(running)
+    reached = {"egress_allowed": ["http://127.0.0.1:*"]}
+    allowed = {"issuers_allowed": [f"{issuer.url}#{CLIENT}"]}  # it can name no other audience
+    tenant, owner = new_tenant(running, **reached, **allowed)
     anna = Actor(running.url, issuer.token())
     assert anna.ask("GET", "/whoami").status_code == 401  # nobody trusts it yet
 
@@ -147,8 +149,8 @@ def test_tokens_of_somebody_else_s_issuer(running: Installation, issuer: Issuer)
     anna.post("/topics", 403, name="b-1")
 
     # Another tenant may trust the same issuer, for another audience: this token is not for it.
-    _, other = new_tenant(running)
-    other.ask("PUT", "/issuers/corp", 201, json=trust | {"audience": fresh("audience")})
+    _, other = new_tenant(running, **reached)
+    other.ask("PUT", "/issuers/corp", 201, json={"issuer": issuer.url})
     assert anna.get("/whoami")["tenant"] == tenant
 
     # Tampered with, a token is nobody's.

@@ -50,7 +50,6 @@ resource "packetboat_issuer" "it" {
   tenant          = packetboat_tenant.it.name
   name            = "sso"
   issuer          = "https://id.example.com"
-  audience        = "packetboat-NAME"
   required_claims = { hd = "example.com" }
 }
 data "packetboat_client" "it" {

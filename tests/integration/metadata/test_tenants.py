@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,7 +19,7 @@ from metadata.tenancy.credentials import (
     new_client_secret,
     new_key_id,
 )
-from metadata.tenancy.issuers import IssuerRepository, IssuerSpec, IssuerTaken
+from metadata.tenancy.issuers import IssuerRepository, IssuerSpec, IssuerTaken, Trust
 from metadata.tenancy.policies import PolicyRepository, PolicySpec
 from metadata.tenancy.quotas import QuotaRepository
 from metadata.tenancy.tenants import FirstOwner, TenantRepository
@@ -236,19 +237,36 @@ async def test_an_issuers_subject_and_a_key_are_owners_too(town: Town) -> None:
         await town.keys.delete(tenant.tenant_id, "old")
 
 
-async def test_an_issuer_and_audience_belong_to_one_tenant(town: Town) -> None:
+async def test_an_issuer_and_audience_have_one_name_in_a_tenant(town: Town) -> None:
     mine, other = await town.tenant("mine"), await town.tenant("other")
     spec = IssuerSpec("sso", "https://id.example", "packetboat", ("RS256",))
     made = await town.issuers.create(mine.tenant_id, spec)
     with pytest.raises(IssuerTaken):
-        await town.issuers.create(other.tenant_id, spec)
-    elsewhere = IssuerSpec("sso", "https://id.example", "elsewhere", ("RS256",))
-    await town.issuers.create(other.tenant_id, elsewhere)
+        await town.issuers.create(mine.tenant_id, replace(spec, name="again"))
+    elsewhere = replace(spec, name="else", audience="elsewhere", trust=Trust.DOCUMENT)
+    kept = await town.issuers.create(mine.tenant_id, elsewhere)
     with pytest.raises(IssuerTaken):
-        await town.issuers.update(other.tenant_id, "sso", spec)
-    found = await town.issuers.by_issuer("https://id.example")
-    assert len(found) == 2
-    assert made in found
+        await town.issuers.update(mine.tenant_id, "else", replace(spec, name="else"))
+    # What another tenant has is nothing to this one.
+    theirs = await town.issuers.create(other.tenant_id, spec)
+    assert set(await town.issuers.by_issuer("https://id.example")) == {made, kept, theirs}
+    assert (made.trust, kept.trust) == (Trust.UNPROVED, Trust.DOCUMENT)
+
+
+async def test_an_operator_makes_sure_of_what_is_there_and_takes_it_back(town: Town) -> None:
+    tenant = await town.tenant()
+    spec = IssuerSpec("sso", "https://id.example", "packetboat", ("RS256",))
+    own = replace(spec, name="own", audience="own", trust=Trust.AUDIENCE)
+    for each in (spec, own):
+        await town.issuers.create(tenant.tenant_id, each)
+    allowed = ("https://id.example#packetboat", "https://id.example#own")
+    for issuers, trust in ((allowed, Trust.OPERATOR), ((), Trust.WITHDRAWN)):
+        before = await town.issuers.get(tenant.tenant_id, "sso")
+        told = TenantSpec(tenant.name, issuers_allowed=issuers)
+        assert (await town.tenants.update(told)).issuers_allowed == issuers
+        after = await town.issuers.get(tenant.tenant_id, "sso")
+        assert (after.trust, after.version > before.version) == (trust, True)
+        assert (await town.issuers.get(tenant.tenant_id, "own")).trust is Trust.AUDIENCE
 
 
 async def test_quotas_are_put_whole(town: Town) -> None:

@@ -20,7 +20,7 @@ from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.issuer_keys import IssuerKeys, IssuerUnreachable, read_key
 from auth.oidc import IssuerVerifier
 from auth.policies import PolicyBook
-from metadata.tenancy.issuers import Issuer
+from metadata.tenancy.issuers import Issuer, Trust
 from metadata.types import ChangeKind, TenantState
 from tests.unit.auth.tenancy_fakes import (
     ACME,
@@ -52,6 +52,7 @@ TRUST = Issuer(
     version=1,
     created_at=WHEN,
     updated_at=WHEN,
+    trust=Trust.DOCUMENT,
 )
 
 
@@ -249,6 +250,52 @@ async def test_nobody_trusts_an_issuer_for_another_tenant(world: World) -> None:
     assert (await world.verifier.verify(token())).tenant_id == ACME
     assert (await world.verifier.verify(token(aud="other"))).tenant_id == OTHER
     await world.refused(token(aud=["packetboat", "other"]))
+
+
+BETTER = [
+    (Trust.AUDIENCE, Trust.DOCUMENT),
+    (Trust.AUDIENCE, Trust.OPERATOR),
+    (Trust.AUDIENCE, Trust.UNPROVED),
+    (Trust.DOCUMENT, Trust.UNPROVED),
+    (Trust.OPERATOR, Trust.UNPROVED),
+    (Trust.UNPROVED, Trust.WITHDRAWN),
+]
+
+
+@pytest.mark.parametrize(("better", "lesser"), BETTER)
+async def test_who_has_proved_it_better_has_the_token(
+    world: World, better: Trust, lesser: Trust
+) -> None:
+    other = replace(TRUST, tenant_id=OTHER, name="theirs", audience="other", trust=lesser)
+    world.trusted = [other, replace(TRUST, trust=better)]
+    assert (await world.verifier.verify(token(aud=["other", "packetboat"]))).tenant_id == ACME
+
+
+@pytest.mark.parametrize("trust", [Trust.DOCUMENT, Trust.OPERATOR, Trust.UNPROVED])
+async def test_between_equals_nobody_can_say(world: World, trust: Trust) -> None:
+    other = replace(TRUST, tenant_id=OTHER, name="theirs", audience="other", trust=trust)
+    world.trusted = [replace(TRUST, trust=trust), other]
+    await world.refused(token(aud=["packetboat", "other"]))
+
+
+async def test_what_0_2_registered_holds_until_somebody_proves_to_own_the_issuer(
+    world: World,
+) -> None:
+    early = replace(TRUST, tenant_id=OTHER, name="theirs", audience="other", trust=Trust.UNPROVED)
+    world.trusted = [early, replace(TRUST, trust=Trust.AUDIENCE)]
+    assert (await world.verifier.verify(token(aud="other"))).tenant_id == OTHER
+    world.trusted = [early, TRUST]
+    await world.verifier.on_changes([change(ChangeKind.ISSUER)])
+    await world.refused(token(aud="other"))
+    beside = replace(TRUST, audience="else", trust=Trust.UNPROVED)
+    world.trusted = [early, TRUST, beside]
+    await world.verifier.on_changes([change(ChangeKind.ISSUER)])
+    assert (await world.verifier.verify(token(aud="else"))).tenant_id == ACME
+
+
+async def test_what_an_operator_took_back_holds_no_more(world: World) -> None:
+    world.trusted = [replace(TRUST, trust=Trust.WITHDRAWN)]
+    await world.refused(token())
 
 
 async def test_a_tenant_that_is_suspended(world: World) -> None:

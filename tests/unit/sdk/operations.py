@@ -171,6 +171,7 @@ TENANT = {
     "display_name": "T",
     "state": "active",
     "egress_allowed": ("10.0.0.0/8",),
+    "issuers_allowed": ("https://id.example#a",),
     "owner": FirstOwner("o", "O"),
     **LABELS,
 }
@@ -580,7 +581,7 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     "deletePolicy": (lambda r: r.policies.delete("n"), lambda r: r.policies.delete("n", **FORCED)),
     "listIssuers": (lambda r: r.issuers.list(), lambda r: r.issuers.page(**PAGE)),
     "createIssuer": (
-        lambda r: r.issuers.create("n", "https://id.example", "a"),
+        lambda r: r.issuers.create("n", "https://id.example"),
         lambda r: r.issuers.create(
             "n",
             "https://id.example",
@@ -590,7 +591,7 @@ ASKED: dict[str, tuple[Ask, ...]] = {
     ),
     "getIssuer": (lambda r: r.issuers.get("n"),),
     "putIssuer": (
-        lambda r: r.issuers.put("n", "https://id.example", "a", **TAG),
+        lambda r: r.issuers.put("n", "https://id.example", **TAG),
         lambda r: r.issuers.put("n", "https://id.example", "a", **ISSUER),
     ),
     "deleteIssuer": (lambda r: r.issuers.delete("n"), lambda r: r.issuers.delete("n", **FORCED)),

@@ -99,16 +99,31 @@ def list_issuers(page_size: int, page_token: str | None) -> Call[Page[Issuer]]:
     return page("/issuers", "issuers", Issuer, page_size, page_token)
 
 
-def create_issuer(name: str, settings: Mapping[str, Any]) -> Call[Issuer]:
-    return _create("/issuers", name, settings, Issuer)
+def create_issuer(
+    name: str, issuer: str, audience: str | None, settings: Mapping[str, Any]
+) -> Call[Issuer]:
+    return _create("/issuers", name, _trusted(issuer, audience, settings), Issuer)
 
 
 def get_issuer(name: str) -> Call[Issuer]:
     return fetch(f"/issuers/{part(name)}", Issuer, tagged=True)
 
 
-def put_issuer(name: str, settings: Mapping[str, Any], if_match: str | None) -> Call[Issuer]:
-    return _put(f"/issuers/{part(name)}", settings, Issuer, if_match, False, safe=True)
+def put_issuer(
+    name: str,
+    issuer: str,
+    audience: str | None,
+    settings: Mapping[str, Any],
+    if_match: str | None,
+) -> Call[Issuer]:
+    body = _trusted(issuer, audience, settings)
+    return _put(f"/issuers/{part(name)}", body, Issuer, if_match, False, safe=True)
+
+
+def _trusted(issuer: str, audience: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without an audience the tenant's own counts."""
+    named = {} if audience is None else {"audience": audience}
+    return {"issuer": issuer, **named, **settings}
 
 
 def delete_issuer(name: str, if_match: str | None, force: bool) -> Call[None]:

@@ -25,6 +25,8 @@ class WhoAmI(msgspec.Struct, frozen=True):
     grants: tuple[str, ...] = ()
     """What the token allows, each as a scope: `permission:resource`."""
     expires_at: datetime | None = None
+    token_audience: str | None = None
+    """The audience that is this tenant's alone; None from a server of 0.2."""
 
 
 class ForwarderLoad(msgspec.Struct, frozen=True):

@@ -27,6 +27,8 @@ class TenantSettings(TypedDict, total=False):
     labels: Mapping[str, str]
     egress_allowed: tuple[str, ...]
     """Networks and hosts that its webhooks may be at although they are not public."""
+    issuers_allowed: tuple[str, ...]
+    """`ISSUER#AUDIENCE` of tokens that are its own, without another proof."""
     owner: FirstOwner | None
     """Counts only when the tenant is made."""
 
@@ -51,6 +53,9 @@ class Tenant(msgspec.Struct, frozen=True):
     updated_at: datetime
     labels: dict[str, str] = {}
     egress_allowed: tuple[str, ...] = ()
+    issuers_allowed: tuple[str, ...] = ()
+    token_audience: str | None = None
+    """The audience that is this tenant's alone; None from a server of 0.2."""
     owner: Owner | None = None
     """Only in the answer that made it."""
     etag: str | None = None
@@ -161,5 +166,8 @@ class Issuer(msgspec.Struct, frozen=True):
     subject_claim: str = "sub"
     required_claims: dict[str, str] = {}
     labels: dict[str, str] = {}
+    trust: str | None = None
+    """Why its tokens are this tenant's: `audience`, `document`, `operator`; `unproved` or
+    `withdrawn`; None from a server of 0.2."""
     etag: str | None = None
     """For `if_match`; None in a listing."""

@@ -21,16 +21,16 @@ class AsyncIssuers:
         self,
         name: str,
         issuer: str,
-        audience: str,
+        audience: str | None = None,
         *,
         timeout_s: float | None = None,
         **settings: Unpack[IssuerSettings],
     ) -> Issuer:
-        """Its keys are found by OpenID Connect Discovery; of an issuer, each audience belongs to
-        one tenant. Raises Conflict where the name is taken."""
+        """Its keys are found by OpenID Connect Discovery. Its tokens name the tenant's own audience
+        (`whoami().token_audience`); another needs a proof. Raises Conflict where the name is
+        taken."""
         return await self._sender.send(
-            calls.create_issuer(name, {"issuer": issuer, "audience": audience, **settings}),
-            timeout_s,
+            calls.create_issuer(name, issuer, audience, settings), timeout_s
         )
 
     async def get(self, name: str, *, timeout_s: float | None = None) -> Issuer:
@@ -53,7 +53,7 @@ class AsyncIssuers:
         self,
         name: str,
         issuer: str,
-        audience: str,
+        audience: str | None = None,
         *,
         if_match: str | None = None,
         timeout_s: float | None = None,
@@ -61,8 +61,7 @@ class AsyncIssuers:
     ) -> Issuer:
         """Makes it, or replaces it; what is not given gets its default."""
         return await self._sender.send(
-            calls.put_issuer(name, {"issuer": issuer, "audience": audience, **settings}, if_match),
-            timeout_s,
+            calls.put_issuer(name, issuer, audience, settings, if_match), timeout_s
         )
 
     async def delete(

@@ -13,7 +13,7 @@ from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("issuers", "Whose tokens are accepted beside ours.")
-NOUN = Noun("issuers", "issuer", ("name", "issuer", "audience", "algorithms"), "sso")
+NOUN = Noun("issuers", "issuer", ("name", "issuer", "audience", "trust"), "sso")
 add_list(app, NOUN)
 add_get(app, NOUN)
 
@@ -21,13 +21,15 @@ add_get(app, NOUN)
 @add(
     app,
     "set",
-    example="packetboat issuers set sso --issuer https://id.example.com --audience packetboat",
+    example="packetboat issuers set ci --issuer https://token.actions.githubusercontent.com",
 )
 def set_(
     context: typer.Context,
     name: Name,
     issuer: Annotated[str | None, typer.Option(help="Its URL.")] = None,
-    audience: Annotated[str | None, typer.Option(help="Of its tokens.")] = None,
+    audience: Annotated[
+        str | None, typer.Option(help="Of its tokens; else the tenant's own.")
+    ] = None,
     algorithm: Annotated[list[str] | None, typer.Option(help="Such as RS256.")] = None,
     label: Labels = None,
     file: File = None,

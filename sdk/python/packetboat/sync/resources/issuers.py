@@ -22,17 +22,15 @@ class Issuers:
         self,
         name: str,
         issuer: str,
-        audience: str,
+        audience: str | None = None,
         *,
         timeout_s: float | None = None,
         **settings: Unpack[IssuerSettings],
     ) -> Issuer:
-        """Its keys are found by OpenID Connect Discovery; of an issuer, each audience belongs to
-        one tenant. Raises Conflict where the name is taken."""
-        return self._sender.send(
-            calls.create_issuer(name, {"issuer": issuer, "audience": audience, **settings}),
-            timeout_s,
-        )
+        """Its keys are found by OpenID Connect Discovery. Its tokens name the tenant's own audience
+        (`whoami().token_audience`); another needs a proof. Raises Conflict where the name is
+        taken."""
+        return self._sender.send(calls.create_issuer(name, issuer, audience, settings), timeout_s)
 
     def get(self, name: str, *, timeout_s: float | None = None) -> Issuer:
         """Raises NotFound."""
@@ -52,7 +50,7 @@ class Issuers:
         self,
         name: str,
         issuer: str,
-        audience: str,
+        audience: str | None = None,
         *,
         if_match: str | None = None,
         timeout_s: float | None = None,
@@ -60,8 +58,7 @@ class Issuers:
     ) -> Issuer:
         """Makes it, or replaces it; what is not given gets its default."""
         return self._sender.send(
-            calls.put_issuer(name, {"issuer": issuer, "audience": audience, **settings}, if_match),
-            timeout_s,
+            calls.put_issuer(name, issuer, audience, settings, if_match), timeout_s
         )
 
     def delete(
