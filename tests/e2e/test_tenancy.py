@@ -247,6 +247,8 @@ def test_a_suspended_tenant_is_refused_until_it_is_resumed(place: Place, operato
 
 def test_webhooks_of_a_suspended_tenant_wait(place: Place, operator: Http) -> None:
     count, tenant = 60, f"/tenants/{place.name}"
+    reached = {"egress_allowed": ["http://127.0.0.1:*"]}
+    operator.ok("PUT", tenant, json=reached)
     with running_endpoint() as endpoint:
         push = {"url": endpoint.url("/slow/0.3"), "verify": False, "max_concurrency": 1}
         place.http.ok("POST", "/topics", json={"name": "out"})
@@ -255,12 +257,12 @@ def test_webhooks_of_a_suspended_tenant_wait(place: Place, operator: Http) -> No
         messages = {"messages": [{"data": n} for n in range(count)]}
         place.http.ok("POST", "/topics/out/messages:batch", json=messages)
         endpoint.arrivals_from_thread(2)
-        operator.ok("PUT", tenant, json={"state": "suspended"})
+        operator.ok("PUT", tenant, json=reached | {"state": "suspended"})
         time.sleep(2.5)  # it is promised within two seconds, and one request was out
         arrived = len(endpoint.received)
         time.sleep(2)
         assert len(endpoint.received) == arrived < count
-        operator.ok("PUT", tenant, json={"state": "active"})
+        operator.ok("PUT", tenant, json=reached | {"state": "active"})
         endpoint.arrivals_from_thread(count)
         until(lambda: place.http.ok("GET", "/subscriptions/hook/backlog")["messages"] == 0)
         assert len(endpoint.received) == count

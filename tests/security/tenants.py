@@ -177,7 +177,6 @@ class Victim:
             201,
             name=ids["issuer"],
             issuer=f"https://{fresh('login')}.example.com",
-            audience="packetboat",
         )
 
     def _jobs(self) -> None:

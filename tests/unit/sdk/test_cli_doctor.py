@@ -15,7 +15,13 @@ from packetboat.profiles import Profile, Profiles, save
 
 from tests.unit.sdk.cli_support import Answer, Command, Ran, answer, problem
 
-WHO = {"tenant": "shop", "subject": "client:a", "roles": [{"role": "admin"}], "grants": []}
+WHO = {
+    "tenant": "shop",
+    "subject": "client:a",
+    "roles": [{"role": "admin"}],
+    "grants": [],
+    "token_audience": "packetboat:tenant:1",
+}
 
 
 def well(**changed: Answer) -> dict[str, Answer]:
@@ -45,6 +51,10 @@ def well(**changed: Answer) -> dict[str, Answer]:
                 {"name": "f", "topic": "o", "filter": None},
                 {"name": "g", "topic": "elsewhere", "filter": "of a topic that there is not"},
             ],
+            "next_page_token": None,
+        },
+        "GET /issuers": {
+            "issuers": [{"name": "ci", "issuer": "https://ci", "trust": "audience"}],
             "next_page_token": None,
         },
         "GET /forwarders": {"forwarders": [{}], "hints": []},
@@ -238,3 +248,14 @@ def test_checks_before_the_credential_do_not_show_it(command: Command) -> None:
     shown: dict[str, Any] = {each.path: each.headers for each in ran.server.requests}
     assert "Authorization" not in shown["/healthz"]
     assert "Authorization" in shown["/whoami"]
+
+
+def test_issuers_that_nothing_proves_are_named(command: Command) -> None:
+    issuers = [
+        {"name": "sso", "issuer": "https://id", "trust": "unproved"},
+        {"name": "old", "issuer": "https://id", "trust": "withdrawn"},
+    ]
+    ran = command("doctor", answers=well(issuers={"issuers": issuers, "next_page_token": None}))
+    assert ran.code == 0
+    for said in ("sso: nothing proves", "old: the operator took it back", "packetboat:tenant:1"):
+        assert said in ran.out

@@ -27,6 +27,10 @@ from packetboat.errors import InvalidRequest, NotAuthorized, NotFound, Packetboa
 app: typer.Typer = typer.Typer()
 MAX_FILTERS = 200
 """Expressions of subscriptions, and of exports, of which the server is asked."""
+_WEAK = {
+    "unproved": "nothing proves that its tokens are this tenant's; 0.2 asked for no proof",
+    "withdrawn": "the operator took it back: its tokens are refused",
+}
 _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FAIL", "31")}
 
 
@@ -80,7 +84,24 @@ def _credential(here: Invocation) -> Iterator[Finding]:
         return
     yield from _topics(api)
     yield from _filters(api)
+    yield from _issuers(api)
     yield from _forwarders(api)
+
+
+def _issuers(api: Api) -> Iterator[Finding]:
+    """Those whose tokens another tenant might have, or that hold no more; only owners may look."""
+    try:
+        weak = [each for each in api.pages("/issuers", "issuers") if each.get("trust") in _WEAK]
+        fix = f"let its tokens name {api.get('/whoami')['token_audience']}" if weak else ""
+    except NotAuthorized:
+        return
+    except PacketboatError as error:
+        yield Finding("issuers", Level.FAIL, str(error), hint_for(error))
+        return
+    for each in weak:
+        name, why = each["name"], _WEAK[each["trust"]]
+        again = f"{fix}, then `packetboat issuers set {name} --issuer {each['issuer']}`"
+        yield Finding("issuers", Level.WARN, f"{name}: {why}", again)
 
 
 def _topics(api: Api) -> Iterator[Finding]:
