@@ -19,6 +19,7 @@ import json
 import os
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,11 +164,11 @@ async def unacked(bench: Bench, options: argparse.Namespace) -> None:
     rounds, each = 10, options.passing // 10
     first: tuple[float, int, int] | None = None
     for number in range(rounds + 1):
-        before = await _flushes(bench, connection)
+        before = await _flushes(bench)
         await bench.publish("unacked", each)
         for _ in range(each // PULL):
             await bench.ack("unacked", connection, await bench.pull("unacked", connection))
-        after = await _flushes(bench, connection)
+        after = await _flushes(bench)
         flush_ms = (after[0] - before[0]) / max(1, after[1] - before[1]) * 1000
         row = await bench.call(connection, "GET", "/subscriptions/unacked/reconciliation")
         ranges = (await bench.call(connection, "GET", "/subscriptions/unacked/backlog"))[
@@ -195,11 +196,17 @@ async def unacked(bench: Bench, options: argparse.Namespace) -> None:
     connection.close()
 
 
-async def _flushes(bench: Bench, connection: Connection) -> tuple[float, float]:
+def _page(url: str) -> str:
+    with urllib.request.urlopen(url) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+async def _flushes(bench: Bench) -> tuple[float, float]:
     """Seconds spent in flushes, and how many there were."""
-    answer = await connection.send(request("GET", "/metrics", bench.cluster.token))
+    text = await asyncio.to_thread(_page, bench.cluster.metrics_url)
     found = {}
-    for line in answer.body.decode().splitlines():
+    for line in text.splitlines():
         if line.startswith("packetboat_subscribe_flush_seconds_"):
             name, value = line.rsplit(" ", 1)
             found[name.split("{")[0]] = float(value)

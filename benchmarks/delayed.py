@@ -192,7 +192,7 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
 
 def releases_so_far(cluster: PacketboatCluster) -> int:
     """Of the scheduler's own metrics."""
-    with urllib.request.urlopen(f"{cluster.url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(cluster.metrics_url, timeout=10) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith("packetboat_scheduler_releases_total "):
                 return int(float(line.split()[1]))

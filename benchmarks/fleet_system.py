@@ -86,7 +86,9 @@ class FleetSystem:
         """The sum over all subscribe forwarders and labels."""
         total = 0.0
         for member in self.fleet.subscribers:
-            with urllib.request.urlopen(f"http://{member.address}/metrics") as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{member.metrics_port}/metrics"
+            ) as answer:
                 text = answer.read().decode()
             found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? ([0-9.e+-]+)$", text, re.MULTILINE)
             if not found:

@@ -36,6 +36,7 @@ class PacketboatCluster:
         self._processes = Processes()
         self.url = ""
         self.token = ""
+        self.metrics_url = ""
         self._state: dict[str, Any] = {}
 
     def start(self) -> None:
@@ -65,6 +66,9 @@ class PacketboatCluster:
         )
         self.url, self.token = lines["PACKETBOAT_URL"], lines["PACKETBOAT_TOKEN"]
         self._state = json.loads((data / "state.json").read_text())
+        # A release before 0.3 tells its metrics where it serves.
+        port = self._state["ports"].get("metrics")
+        self.metrics_url = (f"http://127.0.0.1:{port}" if port else self.url) + "/metrics"
 
     def create(self, path: str, body: dict[str, Any]) -> None:
         """POST a topic or subscription."""

@@ -95,7 +95,7 @@ class Site:
 
     def counted(self, metric: str) -> dict[str, float]:
         """A counter of the server, by its one label."""
-        with urllib.request.urlopen(self.cluster.url + "/metrics") as answer:
+        with urllib.request.urlopen(self.cluster.metrics_url) as answer:
             text = answer.read().decode()
         found = re.findall(rf'^{metric}\{{\w+="([^"]+)"\}} (\S+)$', text, re.MULTILINE)
         return {label: float(value) for label, value in found}

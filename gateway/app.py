@@ -27,7 +27,6 @@ def create_app(
     *,
     access_log_every: int = 0,
     body_timeout_s: float = 30.0,
-    old_metric_names: bool = False,
     cors_origins: Sequence[str] = (),
     tickets: StreamTickets | None = None,
     admission: Admission | None = None,
@@ -48,7 +47,7 @@ def create_app(
     return Dispatcher(
         router,
         verifier,
-        Pages(readiness, old_metric_names=old_metric_names).application(),
+        Pages(readiness).application(),
         access_log=AccessLog(access_log_every),
         body_timeout_s=body_timeout_s,
         gate=gate,

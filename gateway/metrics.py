@@ -1,4 +1,4 @@
-"""Prometheus metrics of the edge, and the /metrics page of the whole process.
+"""Prometheus metrics of the edge, and where the metrics of the whole process are served.
 
 Children are looked up once per (route, status) and kept: a request pays two `inc`-like calls and
 never formats a label.
@@ -6,7 +6,8 @@ never formats a label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -18,6 +19,8 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from edge.exposition import exposition
+from edge.page_server import JSON, Cached, Page, PageServer
+from gateway.addresses import bound
 from gateway.http.router import Endpoint
 from gateway.settings import metrics_are_shared
 
@@ -66,11 +69,32 @@ class RequestMetrics:
         REQUESTS.labels(method, template, "503").inc(count)
 
 
-def page(*, old_names: bool) -> tuple[bytes, str]:
-    """The exposition text of this process, or of all workers when there are several. `old_names`:
-    also by the names of 0.2."""
-    registry = REGISTRY
-    if metrics_are_shared():
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return exposition(registry, old_names=old_names), CONTENT_TYPE_LATEST
+@contextmanager
+def served(host: str, port: int, *, shared: bool, old_names: bool) -> Iterator[None]:
+    """`/metrics` of this process, or of all workers when there are several, at a port of its own.
+
+    Families read counters, and nothing that only the event loop may touch, so a thread makes the
+    page. `shared`: other processes serve the same port. `old_names`: also by the names of 0.2.
+    Raises CannotListen; port 0 serves nothing.
+    """
+    if not port:
+        yield
+        return
+
+    def make() -> Page:
+        registry = REGISTRY
+        if metrics_are_shared():
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return Page(200, CONTENT_TYPE_LATEST, exposition(registry, old_names=old_names))
+
+    page = Cached(make)
+
+    def answer(path: str) -> Page:
+        return page() if path == "/metrics" else Page(404, JSON, b"{}")
+
+    server = PageServer(bound(host, port, shared=shared, of="METRICS_"), answer, name="metrics")
+    try:
+        yield
+    finally:
+        server.close()

@@ -18,7 +18,7 @@ import uvloop
 from hypercorn.config import Config
 
 from edge.tracing import Tracer
-from gateway import descriptors, heap, logs
+from gateway import descriptors, heap, logs, metrics
 from gateway.addresses import CannotListen, bound
 from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
@@ -48,7 +48,15 @@ def run(
     descriptors.raise_limit(settings.max_connections + descriptors.BESIDE_CONNECTIONS)
     try:
         listener = listen(settings.host, settings.port, shared=shared)
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
+        with (
+            metrics.served(
+                settings.metrics_host,
+                settings.metrics_port,
+                shared=shared,
+                old_names=settings.metrics_old_names,
+            ),
+            asyncio.Runner(loop_factory=loop_factory) as runner,
+        ):
             runner.run(_serve_observed(settings, listener))
     except (UnfitSchema, PeerTlsError, CannotListen) as error:
         _log.error("not started", reason=str(error))
@@ -83,7 +91,6 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
                 parts.readiness,
                 access_log_every=settings.access_log_every,
                 body_timeout_s=settings.body_timeout_s,
-                old_metric_names=settings.metrics_old_names,
                 cors_origins=settings.cors_origins,
                 tickets=parts.tickets,
                 admission=parts.admission,

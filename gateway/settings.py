@@ -147,6 +147,9 @@ class ServerSettings:
     log_level: LogLevel = LogLevel("info")
     access_log_every: int = number(0, 0)
     """0 logs failed requests only, 1 every request, n each n-th."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = number(0, 0, 65_535)
+    """Where `/metrics` is served, apart from the API; 0: nowhere."""
     metrics_old_names: bool = True
     """Whether metrics are also told by their names of 0.2; off, and gone, from 0.4 on."""
     cors_origins: Origins = ()

@@ -1,4 +1,4 @@
-"""What is served besides the API: health, metrics and the API's own description."""
+"""What is served besides the API: health and the API's own description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from starlette.routing import Route
 import openapi
 from edge.asgi import PROBLEM_JSON
 from edge.problem import Problem
-from gateway import metrics
 from gateway.http import viewer
 from gateway.http.router import method_not_allowed
 from gateway.middleware.errors import internal
@@ -32,9 +31,8 @@ VIEWER_HEADERS = {
 class Pages:
     """Every page here is public by intent: it tells nothing about any tenant."""
 
-    def __init__(self, readiness: Readiness, *, old_metric_names: bool = False) -> None:
+    def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
-        self._old_metric_names = old_metric_names
         self._writing_yaml = asyncio.Lock()
         self._json = msgspec.json.encode(openapi.document())
 
@@ -43,7 +41,6 @@ class Pages:
             "/": self.root,
             "/healthz": self.healthz,
             "/readyz": self.readyz,
-            "/metrics": self.metrics,
             "/openapi.yaml": self.openapi_yaml,
             "/openapi.json": self.openapi_json,
             "/docs": self.docs,
@@ -74,10 +71,6 @@ class Pages:
             503, "not-ready", "Not ready", detail, retry_after_s=1.0, extra={"reasons": reasons}
         )
         return _response(problem)
-
-    async def metrics(self, request: Request) -> Response:
-        body, content_type = metrics.page(old_names=self._old_metric_names)
-        return Response(body, headers={"content-type": content_type})
 
     async def openapi_yaml(self, request: Request) -> Response:
         # One request writes the text, which takes a while; then it is kept.

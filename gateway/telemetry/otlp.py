@@ -1,8 +1,8 @@
 """Spans and metrics to a collector of OpenTelemetry, by OTLP over HTTP.
 
-The metrics are those of `/metrics`, by the same names. They are read on the event loop, as for that
-page, and all that is sent leaves in threads: where a collector is away or slow, spans and metrics
-are dropped, and no request waits. It needs the extra `opentelemetry`.
+The metrics are those of `/metrics`, by the same names. They are read on the event loop, and all
+that is sent leaves in threads: where a collector is away or slow, spans and metrics are dropped,
+and no request waits. It needs the extra `opentelemetry`.
 """
 
 from __future__ import annotations

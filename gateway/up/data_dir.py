@@ -20,6 +20,7 @@ STATE_VERSION = 1
 HTTP_PORTS = range(8080, 8090)
 STORE_PORTS = (8091, 8092, 8093)
 POSTGRES_PORT = 8094
+METRICS_PORT = 8095
 FREE_PORTS = range(20_000, 32_000)
 """Below the range from which the kernel takes the ports of outgoing connections."""
 MOST_TRIES = 1_000
@@ -39,6 +40,8 @@ class Ports(msgspec.Struct, frozen=True):
     http: int
     store: tuple[int, int, int]
     postgres: int
+    metrics: int = 0
+    """0: of a state that 0.2 kept, which had none."""
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -194,7 +197,7 @@ def choose_ports(
 
     def pick(port: int) -> int:
         while (
-            (anywhere and port in (*STORE_PORTS, POSTGRES_PORT))
+            (anywhere and port in (*STORE_PORTS, POSTGRES_PORT, METRICS_PORT))
             or port in taken
             or not usable("127.0.0.1", port)
         ):
@@ -207,6 +210,7 @@ def choose_ports(
         http,
         (pick(first), pick(second), pick(third)),
         pick(kept.postgres if kept else POSTGRES_PORT),
+        pick((kept.metrics if kept else 0) or METRICS_PORT),
     )
     claims.keep_only(taken)
     return ports
@@ -214,7 +218,7 @@ def choose_ports(
 
 def are_free(host: str, ports: Ports) -> bool:
     """Whether nothing else listens on any of them."""
-    inner = (*ports.store, ports.postgres)
+    inner = (*ports.store, ports.postgres, ports.metrics)
     return is_free(host, ports.http) and all(is_free("127.0.0.1", port) for port in inner)
 
 

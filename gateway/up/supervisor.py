@@ -224,6 +224,8 @@ class Supervisor:
             "PACKETBOAT_DATA_DIR": str(self._data_dir.path),
             "PACKETBOAT_HOST": self._settings.host,
             "PACKETBOAT_PORT": str(ports.http),
+            "PACKETBOAT_METRICS_PORT": inherited.get("PACKETBOAT_METRICS_PORT")
+            or str(ports.metrics),
             "PACKETBOAT_STORE_NODES": format_addresses(nodes),
             "PACKETBOAT_STORE_GROUPS": str(GROUPS),
             "PACKETBOAT_CLUSTER_UID": state.cluster_uid,

@@ -199,8 +199,8 @@ class Drill:
         newest = (await backups(self._cluster, self.vault))[-1]
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                _, body = await self._cluster.call("GET", "/metrics")
-                rows = [row for row in body.decode().splitlines() if row.startswith(METRIC + " ")]
+                page = await self._cluster.metrics()
+                rows = [row for row in page.splitlines() if row.startswith(METRIC + " ")]
                 if rows and float(rows[0].split()[1]) >= int(newest["began"]):
                     return
                 await asyncio.sleep(0.2)

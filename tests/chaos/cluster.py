@@ -78,7 +78,7 @@ class ChaosCluster:
         self._failpoints = failpoints
         self.node_dirs = dict(node_dirs or {node: root / f"node-{node}" for node in NODES})
         self.token = f"pbdev_{secrets.token_hex(16)}"
-        self.http_port, postgres_port, *store_ports = free_ports(5)
+        self.http_port, self.metrics_port, postgres_port, *store_ports = free_ports(6)
         self.addresses = {node: (HOST, port) for node, port in zip(NODES, store_ports, strict=True)}
         """Of the first nodes, and what every process is told."""
         self.listens = dict(self.addresses)
@@ -201,6 +201,7 @@ class ChaosCluster:
         return {
             "PACKETBOAT_HOST": HOST,
             "PACKETBOAT_PORT": str(self.http_port),
+            "PACKETBOAT_METRICS_PORT": str(self.metrics_port),
             "PACKETBOAT_STORE_NODES": ",".join(
                 f"{node}={host}:{port}" + (f"@{self._zones[node]}" if node in self._zones else "")
                 for node, (host, port) in self.addresses.items()
@@ -249,6 +250,10 @@ class ChaosCluster:
             await client.wait_ready()
         finally:
             await client.close()
+
+    async def metrics(self) -> str:
+        """What the server tells Prometheus; raises OSError."""
+        return await metrics_at(self.metrics_port)
 
     async def call(
         self, method: str, path: str, body: bytes = b"", timeout_s: float = 30.0
@@ -544,3 +549,13 @@ def _compare(statuses: Mapping[int, Mapping[str, Any]]) -> tuple[bool, str]:
             agreed = False
             words.append(f"group {group} at {at}")
     return agreed, "; ".join(words)
+
+
+async def metrics_at(port: int) -> str:
+    """The page of a process of this machine; raises OSError."""
+    connection = await connect(HOST, port)
+    try:
+        answer = await connection.send(request("GET", "/metrics", "", b""))
+        return answer.body.decode()
+    finally:
+        connection.close()

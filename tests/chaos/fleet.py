@@ -49,7 +49,7 @@ class Member:
         self.name = f"{role}-{number}"
         self.role = role
         self.root = root
-        (self.port,) = free_ports(1)
+        self.port, self.metrics_port = free_ports(2)
         self.settings: dict[str, str] = {}
         self.trace = root / f"{self.name}.trace"
         """Of a subscribe forwarder: each response that carried messages, over all its starts."""
@@ -64,6 +64,7 @@ class Member:
         assert not self.is_running
         environment = dict(self._environment()) | {
             "PACKETBOAT_PORT": str(self.port),
+            "PACKETBOAT_METRICS_PORT": str(self.metrics_port),
             "PACKETBOAT_ROLE": self.role,
         }
         if self.role == "subscribe":

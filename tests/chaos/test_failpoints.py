@@ -141,9 +141,9 @@ async def test_books_that_do_not_balance_raise_the_alert(cluster: ChaosCluster, 
 
 
 async def _alarmed(cluster: ChaosCluster) -> bool:
-    _, metrics = await cluster.call("GET", "/metrics")
+    metrics = await cluster.metrics()
     return any(
-        line.startswith(b"packetboat_subscribe_unbalanced_cursors") and float(line.split()[1])
+        line.startswith("packetboat_subscribe_unbalanced_cursors") and float(line.split()[1])
         for line in metrics.splitlines()
     )
 

@@ -185,7 +185,6 @@ def test_head_of_real_paths_and_unknown_query_parameters(served: Installation) -
         "/topics/contract",
         "/whoami",
         "/openapi.json",
-        "/metrics",
         "/topics/no",
     ):
         got, told = http.get(served.url + path), http.head(served.url + path)

@@ -55,6 +55,7 @@ class Units:
         self.store_ports, ports = ports[: len(NODES)], ports[len(NODES) :]
         self.metrics = dict(zip(NODES, ports, strict=False))
         self.ports = dict(zip((*SERVERS, "export-runner"), ports[len(NODES) :], strict=True))
+        self.server_metrics = dict(zip(SERVERS, free_ports(len(SERVERS)), strict=True))
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._configure(database_url)
 
@@ -70,6 +71,9 @@ class Units:
         configure("store.env", {"PACKETBOAT_STORE_SECRET": store_secret} | uid)
         for node, port in self.metrics.items():
             configure(f"store-node-{node}.env", {"PACKETBOAT_STORE_METRICS_PORT": port})
+        for role, port in self.server_metrics.items():
+            own = {"PACKETBOAT_METRICS_PORT": str(port)}
+            configure(f"{role}-{self.ports[role]}.env", own)
         configure(
             "server.env",
             {
@@ -219,7 +223,8 @@ def test_a_runner_of_exports_runs_beside_it(installation: Units) -> None:
 
 
 def test_alerts_ask_for_what_these_processes_tell(installation: Units) -> None:
-    ports = [*installation.metrics.values(), *installation.ports.values()]
+    servers = map(str, installation.server_metrics.values())
+    ports = [*installation.metrics.values(), *servers, installation.ports["export-runner"]]
     pages = "".join(installation.until(port, "/metrics").text for port in ports)
     told = {line.split()[2] for line in pages.splitlines() if line.startswith("# TYPE ")}
     asked = {name for rule in alerts() for name in METRIC.findall(rule["expr"])}

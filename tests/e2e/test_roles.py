@@ -7,6 +7,7 @@ from functools import partial
 
 import requests
 
+from gateway.up.data_dir import free_port
 from tests.e2e.installation import Installation
 from tests.e2e.servers import StartServer, until_taken, wait_for
 
@@ -14,7 +15,9 @@ from tests.e2e.servers import StartServer, until_taken, wait_for
 def test_a_topic_answered_201_is_usable_at_every_process_at_once(
     running: Installation, start_server: StartServer
 ) -> None:
-    publisher = start_server("publish", "--workers", "2")
+    metrics_port = free_port("127.0.0.1")
+    metrics = {"PACKETBOAT_METRICS_PORT": str(metrics_port)}
+    publisher = start_server("publish", "--workers", "2", settings=metrics)
     control = start_server("gateway")
     wait_for(publisher, 200)
     wait_for(control, 200)
@@ -38,7 +41,12 @@ def test_a_topic_answered_201_is_usable_at_every_process_at_once(
     # Each role has its own operations and no others.
     assert http.get(f"{publisher}/topics").status_code == 404
     assert http.post(f"{control}/topics/{topic}/messages").status_code == 404
-    assert "packetboat_gateway_requests_total" in requests.get(f"{publisher}/metrics").text
+    # Metrics have a port of their own.
+    for url in (publisher, control, running.url):
+        for path in ("/metrics", "/%6detrics", "/metric%73"):
+            assert requests.get(url + path).status_code == 404
+    page = requests.get(f"http://127.0.0.1:{metrics_port}/metrics")
+    assert (page.status_code, "packetboat_gateway_requests_total" in page.text) == (200, True)
 
 
 def test_more_subscribers_share_what_there_is(

@@ -12,6 +12,7 @@ from tests.terraform.manifests import LARGE, SMALL, rendered
 from tests.terraform.reach import Reach
 
 HTTP, STORE, STORE_METRICS, LINK, RUNNER, FRONT_METRICS = 8080, 9001, 9101, 9002, 9102, 8405
+METRICS = 9103
 POSTGRES = "10.9.0.4"
 PUBLIC = "93.184.215.14"
 SERVERS = ("publish", "subscribe", "gateway", "scheduler")
@@ -39,7 +40,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Reach:
 
 def test_pods_reach_each_other_only_where_they_must(reach: Reach) -> None:
     pods = {"store", "migrate", "front", "export-runner", "backup", *SERVERS}
-    ports = (HTTP, STORE, STORE_METRICS, LINK, RUNNER, FRONT_METRICS, 8443, 22)
+    ports = (HTTP, STORE, STORE_METRICS, LINK, RUNNER, FRONT_METRICS, METRICS, 8443, 22)
     found = {each for each in product(pods, pods, ports) if reach.between(*each)}
     assert found == EXPECTED
 

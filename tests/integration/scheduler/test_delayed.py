@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.http_client import connect, request
 from benchmarks.processes import Processes, free_ports
 from metadata.database import Database
 from metadata.delivery.due import DueRepository
@@ -21,7 +20,7 @@ from metadata.types import Topic
 from store_nodes.client import StageExtras, StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
-from tests.chaos.cluster import ChaosCluster
+from tests.chaos.cluster import ChaosCluster, metrics_at
 from tests.fork_server import fork_server
 from tests.integration.metadata.world import World
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
@@ -49,14 +48,18 @@ class Schedulers:
         self._logs = logs
         self._processes = Processes()
         self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self._metrics: dict[int, int] = {}
+        """Where each tells them, by its port."""
 
     def start(self) -> None:
-        (port,) = free_ports(1)
+        port, metrics_port = free_ports(2)
+        self._metrics[port] = metrics_port
         self.running[port] = fork_server().start(
             "gateway",
             ["serve", "--role", "scheduler"],
             log=self._logs / f"scheduler-{port}.log",
-            environment=self._environment | {"PACKETBOAT_PORT": str(port)},
+            environment=self._environment
+            | {"PACKETBOAT_PORT": str(port), "PACKETBOAT_METRICS_PORT": str(metrics_port)},
         )
         self._processes.add(self.running[port])
 
@@ -66,7 +69,9 @@ class Schedulers:
             while True:
                 for port in self.running:
                     with contextlib.suppress(OSError):
-                        if "packetboat_scheduler_leading 1.0" in await _metrics(port):
+                        if "packetboat_scheduler_leading 1.0" in await metrics_at(
+                            self._metrics[port]
+                        ):
                             return port
                 await asyncio.sleep(0.02)
 
@@ -77,15 +82,6 @@ class Schedulers:
 
     def stop(self) -> None:
         self._processes.stop(grace_s=5.0)
-
-
-async def _metrics(port: int) -> str:
-    connection = await connect("127.0.0.1", port)
-    try:
-        answer = await connection.send(request("GET", "/metrics", "", b""))
-        return answer.body.decode()
-    finally:
-        connection.close()
 
 
 @pytest.fixture

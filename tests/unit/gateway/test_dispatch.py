@@ -305,7 +305,8 @@ async def test_readiness_and_pages() -> None:
         assert (await http.get("/readyz")).status_code == 200
         readiness.draining = True
         assert (await http.get("/readyz")).json()["reasons"] == {"server": "draining"}
-        assert "packetboat_gateway_requests_total" in (await http.get("/metrics")).text
+        for hidden in ("/metrics", "/%6detrics", "/metric%73"):
+            assert (await http.get(hidden)).status_code == 404
         assert (await http.get("/docs")).headers["content-type"].startswith("text/html")
         assert (await http.get("/openapi.json")).json()["openapi"] == "3.1.0"
         assert (await http.get("/")).status_code == 302

@@ -73,7 +73,7 @@ def findings(ran: Ran) -> dict[str, tuple[str, str]]:
 
 
 def test_all_is_well(command: Command) -> None:
-    ran = command("doctor", answers=well())
+    ran = command("doctor", "--metrics-url", "http://127.0.0.1:1", answers=well())
     assert ran.code == 0
     marks = [line[:4] for line in ran.out.splitlines()]
     assert marks == ["ok  ", "warn", "    ", *["ok  "] * 6]
@@ -152,6 +152,7 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
         0,
     ),
     "nobody-delivers": ({"forwarders": {"forwarders": []}}, "delivery", "fail", "no subscribe", 1),
+    "no-metrics": ({"metrics": problem(404, "x")}, "metrics", "fail", "/metrics answers 404", 1),
     "breaker": (
         {"metrics": answer(None)._replace(body=b'packetboat_breaker_state{to="postgres"} 1.0\n')},
         "server",
@@ -165,7 +166,8 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_is_named(command: Command, case: str) -> None:
     changed, check, level, detail, code = BAD[case]
-    ran = command("doctor", "-o", "json", answers=well(**changed))
+    looked = ("--metrics-url", "http://127.0.0.1:1") if "metrics" in changed else ()
+    ran = command("doctor", "-o", "json", *looked, answers=well(**changed))
     assert findings(ran)[check][0] == level
     assert detail in findings(ran)[check][1]
     assert ran.code == code

@@ -30,7 +30,6 @@ NOT_CALLED = {
     "root": "a page for people",
     "docs": "a page for people",
     "docsAsset": "a page for people",
-    "metrics": "for Prometheus",
     "openapiYaml": "for tools",
     "openapiJson": "for tools",
 }

@@ -215,12 +215,15 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 
 def metrics(transport: Transport) -> Iterator[Finding]:
-    """What the process that answers counts; where they are not to be seen, nothing is said."""
+    """What a process counts, at the address of its metrics."""
     try:
         response = transport.send(Request("GET", "/metrics", timeout_s=TIMEOUT_S))
-    except PacketboatError:
-        return
-    if response.status != 200:
+        fault = None if response.status == 200 else f"/metrics answers {response.status}"
+    except PacketboatError as error:
+        fault = str(error)
+    if fault is not None:
+        fix = "is it PACKETBOAT_METRICS_PORT of a server, and reached from here?"
+        yield Finding("metrics", Level.FAIL, fault, fix)
         return
     texts = {name: (text, fix) for name, text, fix in _GAUGES}
     samples = _SAMPLE.findall(response.body.decode("utf-8", "replace"))

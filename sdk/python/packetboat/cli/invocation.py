@@ -85,9 +85,13 @@ class Invocation:
     @cached_property
     def plain_transport(self) -> Transport:
         """One try, without a credential, at the first server."""
+        return self.plain_transport_to(self.options.urls[0])
+
+    def plain_transport_to(self, url: str) -> Transport:
+        """One try, without a credential, at that address."""
         from packetboat.transport import open_transport
 
-        options = self.options.replace(credentials=None, urls=self.options.urls[:1])
+        options = self.options.replace(credentials=None, urls=(url,))
         blocking = self._for_tests.blocking if self._for_tests else None
         transport = open_transport(options, blocking)
         self._opened.append(transport)

@@ -30,15 +30,13 @@ locals {
   tls_bind    = var.front.tls_secret == null ? "" : "  bind :${local.ports.https} ssl crt /etc/haproxy-tls/tls.crt alpn h2,http/1.1\n"
   tls_global  = var.front.tls_secret == null ? "" : "\n  ssl-load-extra-del-ext\n  ssl-default-bind-options ssl-min-ver TLSv1.2"
 
-  no_metrics = "  http-request return status 404 content-type application/problem+json string '{\"type\": \"about:blank\", \"title\": \"Not Found\", \"status\": 404}' if { path /metrics }\n"
-
   # Each exchanged piece, and by what; one that is not there exactly once fails the output below.
   exchanges = [
     { old = "  user haproxy\n  group haproxy\n", new = "" },
     { old = "log /dev/log local0 notice", new = "log stdout format raw local0 notice" },
     { old = "  maxconn 20000\n", new = "  maxconn ${var.front.maxconn}\n" },
     { old = "default-path config", new = "default-path config${local.tls_global}" },
-    { old = "frontend packetboat\n  bind :8080\n", new = "${local.resolvers}\nfrontend packetboat\n  bind :${local.ports.http}\n${local.tls_bind}${local.no_metrics}" },
+    { old = "frontend packetboat\n  bind :8080\n", new = "${local.resolvers}\nfrontend packetboat\n  bind :${local.ports.http}\n${local.tls_bind}" },
     { old = "default-server maxconn 256\n", new = "default-server maxconn ${ceil(256 / var.front.replicas)}\n" },
     { old = "default-server maxconn 2000\n", new = "default-server maxconn ${ceil(2000 / var.front.replicas)}\n" },
     { old = "bind 127.0.0.1:8405", new = "bind :${local.ports.front_metrics}" },

@@ -4,24 +4,19 @@ locals {
   monitor_labels = merge(local.labels, var.monitoring.labels)
   dashboards     = fileset("${path.module}/files/grafana", "*.json")
 
-  monitors = {
-    servers = { port = "http", components = local.servers }
-    others  = { port = "metrics", components = ["store", "front", "export-runner"] }
-  }
-
   monitoring_objects = concat(
-    [for name, monitor in local.monitors : {
+    [for name in var.monitoring.operator ? [var.name] : [] : {
       apiVersion = "monitoring.coreos.com/v1"
       kind       = "PodMonitor"
-      metadata   = { name = "${var.name}-${name}", namespace = var.namespace, labels = local.monitor_labels }
+      metadata   = { name = name, namespace = var.namespace, labels = local.monitor_labels }
       spec = {
-        selector        = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = monitor.components }] }
+        selector        = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = concat(["store", "front", "export-runner"], local.servers) }] }
         podTargetLabels = [local.component]
         # "packetboat": what the alerts know our jobs by.
         jobLabel            = "app.kubernetes.io/name"
-        podMetricsEndpoints = [{ port = monitor.port, path = "/metrics", interval = var.monitoring.interval }]
+        podMetricsEndpoints = [{ port = "metrics", path = "/metrics", interval = var.monitoring.interval }]
       }
-    } if var.monitoring.operator],
+    }],
     [for rules in var.monitoring.operator ? [yamldecode(file("${path.module}/files/prometheus/rules.yaml"))] : [] : {
       apiVersion = "monitoring.coreos.com/v1"
       kind       = "PrometheusRule"

@@ -14,6 +14,7 @@ locals {
 
   ports = {
     http          = 8080
+    metrics       = 9103
     store         = 9001
     store_metrics = 9101
     link          = 9002

@@ -79,7 +79,7 @@ locals {
       }
       "servers" = {
         pods    = { matchLabels = local.select, matchExpressions = [{ key = local.component, operator = "In", values = local.servers }] }
-        ingress = [{ from = local.prometheus, ports = [{ protocol = "TCP", port = local.ports.http }] }]
+        ingress = [{ from = local.prometheus, ports = [{ protocol = "TCP", port = local.ports.metrics }] }]
         egress  = [local.to_store, local.to_postgres]
       }
       "balanced" = {

@@ -17,6 +17,8 @@ locals {
       # Longer than a balancer takes to see two bad answers of /readyz.
       PACKETBOAT_LINGER_S     = "3"
       PACKETBOAT_LOG_LEVEL    = var.log_level
+      PACKETBOAT_METRICS_HOST = "0.0.0.0"
+      PACKETBOAT_METRICS_PORT = tostring(local.ports.metrics)
       PACKETBOAT_PORT         = tostring(local.ports.http)
       PACKETBOAT_ROLE         = role
       PACKETBOAT_STORE_GROUPS = tostring(var.store.groups)
@@ -86,7 +88,7 @@ locals {
             args            = ["serve"]
             env             = local.server_env[role]
             ports = concat(
-              [{ name = "http", containerPort = local.ports.http }],
+              [{ name = "http", containerPort = local.ports.http }, { name = "metrics", containerPort = local.ports.metrics }],
               [for port in role == "subscribe" ? [local.ports.link] : [] : { name = "link", containerPort = port }],
             )
             startupProbe    = { httpGet = { path = "/healthz", port = "http" }, periodSeconds = 2, timeoutSeconds = 5, failureThreshold = 60 }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -35,13 +35,19 @@ _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FA
 
 
 @add(app, "doctor", example="packetboat doctor -o json")
-def doctor(context: typer.Context) -> None:
+def doctor(
+    context: typer.Context,
+    metrics_url: Annotated[
+        str | None,
+        typer.Option(help="Of a server's metrics, as http://127.0.0.1:8095: look there, too."),
+    ] = None,
+) -> None:
     """Look for what is wrong, and say what helps; exit code 1 if anything fails."""
     here = Invocation.of(context)
     found = []
 
     def told() -> Iterator[Finding]:
-        for finding in _findings(here):
+        for finding in _findings(here, metrics_url):
             found.append(finding)
             yield finding
 
@@ -54,7 +60,7 @@ def doctor(context: typer.Context) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _findings(here: Invocation) -> Iterator[Finding]:
+def _findings(here: Invocation, metrics_url: str | None) -> Iterator[Finding]:
     """Those that need what failed are left out."""
     yield from checks.profile_file(profiles.path())
     target = here.target
@@ -67,7 +73,8 @@ def _findings(here: Invocation) -> Iterator[Finding]:
     yield from checks.clock(response, time.time())
     yield from checks.version(plain, version("packetboat-client"))
     yield from checks.readiness(plain)
-    yield from checks.metrics(plain)
+    if metrics_url is not None:
+        yield from checks.metrics(here.plain_transport_to(metrics_url))
     yield from _credential(here)
 
 
