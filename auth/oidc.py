@@ -132,16 +132,9 @@ class IssuerVerifier:
         if not isinstance(audiences, list) or not 0 < len(audiences) <= MAX_AUDIENCES:
             raise TokenRefused
         trusted = await self._trusted.get(name)
-        fitting = [
-            each
-            for each in (trusted.issuers if trusted else ())
-            if each.issuer == name and each.audience in audiences
-        ]
-        owners = (
-            {each.tenant_id for each in trusted.issuers if each.trust is Trust.DOCUMENT}
-            if trusted
-            else set()
-        )
+        known = [each for each in trusted.issuers if each.issuer == name] if trusted else []
+        fitting = [each for each in known if each.audience in audiences]
+        owners = {each.tenant_id for each in known if each.trust is Trust.DOCUMENT}
         for proofs in _PROOFS:
             found = [each for each in fitting if each.trust in proofs]
             if Trust.UNPROVED in proofs and owners:

@@ -13,7 +13,6 @@ from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import same_name
 from metadata.tenancy.issuers import Issuer, IssuerSpec
-from metadata.types import token_audience
 
 MAX_URL_CHARS = 512
 MAX_CLAIMS = 16
@@ -39,14 +38,14 @@ class IssuerBody(msgspec.Struct, forbid_unknown_fields=True):
     name: str | UnsetType = UNSET
     labels: dict[str, str] = {}
 
-    def spec(self, tenant_id: bytes, path_name: str | None = None) -> IssuerSpec:
+    def spec(self, path_name: str | None = None) -> IssuerSpec:
         """Raises a 422 Problem, or 409 where it names another."""
         if path_name is not None:
             same_name(self.name, path_name)
         name = path_name if path_name is not None else self.name or ""
         errors = name_errors(name) + label_errors(self.labels)
         errors += _url_errors(self.issuer) + _claim_errors(self.subject_claim, self.required_claims)
-        audience = token_audience(tenant_id) if self.audience is UNSET else self.audience
+        audience = "" if self.audience is UNSET else self.audience
         if any(char < " " for char in audience):
             errors.append(FieldError("audience", "no control characters"))
         if errors:

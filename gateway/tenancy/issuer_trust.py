@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol
 
 from auth.issuer_keys import Fetch, IssuerUnreachable
@@ -25,7 +26,7 @@ from metadata.types import TOKEN_AUDIENCE_PREFIX, Tenant, token_audience
 
 DOCUMENT = "/.well-known/packetboat-tenants"
 """Below the issuer, as its description is: what may be published there is the issuer's to say."""
-Prove = Callable[[bytes, IssuerSpec, Issuer | None], Awaitable[Trust]]
+Prove = Callable[[bytes, IssuerSpec, Issuer | None], Awaitable[IssuerSpec]]
 
 
 class Tenants(Protocol):
@@ -41,9 +42,14 @@ class IssuerTrust:
         self._tenants = tenants
         self._fetch = fetch
 
-    async def prove(self, tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> Trust:
-        """`present` is what the tenant has under that name. Raises a 422 Problem where nothing
-        proves it."""
+    async def prove(self, tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> IssuerSpec:
+        """The spec with why it is trusted, and with the tenant's own audience where it has none.
+        `present` is what the tenant has under that name. Raises a 422 Problem where nothing proves
+        it."""
+        spec = replace(spec, audience=spec.audience or token_audience(tenant_id))
+        return replace(spec, trust=await self._trust(tenant_id, spec, present))
+
+    async def _trust(self, tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> Trust:
         own = token_audience(tenant_id)
         if spec.audience == own:
             return Trust.AUDIENCE

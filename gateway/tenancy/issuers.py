@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from edge.problem import FieldError, Problem, not_found
 from gateway.http.decoding import Query, if_match, read_json
@@ -39,8 +37,8 @@ class IssuerRoutes:
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant_id = tenant_of(scope)
-        spec = (await read_json(scope, receive, IssuerBody)).spec(tenant_id)
-        spec = replace(spec, trust=await self._prove(tenant_id, spec, None))
+        spec = (await read_json(scope, receive, IssuerBody)).spec()
+        spec = await self._prove(tenant_id, spec, None)
         try:
             async with refusals("issuer", taken=spec.name):
                 issuer = await self._issuers.create(tenant_id, spec)
@@ -53,11 +51,11 @@ class IssuerRoutes:
         """201 when it was not there, 200 when it is now as the body says."""
         body = await read_json(scope, receive, IssuerBody)
         name, tenant_id = path_param(scope, "name"), tenant_of(scope)
-        spec, version = body.spec(tenant_id, name), if_match(header(scope, b"if-match"))
+        spec, version = body.spec(name), if_match(header(scope, b"if-match"))
         present = await self._present(tenant_id, name)
         if version is not None and (present is None or present.version != version):
             raise precondition_failed("issuer")
-        spec = replace(spec, trust=await self._prove(tenant_id, spec, present))
+        spec = await self._prove(tenant_id, spec, present)
         try:
             issuer, made = await update_or_create(
                 "issuer",

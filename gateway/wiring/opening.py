@@ -89,12 +89,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         await _check_schema(database)
 
         feed = ChangeFeed(database, sentinel=sentinel)
-        rules = EgressRules(
-            TenantRepository(database),
-            settings.egress_allowed,
-            settings.egress_ports,
-            development=settings.dev_egress_allowed,
-        )
+        rules = _egress_rules(settings, database)
         feed.add_listener(rules.on_changes)
         metered = open_quotas(settings.role, database, feed, stack)
         parts.quotas, parts.usage = metered.limiter, metered.meter
@@ -168,6 +163,15 @@ async def _check_schema(database: Database) -> None:
         raise
     except MetadataError:
         _log.info("the schema is looked at later")
+
+
+def _egress_rules(settings: ServerSettings, database: Database) -> EgressRules:
+    return EgressRules(
+        TenantRepository(database),
+        settings.egress_allowed,
+        settings.egress_ports,
+        development=settings.dev_egress_allowed,
+    )
 
 
 async def _greet_metadata(database: Database, readiness: Readiness) -> None:

@@ -538,4 +538,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_key_that_was_just_used_is_refused_once_its_deletion_is_answered",
         breaks="P12",
     ),
+    Mutant(
+        "a token is for whoever trusts its issuer, proved or not",
+        (
+            Edit(
+                "auth/oidc.py",
+                "            found = [each for each in fitting if each.trust in proofs]\n",
+                "            found = fitting\n",
+            ),
+        ),
+        killed_by="tests/unit/auth/test_oidc.py::test_who_has_proved_it_better_has_the_token",
+        breaks="P12",
+    ),
+    Mutant(
+        "an unproved registration holds beside the issuer's owner",
+        (
+            Edit(
+                "auth/oidc.py",
+                "            if Trust.UNPROVED in proofs and owners:\n",
+                "            if Trust.UNPROVED in proofs and not fitting:\n",
+            ),
+        ),
+        killed_by="tests/unit/auth/test_oidc.py"
+        "::test_what_0_2_registered_holds_until_somebody_proves_to_own_the_issuer",
+        breaks="P12",
+    ),
+    Mutant(
+        "a tenant may register another tenant's own audience",
+        (
+            Edit(
+                "gateway/tenancy/issuer_trust.py",
+                "        if spec.audience.startswith(TOKEN_AUDIENCE_PREFIX):\n",
+                "        if not spec.audience:\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_issuer_trust.py"
+        "::test_nobody_has_another_tenants_audience",
+        breaks="P12",
+    ),
 )

@@ -90,7 +90,7 @@ def router() -> Router:
         *ClientRoutes(part).routes(),
         *KeyRoutes(part).routes(),
         *PolicyRoutes(part).routes(),
-        *IssuerRoutes(part).routes(),
+        *IssuerRoutes(part, part).routes(),
         *QuotaRoutes(part, part, {}).routes(),
         *UsageRoutes(part, part).routes(),
         *AuditRoutes(part, part).routes(),

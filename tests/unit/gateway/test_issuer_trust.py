@@ -45,6 +45,11 @@ class World:
     def publish(self, *tenants: bytes) -> None:
         self.document = json.dumps({"tenants": [token_audience(each) for each in tenants]})
 
+    async def proved(self, spec: IssuerSpec, present: Issuer | None = None) -> Trust:
+        proved = await self.trust.prove(ACME, spec, present)
+        assert replace(proved, trust=spec.trust) == spec
+        return proved.trust
+
     async def refused(self, spec: IssuerSpec = SPEC, present: Issuer | None = None) -> Problem:
         with pytest.raises(Problem) as refused:
             await self.trust.prove(ACME, spec, present)
@@ -59,7 +64,9 @@ def world() -> World:
 
 async def test_the_tenants_own_audience_needs_nothing_else(world: World) -> None:
     spec = replace(SPEC, audience=token_audience(ACME))
-    assert await world.trust.prove(ACME, spec, None) is Trust.AUDIENCE
+    assert await world.proved(spec) is Trust.AUDIENCE
+    left_out = await world.trust.prove(ACME, replace(SPEC, audience=""), None)
+    assert (left_out.audience, left_out.trust) == (spec.audience, Trust.AUDIENCE)
     assert world.asked == []
 
 
@@ -72,13 +79,13 @@ async def test_nobody_has_another_tenants_audience(world: World) -> None:
 
 async def test_an_issuer_that_names_the_tenant_is_its_own(world: World) -> None:
     world.publish(OTHER, ACME)
-    assert await world.trust.prove(ACME, SPEC, None) is Trust.DOCUMENT
+    assert await world.proved(SPEC) is Trust.DOCUMENT
     assert world.asked == [(ACME, AT + "/.well-known/packetboat-tenants")]
 
 
 async def test_an_operator_makes_sure_of_one_audience(world: World) -> None:
     world.allowed = (AT + "#app",)
-    assert await world.trust.prove(ACME, SPEC, None) is Trust.OPERATOR
+    assert await world.proved(SPEC) is Trust.OPERATOR
     await world.refused(replace(SPEC, audience="else"))
 
 
@@ -90,14 +97,14 @@ async def test_where_nothing_proves_it_the_answer_says_what_would(
 ) -> None:
     world.document = document
     refused = await world.refused()
-    assert refused.code == "issuer-unproved"
+    assert refused.slug == "issuer-unproved"
     for said in (token_audience(ACME), AT + "/.well-known/packetboat-tenants", AT + "#app"):
         assert said in refused.detail
 
 
 async def test_what_0_2_registered_may_be_changed_but_not_its_audience(world: World) -> None:
     changed = replace(SPEC, required_claims={"a": "b"})
-    assert await world.trust.prove(ACME, changed, PRESENT) is Trust.UNPROVED
+    assert await world.proved(changed, PRESENT) is Trust.UNPROVED
     await world.refused(replace(SPEC, audience="else"), PRESENT)
     await world.refused(SPEC, replace(PRESENT, trust=Trust.WITHDRAWN))
     await world.refused(SPEC, replace(PRESENT, trust=Trust.OPERATOR))
@@ -107,6 +114,6 @@ async def test_a_document_that_is_gone_takes_nothing_away_and_one_that_names_oth
     world: World,
 ) -> None:
     present = replace(PRESENT, trust=Trust.DOCUMENT)
-    assert await world.trust.prove(ACME, SPEC, present) is Trust.DOCUMENT
+    assert await world.proved(SPEC, present) is Trust.DOCUMENT
     world.publish(OTHER)
     await world.refused(SPEC, present)
