@@ -89,7 +89,7 @@ def test_what_the_guard_of_webhooks_denies_the_network_denies_too(plain: Reach) 
 
 def test_prometheus_reads_metrics_and_no_other_namespace(reach: Reach) -> None:
     metrics = {
-        **dict.fromkeys(SERVERS, HTTP),
+        **dict.fromkeys(SERVERS, METRICS),
         "store": STORE_METRICS,
         "front": FRONT_METRICS,
         "export-runner": RUNNER,
@@ -98,6 +98,8 @@ def test_prometheus_reads_metrics_and_no_other_namespace(reach: Reach) -> None:
         assert reach.from_namespace("monitoring", pod, port), pod
         assert not reach.from_namespace("default", pod, port), pod
     assert not reach.from_namespace("monitoring", "store", STORE)
+    for server in SERVERS:
+        assert not reach.from_namespace("monitoring", server, HTTP)
 
 
 def test_the_public_comes_to_the_front_alone(reach: Reach, plain: Reach) -> None:
