@@ -45,6 +45,14 @@ MAX_KEYS = 64
 MAX_ISSUERS = 1000
 MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 8192
+MAX_EXPONENT_CHARS = 6
+"""Of base64, so 36 bits; everybody uses 65537. To check a signature with an exponent as long as the
+modulus costs as much as to make one."""
+MAX_CANDIDATES = 4
+"""Keys of one name and kind that a token's signature is tried with; an issuer has one, or two while
+it changes them."""
+_KEYS_AT_ONCE = 8
+"""Keys that are read in one turn of the event loop."""
 DISCOVERY = "/.well-known/openid-configuration"
 _PUBLIC = {
     "RSA": ("kty", "kid", "n", "e"),
@@ -194,10 +202,16 @@ class IssuerKeys:
         listed = _object(await self._fetch(tenant_id, keys_at)).get("keys")
         if not isinstance(listed, list) or len(listed) > MAX_KEYS:
             raise IssuerUnreachable(f"{keys_at} is no set of at most {MAX_KEYS} keys")
-        keys = tuple(key for key in map(read_key, listed) if key is not None)
+        keys: list[IssuerKey] = []
+        for index, jwk in enumerate(listed):
+            if index % _KEYS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            key = read_key(jwk)
+            if key is not None:
+                keys.append(key)
         if not keys:
             raise IssuerUnreachable(f"{keys_at} has no key that verifies signatures")
-        return keys
+        return tuple(keys)
 
 
 def read_key(jwk: object) -> IssuerKey | None:
@@ -218,6 +232,8 @@ def read_key(jwk: object) -> IssuerKey | None:
     bits = len(plain.get("n", "")) * 6
     if kty == "RSA" and not MIN_RSA_BITS <= bits <= MAX_RSA_BITS + 8:
         return None
+    if kty == "RSA" and len(plain.get("e", "").rstrip("=")) > MAX_EXPONENT_CHARS:
+        return None
     try:
         key = JWKRegistry.import_key(plain)
     except (JoseError, ValueError, KeyError, TypeError):
@@ -228,7 +244,7 @@ def read_key(jwk: object) -> IssuerKey | None:
 def _fitting(keys: Sequence[IssuerKey], kid: str | None, algorithm: str) -> Sequence[IssuerKey]:
     """A token without a key's name can only be of an issuer with one key of its kind."""
     found = [key for key in keys if key.fits(algorithm) and kid in (None, key.kid)]
-    return found if kid is not None or len(found) == 1 else ()
+    return found[:MAX_CANDIDATES] if kid is not None or len(found) == 1 else ()
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Permission(enum.Enum):
+class Permission(enum.StrEnum):
     """The value is the name a `Route` carries.
 
     PUBLIC is for what must answer without a token (health, the API's own description): it is

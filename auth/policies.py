@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 from auth.known import Known
 from auth.permissions import EVERY, GRANTABLE, KINDS, OF_OPERATORS, Permission
 from auth.principal import Grant
-from edge.caller import matcher
+from edge.caller import fits
+from edge.slices import Slices
 from metadata.tenancy.policies import Policy
 from metadata.types import Change, ChangeKind
 
@@ -35,6 +36,8 @@ PLURALS: Mapping[str, str] = {f"{kind}s": kind for kind in KINDS}
 MEMBERS = ("client", "key", "issuer")
 MAX_CHARACTERS = 256
 """Of a member, resource or scope."""
+MAX_SUBJECTS = 1_000
+"""Of a tenant, whose policies are remembered."""
 
 
 class BadGrant(ValueError):
@@ -84,15 +87,17 @@ def check_member(text: str) -> None:
 
 def is_member(member: str, subject: str) -> bool:
     """Part by part: no `*` reaches from the name of an issuer into what the issuer says."""
+    wanted, given = _parts(member), _parts(subject)
+    return len(wanted) == len(given) and all(map(fits, wanted, given))
+
+
+def _parts(member: str) -> tuple[str, ...]:
+    """The kind and the name, of which an issuer's has two parts."""
     kind, _, name = member.partition(":")
-    subject_kind, _, subject_name = subject.partition(":")
-    if kind != subject_kind:
-        return False
     if kind != "issuer":
-        return matcher(name)(subject_name)
+        return kind, name
     issuer, _, who = name.partition("#")
-    subject_issuer, _, subject_who = subject_name.partition("#")
-    return matcher(issuer)(subject_issuer) and matcher(who)(subject_who)
+    return kind, issuer, who
 
 
 def grants_of(policies: Iterable[Policy]) -> frozenset[Grant]:
@@ -121,10 +126,64 @@ class Policies(Protocol):
     async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]: ...
 
 
+class Members:
+    """The policies of a tenant by their members, so that looking for one subject does not go
+    through all members of all policies.
+
+    A member without `*` is found by its text. The others are found by what stands before their
+    first `*`, and only these are compared, a slice of them in each turn of the loop.
+    """
+
+    def __init__(self, policies: tuple[Policy, ...]) -> None:
+        self.policies = policies
+        self._exact: dict[str, list[int]] = {}
+        self._by_prefix: dict[str, dict[str, list[int]]] = {}
+        """By prefix and member, the indices of policies."""
+        self._found: dict[str, tuple[Policy, ...]] = {}
+        """By subject."""
+
+    @classmethod
+    async def of(cls, policies: tuple[Policy, ...]) -> Members:
+        made = cls(policies)
+        slices = Slices()
+        for index, policy in enumerate(policies):
+            for member in policy.members:
+                prefix, star, _ = member.partition(EVERY)
+                if star:
+                    those = made._by_prefix.setdefault(prefix, {})
+                    those.setdefault(member, []).append(index)
+                else:
+                    made._exact.setdefault(member, []).append(index)
+                if slices.over:
+                    await slices.rest()
+        return made
+
+    async def naming(self, subject: str) -> tuple[Policy, ...]:
+        """Those of which the subject is a member, in their order."""
+        known = self._found.get(subject)
+        if known is not None:
+            return known
+        found = set(self._exact.get(subject, ()))
+        slices = Slices()
+        for length in range(len(subject) + 1):
+            for member, indices in self._by_prefix.get(subject[:length], _NOBODY).items():
+                if not found.issuperset(indices) and is_member(member, subject):
+                    found.update(indices)
+                if slices.over:
+                    await slices.rest()
+        if len(self._found) >= MAX_SUBJECTS:
+            self._found.clear()
+        naming = self._found[subject] = tuple(self.policies[index] for index in sorted(found))
+        return naming
+
+
+_NOBODY: Mapping[str, list[int]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class _OfTenant:
     tenant_id: bytes
-    policies: tuple[Policy, ...]
+    members: Members
 
 
 class PolicyBook:
@@ -133,23 +192,26 @@ class PolicyBook:
 
     def __init__(self, policies: Policies) -> None:
         async def read(tenant_id: bytes) -> _OfTenant:
-            return _OfTenant(tenant_id, await policies.of_tenant(tenant_id))
+            return _OfTenant(tenant_id, await Members.of(await policies.of_tenant(tenant_id)))
 
         self._known = Known[bytes, _OfTenant](read)
 
     async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
         """What the tenant's policies grant to a subject. VerifierUnavailable."""
-        return grants_of(await self.naming(tenant_id, subject))
+        grants: set[Grant] = set()
+        slices = Slices()
+        said = {(each.role, each.resources): each for each in await self.naming(tenant_id, subject)}
+        for policy in said.values():
+            grants |= grants_of([policy])
+            if slices.over:
+                await slices.rest()
+        return frozenset(grants)
 
     async def naming(self, tenant_id: bytes, subject: str) -> tuple[Policy, ...]:
         """Those of which the subject is a member. VerifierUnavailable."""
         found = await self._known.get(tenant_id)
         assert found is not None, "a tenant without policies has none"
-        return tuple(
-            policy
-            for policy in found.policies
-            if any(is_member(member, subject) for member in policy.members)
-        )
+        return await found.members.naming(subject)
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
         if any(change.kind is ChangeKind.RESET for change in changes):

@@ -40,8 +40,7 @@ class Principal:
     """What handlers see of it: the same grants, by name."""
 
     def __post_init__(self) -> None:
-        named = ((grant.permission.value, grant.kind, grant.pattern) for grant in self.grants)
-        object.__setattr__(self, "caller", Caller(named))
+        object.__setattr__(self, "caller", Caller(self.grants))
 
     def may(self, permission: Permission) -> bool:
         """On anything at all."""

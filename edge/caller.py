@@ -6,7 +6,7 @@ Made once per verified token, so a request costs one look into a dict. A pattern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from edge.problem import Problem
 
@@ -16,26 +16,21 @@ MAX_REMEMBERED = 4096
 """Names whose answer is kept per caller: more are asked for only by those who try names."""
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a name is matched by `pattern`, in time linear in the two."""
+def fits(pattern: str, name: str) -> bool:
+    """Whether the pattern matches the name, in time linear in the two."""
     first, *rest = pattern.split(ANY)
     if not rest:
-        return lambda name: name == pattern
-    *middle, last = rest
-    shortest = len(first) + len(last)
-
-    def matches(name: str) -> bool:
-        if len(name) < shortest or not name.startswith(first) or not name.endswith(last):
+        return name == pattern
+    last = rest.pop()
+    at, end = len(first), len(name) - len(last)
+    if end < at or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in rest:
+        found = name.find(part, at, end)
+        if found < 0:
             return False
-        at, end = len(first), len(name) - len(last)
-        for part in middle:
-            found = name.find(part, at, end)
-            if found < 0:
-                return False
-            at = found + len(part)
-        return True
-
-    return matches
+        at = found + len(part)
+    return True
 
 
 def forbidden(permission: str, kind: str = "", name: str = "") -> Problem:
@@ -51,19 +46,58 @@ def forbidden(permission: str, kind: str = "", name: str = "") -> Problem:
     return Problem(403, "forbidden", "Not allowed", what[0].upper() + what[1:] + ".")
 
 
-class Caller:
-    """The grants of one principal, as (permission, kind, pattern)."""
+class _Granted:
+    """The names on which one permission is granted: those that are written out, and patterns."""
 
-    __slots__ = ("_grants", "_remembered", "_whole")
+    __slots__ = ("_names", "_patterns", "kinds", "whole")
+
+    def __init__(self, grants: Sequence[tuple[str, str, str]]) -> None:
+        self.kinds: set[str] = set()
+        self.whole: set[str] = set()
+        """Kinds of which every name is granted."""
+        self._names: set[tuple[str, str]] = set()
+        self._patterns: list[tuple[str, str, str]] = []
+        for grant in grants:
+            _, kind, pattern = grant
+            self.kinds.add(kind)
+            if pattern and not pattern.strip(ANY):
+                self.whole.add(kind)
+            elif ANY in pattern:
+                self._patterns.append(grant)
+            else:
+                self._names.add((kind, pattern))
+
+    def covers(self, kind: str, name: str) -> bool:
+        if not self.whole.isdisjoint((kind, ANY)):
+            return True
+        if (kind, name) in self._names or (ANY, name) in self._names:
+            return True
+        return any(fits(each, name) for _, of, each in self._patterns if of in (kind, ANY))
+
+
+_NOTHING = _Granted(())
+
+
+class Caller:
+    """The grants of one principal, as (permission, kind, pattern).
+
+    They may be a hundred thousand: making a caller costs nothing, and a permission is gone into
+    when it is first asked about.
+    """
+
+    __slots__ = ("_grants", "_known", "_remembered")
 
     def __init__(self, grants: Iterable[tuple[str, str, str]]) -> None:
-        self._grants: dict[str, list[tuple[str, Callable[[str], bool]]]] = {}
-        self._whole: set[tuple[str, str]] = set()
+        self._grants = grants if isinstance(grants, Collection) else tuple(grants)
+        self._known: dict[str, _Granted] = {}
         self._remembered: dict[tuple[str, str, str], bool] = {}
-        for permission, kind, pattern in grants:
-            self._grants.setdefault(permission, []).append((kind, matcher(pattern)))
-            if not pattern.strip(ANY):
-                self._whole.add((permission, kind))
+
+    def _of(self, permission: str) -> _Granted:
+        found = self._known.get(permission)
+        if found is None:
+            given = [grant for grant in self._grants if grant[0] == permission]
+            found = self._known[permission] = _Granted(given) if given else _NOTHING
+        return found
 
     def may(self, permission: str, kind: str, name: str) -> bool:
         """On that name."""
@@ -72,21 +106,17 @@ class Caller:
         if known is None:
             if len(self._remembered) >= MAX_REMEMBERED:
                 self._remembered.clear()
-            known = self._remembered[asked] = any(
-                matches(name)
-                for granted, matches in self._grants.get(permission, ())
-                if granted in (kind, ANY)
-            )
+            known = self._remembered[asked] = self._of(permission).covers(kind, name)
         return known
 
     def may_all(self, permission: str, kind: str = ANY) -> bool:
         """On every name of the kind; of every kind where none is named."""
-        return (permission, ANY) in self._whole or (permission, kind) in self._whole
+        return not self._of(permission).whole.isdisjoint((kind, ANY))
 
     def may_some(self, permission: str, kind: str = ANY) -> bool:
         """On a name of the kind, whichever; of any kind where none is named."""
-        granted = self._grants.get(permission, ())
-        return any(kind == ANY or each in (kind, ANY) for each, _ in granted)
+        kinds = self._of(permission).kinds
+        return bool(kinds) if kind == ANY else not kinds.isdisjoint((kind, ANY))
 
     def require(self, permission: str, kind: str, name: str) -> None:
         """Raises the 403 Problem; for names that stand in bodies."""

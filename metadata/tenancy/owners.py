@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from edge.caller import matcher
+from edge.caller import fits
 from metadata.errors import LastOwner
 from metadata.models import ApiKeyRow, ClientRow, IssuerRow, PolicyRow
 from metadata.tenancy.credentials import from_json
@@ -87,7 +87,7 @@ def _names_one(members: Iterable[str], kind: str, names: Sequence[str]) -> bool:
     """Of an issuer, whatever it says who somebody is."""
     for member in members:
         if member.startswith(kind):
-            named = matcher(member.removeprefix(kind).partition("#")[0])
-            if any(named(name) for name in names):
+            pattern = member.removeprefix(kind).partition("#")[0]
+            if any(fits(pattern, name) for name in names):
                 return True
     return False

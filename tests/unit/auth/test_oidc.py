@@ -7,6 +7,7 @@ import asyncio
 import base64
 import hmac
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from auth.oidc import IssuerVerifier
 from auth.policies import PolicyBook
 from metadata.tenancy.issuers import Issuer, Trust
 from metadata.types import ChangeKind, TenantState
+from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.auth.tenancy_fakes import (
     ACME,
     OTHER,
@@ -440,3 +442,41 @@ async def test_a_changed_issuer_is_read_anew(world: World) -> None:
     asked = len(world.fetched)
     await world.verifier.verify(token())
     assert len(world.fetched) == asked + 2
+
+
+def hostile_keys(bits: int, count: int, kid: str = "r1") -> list[dict[str, str]]:
+    """Of one name, with exponents as long as the modulus."""
+    keys = []
+    for _ in range(count):
+        modulus = secrets.randbits(bits) | 1 | 1 << (bits - 1)
+        numbers = {"n": modulus, "e": modulus - 2}
+        raw = {name: number.to_bytes(bits // 8, "big") for name, number in numbers.items()}
+        text = {name: encoded(value).decode() for name, value in raw.items()}
+        keys.append({"kty": "RSA", "kid": kid} | text)
+    return keys
+
+
+def unsigned(bits: int, kid: str = "r1") -> bytes:
+    head = encoded(json.dumps({"alg": "RS256", "kid": kid}).encode())
+    body = encoded(json.dumps(claims(jti=secrets.token_hex(4))).encode())
+    return b".".join((head, body, encoded(b"\x7f" + secrets.token_bytes(bits // 8 - 1))))
+
+
+async def test_an_issuers_keys_cost_the_loop_next_to_nothing(world: World) -> None:
+    """Proof 8 of the audit: 64 keys of one name, each as dear as a signature."""
+    world.keys = [EC, *hostile_keys(3072, 63)]
+    async with measured() as callbacks:
+        for _ in range(3):
+            with pytest.raises((TokenRefused, VerifierUnavailable)):
+                await world.verifier.verify(unsigned(3072))
+    assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
+
+
+async def test_many_keys_of_one_name_are_tried_no_further_than_some(world: World) -> None:
+    genuine = [RSAKey.generate_key(2048, {"kid": "r1"}, private=True) for _ in range(2)]
+    world.keys = [*genuine, *[RSA] * 60]
+    await world.verifier.verify(token(genuine[1]))
+    world.keys = [RSA] * 4 + genuine
+    world.now_s += 7 * 3600
+    fresh = token(genuine[1], exp=int(world.now_s) + 300, iat=int(world.now_s))
+    await world.refused(fresh)

@@ -1,0 +1,69 @@
+"""How much CPU time of the loop's thread the callbacks of a piece of code take.
+
+The promise is in docs/GUARANTEES.md: no input of a tenant, or of a caller without a token, takes
+more than `MAX_CALLBACK_MS` in one callback. It is measured by the thread's CPU time and not by the
+wall clock, so other programs on the machine change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from unittest import mock
+
+MAX_CALLBACK_MS = 50.0
+T = TypeVar("T")
+
+
+class Callbacks:
+    """What was measured, once the block has ended."""
+
+    def __init__(self) -> None:
+        self.longest_ms = 0.0
+        """CPU time of the thread in the callback that took most."""
+        self.longest = ""
+        """That callback, as asyncio shows it."""
+        self.process_ms = 0.0
+        """CPU time of all threads of this process: a thread that computes holds the GIL. Other
+        processes are not in it."""
+
+    def note(self, handle: asyncio.Handle, took_ms: float) -> None:
+        if took_ms > self.longest_ms:
+            self.longest_ms, self.longest = took_ms, repr(handle)
+
+
+@asynccontextmanager
+async def measured() -> AsyncIterator[Callbacks]:
+    """Measures each callback of asyncio's own loop while the block runs, its own code included."""
+    callbacks = Callbacks()
+    run = asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        began_s = time.thread_time()
+        try:
+            run(handle)
+        finally:
+            callbacks.note(handle, (time.thread_time() - began_s) * 1000)
+
+    gc.collect()
+    gc.freeze()  # Objects of other tests are nothing that a collection has to look through.
+    with mock.patch.object(asyncio.Handle, "_run", timed):
+        await asyncio.sleep(0)  # What follows runs in a callback that is measured.
+        began_s = time.process_time()
+        try:
+            yield callbacks
+        finally:
+            callbacks.process_ms = (time.process_time() - began_s) * 1000
+            await asyncio.sleep(0)
+            gc.unfreeze()
+
+
+def cpu_ms(work: Callable[[], T]) -> tuple[float, T]:
+    """CPU milliseconds of this thread that a call takes, and what it returns."""
+    began_s = time.thread_time()
+    result = work()
+    return (time.thread_time() - began_s) * 1000, result
