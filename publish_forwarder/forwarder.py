@@ -30,6 +30,7 @@ from edge.quota import (
     Usage,
     rate_limited,
 )
+from edge.workshop import Workshop
 from metadata.errors import MetadataError
 from metadata.types import Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
@@ -63,6 +64,7 @@ class PublishForwarder:
         *,
         forwarded: ForwardedMessages | None = None,
         schemas: SchemaSource | None = None,
+        workshop: Workshop | None = None,
         admits: Callable[[int], bool] = lambda _: True,
         weight_of: Callable[[bytes], float] = lambda _: 1.0,
         quotas: Quotas = NO_LIMITS,
@@ -77,7 +79,7 @@ class PublishForwarder:
         self.budget = Budget(self.settings)
         self.metrics = PublishMetrics(self.budget, lambda: len(self._routes))
         self.scheduled = ScheduledMessages(catalog, store, forwarded)
-        self.schemas = SchemaCheck(schemas)
+        self.schemas = SchemaCheck(schemas, workshop, self._charge)
         self._catalog = catalog
         self._store = store
         self.quotas = quotas
@@ -244,6 +246,11 @@ class PublishForwarder:
         refusal = self.quotas.take_publish(routes.topic.tenant_id, messages, texts_bytes)
         if refusal is not None:
             share.release(size_bytes, messages)
+            raise rate_limited(refusal)
+
+    def _charge(self, tenant_id: bytes, messages: int, size_bytes: int) -> None:
+        refusal = self.quotas.take_publish(tenant_id, messages, size_bytes)
+        if refusal is not None:
             raise rate_limited(refusal)
 
     def _stored(self, tenant_id: bytes, messages: int, size_bytes: int) -> None:

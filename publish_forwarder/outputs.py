@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from edge.problem import FieldError, Problem, invalid, not_found
+from edge.workshop import Workshop
 from metadata.errors import NotFound
 from metadata.types import Topic
 from outbox.staging import Output
@@ -35,9 +36,11 @@ _items = msgspec.json.Decoder(list[OutputItem])
 class OutputReader:
     """One per process."""
 
-    def __init__(self, topics: Topics, schemas: SchemaSource | None) -> None:
+    def __init__(
+        self, topics: Topics, schemas: SchemaSource | None, workshop: Workshop | None = None
+    ) -> None:
         self._topics = topics
-        self._schemas = SchemaCheck(schemas)
+        self._schemas = SchemaCheck(schemas, workshop)
 
     async def read(self, tenant_id: bytes, raw: bytes, *, refresh: bool = False) -> list[Output]:
         """`raw` is the JSON array `publish`. Raises Problem, naming the item and the field, and

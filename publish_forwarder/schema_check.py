@@ -7,21 +7,21 @@ stays with the message and tells consumers.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edge.problem import FieldError, Problem, unavailable
+from edge.slices import Slices
+from edge.workshop import Workshop
 from metadata.errors import MetadataError, NotFound
 from metadata.topics.schemas import Schema, SchemaVersion
 from metadata.types import Topic
 from publish_forwarder.outcomes import preceding_item_failed
-from publish_forwarder.schemas.definition import Definition, compile_definition
+from publish_forwarder.schemas.checker import Checker
 from publish_forwarder.schemas.limits import BadDefinition
 from store_nodes.record_batch import Message
 
 VERSION_ATTRIBUTE = "packetboat-schema-version"
-MAX_COMPILED = 1000
 MAX_VERSION_DIGITS = 9
 
 
@@ -33,18 +33,39 @@ class SchemaSource(Protocol):
     async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion: ...
 
 
-class SchemaCheck:
-    """One per process. Nothing is awaited where schema and version are cached."""
+def _free(tenant_id: bytes, messages: int, size_bytes: int) -> None:
+    return None
 
-    def __init__(self, source: SchemaSource | None) -> None:
+
+class SchemaCheck:
+    """One per process. Nothing is awaited where schema and version are cached, and it costs little
+    to check the body."""
+
+    def __init__(
+        self,
+        source: SchemaSource | None,
+        workshop: Workshop | None = None,
+        charge: Callable[[bytes, int, int], None] = _free,
+    ) -> None:
+        """`charge` is told of the tenant, the messages and the bytes that are refused: they take
+        from its rates as those that are accepted do. It raises a 429 Problem."""
         self._source = source
-        self._compiled: OrderedDict[tuple[str, str], Definition] = OrderedDict()
+        self._checker = Checker(workshop)
+        self._charge = charge
 
     async def refuse(self, topic: Topic, message: Message) -> None:
-        """Raises a 422 Problem naming what is wrong, 503 where the schema can't be read now."""
-        definition = await self._definition(topic, message)
-        errors = definition.check(message.data, message.content_type)
+        """Raises a 422 Problem naming what is wrong, 503 where the schema can't be read now, 429
+        where the tenant's checks cost too much."""
+        kind, text = await self._definition(topic, message)
+        try:
+            errors = await self._checker.check(
+                topic.tenant_id, kind, text, message.data, message.content_type
+            )
+        except BadDefinition as error:  # stored by another release, with other rules
+            detail = f"The topic's schema is not understood here: {error}."
+            raise unavailable("schema", detail) from error
         if errors:
+            self._charge(topic.tenant_id, 1, len(message.data))
             raise violation(topic.schema or "", errors)
 
     async def checked(
@@ -54,7 +75,10 @@ class SchemaCheck:
         come after: going on would break their order."""
         broken: set[str] = set()
         result: list[Message | Problem] = []
+        slices = Slices()
         for entry in entries:
+            if slices.over:
+                await slices.rest()
             if isinstance(entry, Problem):
                 result.append(entry)
                 continue
@@ -73,7 +97,8 @@ class SchemaCheck:
                 result.append(entry)
         return result
 
-    async def _definition(self, topic: Topic, message: Message) -> Definition:
+    async def _definition(self, topic: Topic, message: Message) -> tuple[str, str]:
+        """Its kind and its text."""
         source = self._source
         assert topic.schema is not None
         assert source is not None, "no source of schemas was configured"
@@ -88,23 +113,7 @@ class SchemaCheck:
         except MetadataError as error:
             detail = f"The schema {topic.schema!r} cannot be read now. Nothing was stored."
             raise unavailable("metadata", detail) from error
-        return self._compile(schema.type, text)
-
-    def _compile(self, kind: str, text: str) -> Definition:
-        key = (kind, text)
-        definition = self._compiled.get(key)
-        if definition is None:
-            try:
-                definition = compile_definition(kind, text)
-            except BadDefinition as error:  # stored by another release, with other rules
-                detail = f"The topic's schema is not understood here: {error}."
-                raise unavailable("schema", detail) from error
-            self._compiled[key] = definition
-            while len(self._compiled) > MAX_COMPILED:
-                self._compiled.popitem(last=False)
-        else:
-            self._compiled.move_to_end(key)
-        return definition
+        return schema.type, text
 
 
 def violation(schema: str, errors: Sequence[FieldError]) -> Problem:

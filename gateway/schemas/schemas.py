@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.problem import FieldError, Problem, not_found
+from edge.slices import Slices
 from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.schemas.bodies import (
@@ -39,21 +39,28 @@ from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
-from publish_forwarder.schemas.definition import Definition, compile_definition, incompatible
+from publish_forwarder.schemas.checker import Checker
 from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
 
 MAX_SAMPLES = 20
 MAX_TRIES = 3
-T = TypeVar("T")
 
 
 class SchemaRoutes:
-    """Definitions are compiled and compared in threads: it may take many milliseconds."""
+    """Definitions are compiled and compared, and bodies checked, as far as that may take long, in
+    worker processes."""
 
-    def __init__(self, schemas: SchemaRepository, catalog: Catalog, store: RecentStore) -> None:
+    def __init__(
+        self,
+        schemas: SchemaRepository,
+        catalog: Catalog,
+        store: RecentStore,
+        checker: Checker,
+    ) -> None:
         self._schemas = schemas
         self._catalog = catalog
         self._store = store
+        self._checker = checker
 
     def routes(self) -> list[Route]:
         one = "/schemas/{name}"
@@ -75,7 +82,7 @@ class SchemaRoutes:
         body = await read_json(scope, receive, SchemaCreate)
         caller_of(scope).require("manage", "schema", body.name)
         body.check()
-        text = _compact(await _compiled(body.type, text_of(body.definition)))
+        text = await self._compiled(tenant_of(scope), body.type, text_of(body.definition))
         try:
             schema = await self._schemas.create(
                 tenant_of(scope),
@@ -137,11 +144,11 @@ class SchemaRoutes:
         body = await read_json(scope, receive, DefinitionBody)
         for _ in range(MAX_TRIES):
             latest = await self._find(scope)
-            definition = await _compiled(latest.type, text_of(body.definition))
-            if _same(_compact(definition), latest.definition):
+            text = await self._compiled(latest.tenant_id, latest.type, text_of(body.definition))
+            if _same(text, latest.definition):
                 await _respond(send, 200, {"number": latest.number})
                 return
-            errors = await _breaks(latest, definition)
+            errors = await self._breaks(latest, text)
             if errors:
                 raise _incompatible(latest, errors)
             if latest.number >= MAX_VERSIONS:
@@ -149,7 +156,7 @@ class SchemaRoutes:
                 raise Problem(409, "too-many-versions", "Too many versions", detail)
             try:
                 added = await self._schemas.add_version(
-                    latest.tenant_id, latest.name, _compact(definition), after=latest.number
+                    latest.tenant_id, latest.name, text, after=latest.number
                 )
             except Conflict:
                 continue  # another version came between: compare with that
@@ -176,8 +183,8 @@ class SchemaRoutes:
         """Whether a definition could be the next version; nothing is kept."""
         body = await read_json(scope, receive, DefinitionBody)
         latest = await self._find(scope)
-        definition = await _compiled(latest.type, text_of(body.definition))
-        errors = await _breaks(latest, definition)
+        text = await self._compiled(latest.tenant_id, latest.type, text_of(body.definition))
+        errors = await self._breaks(latest, text)
         answer = {
             "compatible": not errors,
             "compatibility": latest.compatibility,
@@ -195,8 +202,7 @@ class SchemaRoutes:
         if body.number is not None and body.number != number:
             found = await self._schemas.version(schema.tenant_id, schema.name, body.number)
             number, text = found.number, found.definition
-        definition = (await _compiled(schema.type, text))[0]
-        errors = await asyncio.to_thread(definition.check, data, content_type)
+        errors = await self._checked(tenant_of(scope), schema.type, text, data, content_type)
         answer = {"valid": not errors, "number": number, "errors": _shown(errors)}
         await _respond(send, 200, answer)
 
@@ -214,14 +220,15 @@ class SchemaRoutes:
             assert body.type is not None
             assert body.definition is not None
             kind, text = body.type, text_of(body.definition)
-        definition = (await _compiled(kind, text))[0]
         recent = await recent_messages(self._store, topic, body.messages)
         samples: list[dict[str, Any]] = []
         valid = 0
+        slices = Slices()
         for one in recent:
-            errors = await asyncio.to_thread(
-                definition.check, one.message.data, one.message.content_type
-            )
+            message = one.message
+            errors = await self._checked(tenant_id, kind, text, message.data, message.content_type)
+            if slices.over:
+                await slices.rest()
             valid += not errors
             if errors and len(samples) < MAX_SAMPLES:
                 name = {"message_id": one.message_id, "partition": one.partition}
@@ -239,22 +246,33 @@ class SchemaRoutes:
         except NotFound as error:
             raise not_found("schema", name) from error
 
+    async def _compiled(self, tenant_id: bytes, kind: str, text: str) -> str:
+        """A definition that can be compiled, as it is stored and compared: without blanks, members
+        in the order given. Raises a 422 Problem."""
+        try:
+            await self._checker.compile(tenant_id, kind, text)
+        except BadDefinition as error:
+            raise bad_definition(error) from error
+        return msgspec.json.encode(msgspec.json.decode(text)).decode()
 
-_Compiled = tuple[Definition, str]
-"""A definition and its text."""
+    async def _checked(
+        self, tenant_id: bytes, kind: str, text: str, data: bytes, content_type: str | None
+    ) -> list[FieldError]:
+        try:
+            return await self._checker.check(tenant_id, kind, text, data, content_type)
+        except BadDefinition as error:
+            raise bad_definition(error) from error
 
-
-async def _compiled(kind: str, text: str) -> _Compiled:
-    """Raises a 422 Problem."""
-    try:
-        return await _in_thread(lambda: compile_definition(kind, text)), text
-    except BadDefinition as error:
-        raise bad_definition(error) from error
-
-
-def _compact(compiled: _Compiled) -> str:
-    """Its text as it is stored and compared: without blanks, members in the order given."""
-    return msgspec.json.encode(msgspec.json.decode(compiled[1])).decode()
+    async def _breaks(self, latest: Schema, text: str) -> Sequence[FieldError]:
+        """Why it cannot be the next version."""
+        if latest.compatibility == "none":
+            return []
+        try:
+            return await self._checker.compare(
+                latest.tenant_id, latest.type, latest.compatibility, text, latest.definition
+            )
+        except CannotCompare as error:
+            return [FieldError("definition", f"cannot be compared: {error}")]
 
 
 def _same(one: str, other: str) -> bool:
@@ -263,25 +281,6 @@ def _same(one: str, other: str) -> bool:
 
 
 _sorted = msgspec.json.Encoder(order="deterministic").encode
-
-
-async def _breaks(latest: Schema, new: _Compiled) -> Sequence[FieldError]:
-    """Why it cannot be the next version."""
-    if latest.compatibility == "none":
-        return []
-
-    def compare() -> list[FieldError]:
-        old = compile_definition(latest.type, latest.definition)
-        return incompatible(latest.compatibility, new[0], old)
-
-    try:
-        return await _in_thread(compare)
-    except CannotCompare as error:
-        return [FieldError("definition", f"cannot be compared: {error}")]
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work)
 
 
 def _incompatible(latest: Schema, errors: Sequence[FieldError]) -> Problem:

@@ -41,6 +41,7 @@ from metadata.topics.placements import PlacementRepository
 from metadata.topics.schedules import ScheduleRepository
 from outbox import Outbox
 from publish_forwarder.schema_check import SchemaCheck
+from publish_forwarder.schemas.checker import Checker
 
 
 def open_control(shared: Shared) -> None:
@@ -74,12 +75,14 @@ def open_control(shared: Shared) -> None:
     parts.routes += TopicRoutes(shared.topics, lifecycle, holds).routes()
     parts.routes += DelayedRoutes(shared.catalog, shared.store).routes()
     parts.routes += PartitionRoutes(shared.topics, placements, shared.store, mover).routes()
-    parts.routes += SchemaRoutes(shared.schemas, shared.catalog, shared.store).routes()
+    parts.routes += SchemaRoutes(
+        shared.schemas, shared.catalog, shared.store, Checker(shared.workshop)
+    ).routes()
     parts.routes += ScheduleRoutes(
         ScheduleRepository(shared.database),
         shared.catalog,
         Outbox(shared.store),
-        SchemaCheck(shared.schema_catalog),
+        SchemaCheck(shared.schema_catalog, shared.workshop),
     ).routes()
     parts.routes += SkipRuleRoutes(
         SkipRuleRepository(shared.database), shared.subscriptions, CursorRepository(shared.database)

@@ -13,6 +13,7 @@ from edge.asgi import Route
 from edge.load import MachineLoad
 from edge.sealing import Sealer
 from edge.tracing import Tracer
+from edge.workshop import Workshop
 from gateway.breakers import GroupBreakers, MetadataGate
 from gateway.egress_rules import EgressRules
 from gateway.readiness import LeaderCheck, Readiness
@@ -96,6 +97,8 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         topics = TopicRepository(database, metered.defaults)
         subscriptions = SubscriptionRepository(database, metered.defaults)
         schemas = SchemaRepository(database)
+        workshop = Workshop()
+        stack.push_async_callback(workshop.close)
         shared = Shared(
             settings=settings,
             parts=parts,
@@ -115,6 +118,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
             sealer=Sealer.from_text(settings.seal_keys) if settings.seal_keys else None,
             identity=open_identity(settings, database, feed, rules.guard_of, stack),
             metered=metered,
+            workshop=workshop,
             tracer=tracer,
         )
         parts.verifier = shared.identity.verifier

@@ -18,6 +18,7 @@ from edge.load import MachineLoad
 from edge.quota import NO_LIMITS, Quotas, Usage
 from edge.sealing import Sealer
 from edge.tracing import Tracer
+from edge.workshop import Workshop
 from gateway.admission.admission import Admission
 from gateway.egress_rules import EgressRules
 from gateway.readiness import Readiness
@@ -115,6 +116,7 @@ class Shared:
     """Where this process has keys to seal with: always in the roles that need it."""
     identity: Identity
     metered: Metered
+    workshop: Workshop
     tracer: Tracer | None
     """None: spans are off."""
 

@@ -26,6 +26,7 @@ async def open_publishing(shared: Shared) -> None:
         publish_settings.load(),
         forwarded=forwarded,
         schemas=shared.schema_catalog,
+        workshop=shared.workshop,
         admits=shared.store.admits,
         weight_of=shared.metered.limiter.weight,
         quotas=shared.metered.limiter,

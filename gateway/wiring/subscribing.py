@@ -91,7 +91,7 @@ async def open_subscribing(shared: Shared) -> None:
         AckPublisher(
             Staging(shared.store), PublicationRepository(shared.database), subscriber.flusher
         ),
-        OutputReader(shared.catalog, shared.schema_catalog),
+        OutputReader(shared.catalog, shared.schema_catalog, shared.workshop),
     )
     parts.routes += subscribe_routes.routes(
         subscriber,

@@ -1,7 +1,8 @@
 """Avro definitions (specification 1.12) as a tree of types. Logical types are what they stand on.
 
 Names lead to the type they name, so the tree has no names to look up. A type that contains itself
-is refused: a small body could then make a check go as deep as it likes.
+is refused: a small body could then make a check go as deep as it likes. A type is `empty` where its
+values take no bytes of a binary body, so that there may be any number of them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
@@ -29,20 +30,28 @@ Path = tuple[str | int, ...]
 class Primitive:
     name: str
 
+    @property
+    def empty(self) -> bool:
+        return self.name == "null"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
     items: Type
+    empty: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
     values: Type
+    empty: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Union:
     branches: tuple[Type, ...]
+    by_name: Mapping[str, Type]
+    empty: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +60,19 @@ class Fixed:
     aliases: tuple[str, ...]
     size: int
 
+    @property
+    def empty(self) -> bool:
+        return self.size == 0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Enum:
     name: str
     aliases: tuple[str, ...]
     symbols: tuple[str, ...]
+    known: frozenset[str]
     default: str | None
+    empty: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +88,7 @@ class Record:
     name: str
     aliases: tuple[str, ...]
     fields: tuple[Field, ...]
+    empty: bool
 
 
 Named = Fixed | Enum | Record
@@ -185,7 +201,7 @@ class _Parser:
                 raise bad((*path, index), f"a second branch {branch_name(branch)!r}")
             names.add(branch_name(branch))
             branches.append(branch)
-        return Union(tuple(branches))
+        return Union(tuple(branches), {branch_name(branch): branch for branch in branches})
 
     def _record(self, value: Mapping[str, Any], path: Path, namespace: str) -> Type:
         name, namespace = self._name(value, path, namespace)
@@ -204,7 +220,9 @@ class _Parser:
             aliases = _strings(one, "aliases", at)
             found[one["name"]] = Field(one["name"], aliases, type_, "default" in one)
         self._open.discard(name)
-        record = Record(name, self._aliases(value, path, namespace), tuple(found.values()))
+        fields = tuple(found.values())
+        empty = all(field.type.empty for field in fields)
+        record = Record(name, self._aliases(value, path, namespace), fields, empty)
         return self._keep(record, path)
 
     def _enum(self, value: Mapping[str, Any], path: Path, namespace: str) -> Type:
@@ -215,7 +233,8 @@ class _Parser:
         default = value.get("default")
         if default is not None and default not in symbols:
             raise bad((*path, "default"), "is not among the symbols")
-        return self._keep(Enum(name, self._aliases(value, path, namespace), symbols, default), path)
+        aliases = self._aliases(value, path, namespace)
+        return self._keep(Enum(name, aliases, symbols, frozenset(symbols), default), path)
 
     def _fixed(self, value: Mapping[str, Any], path: Path, namespace: str) -> Type:
         name, namespace = self._name(value, path, namespace)

@@ -21,11 +21,15 @@ from publish_forwarder.schemas.avro import (
     Union,
     branch_name,
 )
-from publish_forwarder.schemas.limits import MAX_ERRORS, MAX_VALUES, pointer, shortened
+from publish_forwarder.schemas.limits import MAX_ERRORS, MAX_VALUES, TooDear, pointer, shortened
 
 INT = range(-(2**31), 2**31)
 LONG = range(-(2**63), 2**63)
 MAX_LATIN = 255
+MAX_VALUES_HERE = 15_000
+"""Of a binary body that is checked on the event loop: about a microsecond each."""
+MAX_JSON_BYTES_HERE = 15_000
+"""As many of a body in JSON, of which each may be a value."""
 
 
 class _Wrong(Exception):
@@ -39,12 +43,19 @@ class _Wrong(Exception):
 class _Body:
     """The bytes, how far they are read, and how many values are allowed yet."""
 
-    __slots__ = ("at", "data", "left")
+    __slots__ = ("at", "data", "left", "most")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most: int) -> None:
         self.data = data
         self.at = 0
-        self.left = MAX_VALUES
+        self.most = self.left = most
+
+    def count(self, values: int) -> None:
+        self.left -= values
+        if self.left < 0:
+            if self.most < MAX_VALUES:
+                raise TooDear
+            raise _Wrong(f"more than {MAX_VALUES} values")
 
     def skip(self, count: int) -> bytes:
         start, end = self.at, self.at + count
@@ -73,9 +84,10 @@ class _Body:
         return value >> 1 ^ -(value & 1)
 
 
-def check_binary(type_: Type, data: bytes) -> list[FieldError]:
-    """What is wrong first, if anything is."""
-    body = _Body(data)
+def check_binary(type_: Type, data: bytes, *, here: bool = False) -> list[FieldError]:
+    """What is wrong first, if anything is. `here`: TooDear where it has more values than the event
+    loop has time for."""
+    body = _Body(data, MAX_VALUES_HERE if here else MAX_VALUES)
     try:
         _read(type_, body)
     except _Wrong as wrong:
@@ -88,7 +100,7 @@ def check_binary(type_: Type, data: bytes) -> list[FieldError]:
 def _read(type_: Type, body: _Body) -> None:
     body.left -= 1
     if body.left < 0:
-        raise _Wrong(f"more than {MAX_VALUES} values")
+        body.count(0)
     _READERS[type(type_)](type_, body)
 
 
@@ -143,6 +155,9 @@ def _read_record(type_: Record, body: _Body) -> None:
 def _read_array(type_: Array, body: _Body) -> None:
     index = 0
     while count := _block(body):
+        if type_.items.empty:
+            body.count(count)
+            continue
         for _ in range(count):
             try:
                 _read(type_.items, body)
@@ -185,8 +200,10 @@ _READERS: dict[type, Callable[[Any, _Body], None]] = {
 }
 
 
-def check_json(type_: Type, data: bytes) -> list[FieldError]:
-    """Up to `MAX_ERRORS` of what is wrong."""
+def check_json(type_: Type, data: bytes, *, here: bool = False) -> list[FieldError]:
+    """Up to `MAX_ERRORS` of what is wrong. `here`: as for `check_binary`."""
+    if here and len(data) > MAX_JSON_BYTES_HERE:
+        raise TooDear
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -204,7 +221,7 @@ def _match(type_: Type, value: Any, path: tuple[str | int, ...], errors: list[Fi
             if not _fits(name, value):
                 errors.append(FieldError(pointer(path), f"is not of type {name!r}"))
         case Enum():
-            if value not in type_.symbols:
+            if not isinstance(value, str) or value not in type_.known:
                 errors.append(FieldError(pointer(path), f"is no symbol of {type_.name}"))
         case Fixed():
             if not _fits("bytes", value) or len(value) != type_.size:
@@ -245,11 +262,11 @@ def _match_union(
     name = "null" if value is None else None
     if isinstance(value, dict) and len(value) == 1:
         (name,) = value
-    for branch in type_.branches:
-        if branch_name(branch) == name:
-            if value is not None:
-                _match(branch, value[name], (*path, name), errors)
-            return
+    branch = None if name is None else type_.by_name.get(name)
+    if branch is not None:
+        if value is not None:
+            _match(branch, value[name], (*path, name), errors)
+        return
     named = ", ".join(map(branch_name, type_.branches))
     detail = shortened(f'must be {{"<branch>": value}} (null alone), of {named}')
     errors.append(FieldError(pointer(path), detail))

@@ -1,4 +1,8 @@
-"""A definition of either kind: compiled once, then bodies are checked with it."""
+"""A definition of either kind: compiled once, then bodies are checked with it.
+
+`here` is said on the event loop: what may take longer there than others can wait for is not done,
+and TooDear is raised.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,28 @@ from publish_forwarder.schemas import avro, avro_bodies
 from publish_forwarder.schemas.avro_compatibility import unreadable
 from publish_forwarder.schemas.json_compatibility import not_allowed
 from publish_forwarder.schemas.json_schema import JsonSchema
-from publish_forwarder.schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare
+from publish_forwarder.schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare, TooDear
+from publish_forwarder.schemas.price import HERE_NS
 
 AVRO_TYPES = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro+binary"})
+
+MAX_AVRO_CHARS_HERE = 24 * 1024
+"""Of an Avro definition that is compiled on the event loop."""
 
 
 class JsonDefinition:
     """Bodies are JSON."""
 
-    def __init__(self, text: str) -> None:
-        self.schema = JsonSchema(text)
+    def __init__(self, text: str, *, here: bool = False) -> None:
+        self.schema = JsonSchema(text, most_ns=_most_ns(here))
 
-    def check(self, data: bytes, content_type: str | None) -> list[FieldError]:
+    def check(
+        self, data: bytes, content_type: str | None, *, here: bool = False
+    ) -> list[FieldError]:
         """What is wrong; `field` is a JSON pointer into the body, or `content_type`."""
         if not is_json(content_type):
             return [_wrong_type("application/json, or a type that ends in +json")]
-        return _too_large(data) or self.schema.check(data)
+        return _too_large(data) or self.schema.check(data, most_ns=_most_ns(here))
 
     def reads(self, written: JsonDefinition) -> list[FieldError]:
         """What was written with the other and is not valid here. Raises CannotCompare."""
@@ -34,15 +44,19 @@ class JsonDefinition:
 class AvroDefinition:
     """Bodies are Avro, binary or as JSON."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, here: bool = False) -> None:
+        if here and len(text) > MAX_AVRO_CHARS_HERE:
+            raise TooDear
         self.type = avro.parse(text)
 
-    def check(self, data: bytes, content_type: str | None) -> list[FieldError]:
+    def check(
+        self, data: bytes, content_type: str | None, *, here: bool = False
+    ) -> list[FieldError]:
         """As that of JsonDefinition; in a binary body the first fault is named."""
         if _kind(content_type) in AVRO_TYPES:
-            return _too_large(data) or avro_bodies.check_binary(self.type, data)
+            return _too_large(data) or avro_bodies.check_binary(self.type, data, here=here)
         if is_json(content_type):
-            return _too_large(data) or avro_bodies.check_json(self.type, data)
+            return _too_large(data) or avro_bodies.check_json(self.type, data, here=here)
         return [_wrong_type(f"one of {', '.join(sorted(AVRO_TYPES))}, or application/json")]
 
     def reads(self, written: AvroDefinition) -> list[FieldError]:
@@ -52,9 +66,10 @@ class AvroDefinition:
 Definition = JsonDefinition | AvroDefinition
 
 
-def compile_definition(kind: str, text: str) -> Definition:
+def compile_definition(kind: str, text: str, *, here: bool = False) -> Definition:
     """`kind` is `json_schema` or `avro`; raises BadDefinition."""
-    return AvroDefinition(text) if kind == "avro" else JsonDefinition(text)
+    made = AvroDefinition if kind == "avro" else JsonDefinition
+    return made(text, here=here)
 
 
 def incompatible(compatibility: str, new: Definition, old: Definition) -> list[FieldError]:
@@ -95,3 +110,7 @@ def _too_large(data: bytes) -> list[FieldError]:
     if len(data) <= MAX_CHECKED_BYTES:
         return []
     return [FieldError("", f"at most {MAX_CHECKED_BYTES} bytes on a topic with a schema")]
+
+
+def _most_ns(here: bool) -> float:
+    return HERE_NS if here else float("inf")

@@ -23,12 +23,13 @@ from publish_forwarder.schemas.limits import (
     MAX_ERRORS,
     MAX_PARTS,
     MAX_WORK,
-    MAX_WORK_TO_EXPLAIN,
+    TooDear,
     bad,
     pointer,
     read_definition,
     shortened,
 )
+from publish_forwarder.schemas.price import EXPLAIN_NS, Price, of_keywords
 
 DRAFTS = {
     "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
@@ -78,13 +79,15 @@ Path = tuple[str | int, ...]
 class JsonSchema:
     """A compiled definition. `document` is its JSON."""
 
-    def __init__(self, text: str) -> None:
-        """Raises BadDefinition."""
+    def __init__(self, text: str, *, most_ns: float = float("inf")) -> None:
+        """Raises BadDefinition; TooDear where it may take longer than `most_ns`."""
         document = read_definition(text)
         self.draft = draft_of(document)
         assert isinstance(document, dict | bool)
         self.document: dict[str, Any] | bool = document
-        self._subschemas = _Walk(self.document).go()
+        self._subschemas, self._price = _Walk(self.document).go()
+        if self._price.compile_ns(len(text)) > most_ns:
+            raise TooDear
         try:
             self._validator = DRAFTS[self.draft](
                 self.document,
@@ -98,21 +101,27 @@ class JsonSchema:
         except (jsonschema_rs.ReferencingError, ValueError) as error:
             raise bad((), NOT_COMPILED) from error
 
-    def check(self, data: bytes) -> list[FieldError]:
-        """Up to `MAX_ERRORS` of what is wrong with a body."""
+    def check(self, data: bytes, *, most_ns: float = float("inf")) -> list[FieldError]:
+        """Up to `MAX_ERRORS` of what is wrong with a body. TooDear where it may take longer than
+        `most_ns` to find out."""
+        size_bytes = len(data)
+        if self._price.check_ns(size_bytes) > most_ns:
+            raise TooDear
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return [FieldError("", shortened(f"is not JSON: {not_json(error)}"))]
         if _deep(value):
             return [FieldError("", f"is nested more than {MAX_JSON_DEPTH} deep")]
-        work = len(data) * self._subschemas
-        if work > MAX_WORK:
+        if size_bytes * self._subschemas > MAX_WORK:
             most = MAX_WORK // self._subschemas
             return [FieldError("", f"at most {most} bytes with a schema of this size")]
         if self._validator.is_valid(value):
             return []
-        if work > MAX_WORK_TO_EXPLAIN:
+        explain_ns = self._price.explain_ns(size_bytes)
+        if explain_ns > most_ns:
+            raise TooDear
+        if explain_ns > EXPLAIN_NS:
             return [FieldError("", "does not fit the schema; it is too large to say where")]
         found = islice(self._validator.iter_errors(value), MAX_ERRORS)
         return [
@@ -169,36 +178,38 @@ class _Walk:
 
     def __init__(self, document: object) -> None:
         self._document = document
-        self._parts: dict[int, int] = {}
-        self._heights: dict[int, int] = {}
+        self._known: dict[int, tuple[int, int, Price]] = {}
         self._open: set[int] = set()
 
-    def go(self) -> int:
-        """How many subschemas there are; BadDefinition."""
-        return self._visit(self._document, ())[0]
+    def go(self) -> tuple[int, Price]:
+        """How many subschemas there are, and what they cost; BadDefinition."""
+        parts, _, price = self._visit(self._document, ())
+        return parts, price
 
-    def _visit(self, schema: object, path: Path) -> tuple[int, int]:
-        """How many subschemas, and how deep."""
+    def _visit(self, schema: object, path: Path) -> tuple[int, int, Price]:
+        """How many subschemas, how deep, and at what price."""
         if not isinstance(schema, dict):
-            return 1, 1
+            return 1, 1, Price(once=1.0)
         key = id(schema)
         if key in self._open:
             raise bad(path, "contains itself; definitions that do are not supported")
-        if key in self._parts:
-            return self._parts[key], self._heights[key]
+        if key in self._known:
+            return self._known[key]
         self._refuse(schema, path)
         self._open.add(key)
         parts = height = 0
+        price = of_keywords(schema)
         for at, inner in self._inner(schema, path):
-            more, deep = self._visit(inner, at)
+            more, deep, inner_price = self._visit(inner, at)
             parts, height = parts + more, max(height, deep)
+            price = price.and_within(str(at[len(path)]), inner_price)
         self._open.discard(key)
         if height + 1 > MAX_DEPTH:
             raise bad(path, f"is nested more than {MAX_DEPTH} deep, with references followed")
         if parts + 1 > MAX_PARTS:
             raise bad(path, f"has more than {MAX_PARTS} subschemas, with references followed")
-        self._parts[key], self._heights[key] = parts + 1, height + 1
-        return parts + 1, height + 1
+        self._known[key] = parts + 1, height + 1, price
+        return self._known[key]
 
     def _inner(self, schema: dict[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
         if "$ref" in schema:

@@ -23,9 +23,6 @@ MAX_CHECKED_BYTES = 1024 * 1024
 """Of a body on a topic with a schema."""
 MAX_WORK = 2**28
 """Bytes of a JSON body times subschemas of its definition: what it may cost to check it."""
-MAX_WORK_TO_EXPLAIN = 2**20
-"""The same, up to which it is said what is wrong: the validator finds all errors or none, each with
-a copy of the value it is about."""
 MAX_VALUES = 100_000
 """Of an Avro body: what a small one may claim to hold is nothing to count up to."""
 MAX_ERRORS = 20
@@ -39,6 +36,10 @@ class BadDefinition(Exception):
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.field}: {error.detail}" for error in errors))
         self.errors = tuple(errors)
+
+
+class TooDear(Exception):
+    """It may take longer than the event loop has for it; a worker process finds out."""
 
 
 class CannotCompare(Exception):

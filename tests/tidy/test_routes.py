@@ -79,7 +79,7 @@ def router() -> Router:
         *ExportRoutes(part, part, frozenset(), part).routes(),
         *ExportRunRoutes(part, part, part, part, 1).routes(),
         *RunnerRoutes(part, part, part, part, part, 1).routes(),
-        *SchemaRoutes(part, part, part).routes(),
+        *SchemaRoutes(part, part, part, part).routes(),
         *ScheduleRoutes(part, part, part, part).routes(),
         *SkipRuleRoutes(part, part, part).routes(),
         *SubscriptionRoutes(part, part, part, part, part, part, part).routes(),

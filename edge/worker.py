@@ -1,0 +1,83 @@
+"""The program of a worker process (`edge/workshop.py`): calls functions for its parent, one at a
+time, and is ended by the kernel once a call has used its CPU time.
+
+It reads and writes frames of four bytes of length and MessagePack. It has no secrets: it inherits
+nothing of its parent's environment, and no open file but these.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import msgspec
+
+MAX_MEMORY_BYTES = 2 * 1024**3
+"""Of address space; what needs more fails with MemoryError."""
+LENGTH_BYTES = 4
+
+
+class Call(msgspec.Struct, array_like=True):
+    """`limit_s`: of CPU time."""
+
+    limit_s: float
+    module: str
+    function: str
+    arguments: list[Any]
+
+
+class Reply(msgspec.Struct, array_like=True):
+    """`failure` names the exception that the function raised."""
+
+    cpu_s: float
+    result: Any = None
+    failure: str | None = None
+
+
+def framed(message: Call | Reply) -> bytes:
+    body = msgspec.msgpack.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def _answer(call: Call) -> Reply:
+    began_s = time.process_time()
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(call.module), call.function)
+        # SIGPROF is left as it is: without a handler it ends the process, also within a library
+        # that never comes back to Python.
+        signal.setitimer(signal.ITIMER_PROF, call.limit_s)
+        began_s = time.process_time()
+        result = function(*call.arguments)
+    except Exception as error:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return Reply(time.process_time() - began_s, failure=f"{type(error).__name__}: {error}")
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return Reply(time.process_time() - began_s, result)
+
+
+def _serve(calls: BinaryIO, replies: BinaryIO) -> None:
+    """Until its parent closes the pipe or dies."""
+    decoder = msgspec.msgpack.Decoder(Call)
+    while length := calls.read(LENGTH_BYTES):
+        call = decoder.decode(calls.read(int.from_bytes(length, "big")))
+        replies.write(framed(_answer(call)))
+        replies.flush()
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with os.fdopen(os.dup(1), "wb") as replies:
+        os.dup2(2, 1)  # What a library prints is no reply.
+        _serve(sys.stdin.buffer, replies)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""What the workers of the tests are given to do. It imports little, for they import it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+
+def doubled(value: int) -> int:
+    return 2 * value
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def failing() -> None:
+    raise KeyError("x")
+
+
+def endless() -> None:
+    while True:
+        pass
+
+
+def deep_in_a_library() -> None:
+    """Holds the GIL, and never comes back to Python."""
+    pow(3, 10**9)
+
+
+def greedy() -> None:
+    bytearray(8 * 1024**3)
+
+
+def surroundings() -> list[str]:
+    return sorted(os.environ)
+
+
+def burn(cpu_s: float) -> None:
+    until_s = time.process_time() + cpu_s
+    while time.process_time() < until_s:
+        pass

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from edge import workshop as module
+from edge.problem import Problem
+from edge.workshop import CallFailed, TookTooLong, Workshop
+from tests.loop_cpu import MAX_CALLBACK_MS, measured
+from tests.unit.edge.chores import (
+    burn,
+    deep_in_a_library,
+    doubled,
+    endless,
+    failing,
+    greedy,
+    pid,
+    surroundings,
+)
+
+ACME, OTHER = b"a" * 16, b"o" * 16
+
+
+@pytest.fixture
+async def workshop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workshop]:
+    monkeypatch.setattr(module, "LIMIT_S", 0.3)
+    made = Workshop()
+    yield made
+    await made.close()
+
+
+async def test_a_call_is_answered_by_another_process(workshop: Workshop) -> None:
+    assert await workshop.run(ACME, doubled, 21) == 42
+    first, second = await workshop.run(ACME, pid), await workshop.run(OTHER, pid)
+    assert first == second != os.getpid()
+
+
+async def test_what_a_function_raises_is_named(workshop: Workshop) -> None:
+    with pytest.raises(CallFailed, match="failing: KeyError"):
+        await workshop.run(ACME, failing)
+    assert await workshop.run(ACME, doubled, 1) == 2
+
+
+@pytest.mark.parametrize("work", [endless, deep_in_a_library, greedy])
+async def test_a_call_that_takes_too_much_is_ended_and_the_loop_goes_on(
+    workshop: Workshop, work: object
+) -> None:
+    async with measured() as callbacks:
+        with pytest.raises(TookTooLong):
+            await workshop.run(ACME, work)  # type: ignore[arg-type]
+    assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
+    assert await workshop.run(ACME, doubled, 1) == 2
+
+
+async def test_a_worker_knows_nothing_of_its_parents_environment(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACKETBOAT_SEAL_KEYS", "secret")
+    known = await workshop.run(ACME, surroundings)
+    assert "PYTHONPATH" in known
+    assert not [name for name in known if name.startswith("PACKETBOAT")]
+
+
+async def test_a_tenant_has_one_worker_at_a_time(workshop: Workshop) -> None:
+    long = [asyncio.create_task(workshop.run(ACME, burn, 0.2)) for _ in range(4)]
+    await asyncio.sleep(0)
+    assert await workshop.run(OTHER, doubled, 1) == 2
+    assert not long[-1].done()
+    await asyncio.gather(*long)
+
+
+async def test_a_tenants_calls_wait_in_a_bounded_line(workshop: Workshop) -> None:
+    waiting = [asyncio.create_task(workshop.run(ACME, burn, 0.01)) for _ in range(17)]
+    await asyncio.sleep(0)
+    with pytest.raises(Problem) as refused:
+        await workshop.run(ACME, doubled, 1)
+    assert (refused.value.status, refused.value.slug) == (429, "work-limited")
+    assert await workshop.run(OTHER, doubled, 1) == 2
+    await asyncio.gather(*waiting)
+
+
+async def test_what_a_tenant_used_is_counted_also_of_what_failed_and_of_who_went_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LIMIT_S", 0.2)
+    monkeypatch.setattr(module, "CPU_BURST_S", 0.3)
+    now_s = 0.0
+    workshop = Workshop(clock=lambda: now_s)
+    with pytest.raises(TookTooLong):
+        await workshop.run(ACME, endless)
+    gone = asyncio.create_task(workshop.run(ACME, endless))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, *workshop._tasks, return_exceptions=True)
+    with pytest.raises(Problem) as refused:
+        await workshop.run(ACME, doubled, 1)
+    assert refused.value.slug == "work-limited"
+    assert refused.value.retry_after_s == pytest.approx(1.0 + 0.1 / module.CPU_PART)
+    assert await workshop.run(OTHER, doubled, 1) == 2
+    now_s = 0.5
+    assert await workshop.run(ACME, doubled, 1) == 2
+    await workshop.close()
+
+
+async def test_idle_workers_end(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 0.0)
+    number = await workshop.run(ACME, pid)
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if not workshop._idle and not workshop._tasks:
+            break
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
