@@ -5,9 +5,9 @@ lists that are built (`map` and `filter` copy the list for each element), loops 
 that looks at the whole body again for each element, and patterns, which the engine compiles anew
 for every evaluation (`\\w{100}` takes 36 ms).
 
-The checks read the tokens of the scanner, so they hold only where it cuts a text as the engine
-does. It takes a backslash in triple quotes for an escape, which in a raw string it is not: raw
-strings in triple quotes are refused, before any token behind one is trusted.
+The checks read the tokens of the scanner, and the engine is given what these say (tokens.py).
+A backslash in triple quotes is read as an escape, which in a raw string it is not: raw strings in
+triple quotes are refused.
 """
 
 from __future__ import annotations

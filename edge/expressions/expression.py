@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from edge.expressions import boolean, bounds
 from edge.expressions.bounds import MAX_CHARS, Refused
 from edge.expressions.conjunction import Conjunction, fields_of, split
-from edge.expressions.tokens import scan
+from edge.expressions.tokens import NotRead, Token, rendered, scan
 from edge.problem import FieldError
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ MESSAGE_VARIABLES = (
 )
 """What filters and skip rules may look at: `data` is the parsed JSON body or null."""
 MAX_ERROR_CHARS = 200
+MAX_PROGRAMS = 512
+"""Compiled ones that are kept: a filter is compiled when it is taken, and again to be used."""
 _ERROR = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)")
 _TOKEN = re.compile(r"(?:input|at:) '(.+?)'$", re.DOTALL)
 _ENDS = re.compile(r"(?:input|at) '<EOF>'")
@@ -67,8 +70,8 @@ class Expression:
 
     def __init__(self, text: str, variables: Collection[str]) -> None:
         self.text = text
-        self._program = _compiled(text)
         self._tokens = scan(text)
+        self._program = _compiled(text, self._tokens)
         try:
             bounds.check(self._tokens, variables)
         except Refused as refused:
@@ -129,12 +132,32 @@ def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) ->
     return expression
 
 
-def _compiled(text: str) -> cel.Program:
+def _compiled(text: str, tokens: list[Token]) -> cel.Program:
+    """Of what was read. What the engine does not take is compiled as it was written, to say where
+    it is wrong."""
+    try:
+        text.encode()
+        return _program(rendered(tokens))
+    except ValueError as error:
+        _refuse(text)
+        at = error.at if isinstance(error, NotRead) else 0
+        raise BadExpression(*_place(text, at), "this cannot be read") from error
+
+
+@lru_cache(MAX_PROGRAMS)
+def _program(text: str) -> cel.Program:
     import cel  # A tenth of what a server would import: not before there is a filter.
+
+    return cel.compile(text)
+
+
+def _refuse(text: str) -> None:
+    """Raises BadExpression where the engine does not take it."""
+    import cel
 
     try:
         text.encode()
-        return cel.compile(text)
+        cel.compile(text)
     except ValueError as error:
         found = _ERROR.search(str(error))
         if found is None:

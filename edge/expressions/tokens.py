@@ -1,4 +1,11 @@
-"""The tokens of an expression that the engine's parser has accepted already."""
+"""The tokens of an expression, and the expression as the engine is given it.
+
+The engine shows nobody its syntax tree, so what an expression contains is read from these tokens.
+That holds only where both cut the text alike. Therefore the engine never sees what a tenant wrote:
+it compiles what `rendered` makes of the tokens, in which every string is written out anew, without
+a character that could end or go on with it. Where the two would read the text differently, the
+engine is given what was read here, and checked.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +71,94 @@ def scan(text: str) -> list[Token]:
     return tokens
 
 
+_OPERATORS = frozenset(
+    {"(", ")", "[", "]", "{", "}", ".", ",", "?", ":", "+", "-", "*", "/", "%", "!", "<", ">"}
+    | {"<=", ">=", "==", "!=", "&&", "||"}
+)
+_ESCAPE = re.compile(
+    r"\\(?:[xX]([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
+)
+_ESCAPED = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)) | {each: each for each in "\\?\"'`"}
+_PLAIN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}<>=+*@#%^$|&~!-]")
+_LAST = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+class NotRead(ValueError):
+    """There is no such token; `at` is where in the text."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"at {at}")
+        self.at = at
+
+
+def rendered(tokens: list[Token]) -> str:
+    """The same expression, as the engine is to compile it. Raises NotRead."""
+    parts: list[str] = []
+    end = 0
+    for token in tokens:
+        if token.kind is Kind.STRING:
+            parts += " ", _written(token), " "
+        elif token.kind is Kind.NAME or token.text[0].isdigit() or token.text in _OPERATORS:
+            parts += "" if token.at == end else " ", token.text
+        else:
+            raise NotRead(token.at)
+        end = token.end
+    return "".join(parts)
+
+
 def string_of(token: Token) -> str | None:
     """The value of a string literal; None for bytes."""
-    import cel  # see expression.py
-
-    value = cel.compile(token.text).execute()
+    value = _value(token)
     return value if isinstance(value, str) else None
+
+
+def _written(token: Token) -> str:
+    value = _value(token)
+    if isinstance(value, bytes):
+        return 'b"' + "".join(f"\\x{byte:02x}" for byte in value) + '"'
+    return '"' + "".join(c if _PLAIN.match(c) else f"\\U{ord(c):08x}" for c in value) + '"'
+
+
+def _value(token: Token) -> str | bytes:
+    """Of a literal of strings or bytes. Raises NotRead for an escape that there is not."""
+    at = next(index for index, char in enumerate(token.text) if char in "\"'")
+    prefix, quoted = token.text[:at].lower(), token.text[at:]
+    width = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1
+    inner, is_bytes = quoted[width:-width], "b" in prefix
+    if prefix == "rb" or (width == 1 and "\r" in inner):
+        raise NotRead(token.at)  # As in the engine's grammar.
+    inner = inner.replace("\r\n", "\n").replace("\r", "\n")
+    if "r" in prefix:
+        return inner.encode() if is_bytes else inner
+    parts: list[str] = []
+    raw = bytearray()
+    end = 0
+
+    def add(text: str) -> None:
+        if is_bytes:
+            raw.extend(text.encode())
+        else:
+            parts.append(text)
+
+    for found in _ESCAPE.finditer(inner):
+        add(inner[end : found.start()])
+        end = found.end()
+        two, four, eight, octal, other = found.groups()
+        if other is not None:
+            if other not in _ESCAPED:
+                raise NotRead(token.at)
+            add(_ESCAPED[other])
+            continue
+        code = int(octal, 8) if octal else int(two or four or eight, 16)
+        if is_bytes and (two or octal):
+            raw.append(code)
+        elif code > _LAST or code in _SURROGATES or is_bytes:
+            raise NotRead(token.at)
+        else:
+            add(chr(code))
+    add(inner[end:])
+    return bytes(raw) if is_bytes else "".join(parts)
 
 
 def closing(tokens: list[Token], opening: int) -> int:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
+import cel
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.expressions import (
     MESSAGE_VARIABLES,
     BadExpression,
+    bounds,
     compile_expression,
     compile_filter,
 )
 from edge.expressions.bounds import FUNCTIONS
-from edge.expressions.tokens import Kind, scan
+from edge.expressions.tokens import Kind, NotRead, rendered, scan
+from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms
 
 MESSAGE: dict[str, Any] = {
     "attributes": {"kind": "order", "n": "5"},
@@ -196,6 +200,86 @@ def test_a_literal_that_is_taken_is_one_token(prefix: str, quotes: str, content:
     except BadExpression:
         return
     assert [(token.kind, token.text) for token in scan(text)] == [(Kind.STRING, text)]
+
+
+ESCAPES = ["\\\\", "\\n", '\\"', "\\'", "\\x41", "\\xff", "\\u00e9", "\\U0001F600", "\\101", "\\`"]
+CONTENTS = st.lists(
+    st.sampled_from([*ESCAPES, "a", "\\", '"', "'", "\n", "\r\n", "\r", "é", "\\q", "//"]),
+    max_size=8,
+).map("".join)
+LITERAL = st.builds(
+    lambda prefix, quotes, content: prefix + quotes + content + quotes,
+    st.sampled_from(["", "b", "rb", "r", "R", "bR"]),
+    st.sampled_from(['"', "'", '"""', "'''"]),
+    CONTENTS,
+)
+
+
+def outcome(text: str) -> object:
+    """What the engine makes of a text: its value, None where it is refused."""
+    try:
+        return cel.compile(text).execute({"key": "k", "attributes": {"a": "b"}})
+    except ValueError:
+        return None
+
+
+@given(LITERAL)
+def test_a_literal_means_to_us_what_it_means_to_the_engine(text: str) -> None:
+    """The two parsers that read literals agree, or ours reads none."""
+    try:
+        given_to_it = rendered(scan(text))
+    except NotRead:
+        return
+    meant = outcome(text)
+    if meant is not None:
+        assert outcome(given_to_it) == meant
+
+
+@given(
+    st.lists(
+        st.one_of(
+            LITERAL,
+            st.sampled_from(
+                ["==", "||", "&&", "(", ")", "key", "attributes.a", "1", "0x1F", "1.5", ".5", "1e3"]
+            ),
+            st.sampled_from(
+                ["1u", "+", "[", "]", ",", "!", "//", "\n", " ", "in", "?", ":", "`", "$"]
+            ),
+        ),
+        max_size=9,
+    ).map("".join)
+)
+@settings(max_examples=300)
+def test_an_expression_means_to_us_what_it_means_to_the_engine(text: str) -> None:
+    """The engine is given what our scanner read: where both take a text, that is what is meant."""
+    try:
+        meant = outcome(rendered(scan(text)))
+    except (NotRead, ZeroDivisionError, TypeError, KeyError, OverflowError, RuntimeError):
+        return
+    if (original := outcome(text)) is not None and meant is not None:
+        assert meant == original or (meant != meant and original != original)
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+def test_the_engine_is_given_nothing_but_what_was_checked(
+    quotes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proof 1 of the audit: a literal that our scanner reads as longer than the engine does. Were
+    it taken, the engine would have it as one literal all the same."""
+    monkeypatch.setattr(bounds, "_RAW_TRIPLE", re.compile("(?!)"))
+    numbers = f"[{','.join('0' * 60)}]"
+    inner = f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, a + b + c == 0)))"
+    text = f"r{quotes}\\{quotes} == 'a' || ({inner}) || 'b' == r{quotes}\\{quotes}"
+    took_ms, matched = cpu_ms(lambda: _evaluated(text))
+    assert matched is not True
+    assert took_ms < MAX_CALLBACK_MS
+
+
+def _evaluated(text: str) -> bool | None:
+    try:
+        return compile_expression(text).matches(MESSAGE)
+    except BadExpression:
+        return None
 
 
 def test_it_knows_what_it_looks_at() -> None:
