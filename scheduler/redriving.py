@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
 
 from edge.expressions import BadExpression
+from edge.slices import Slices
 from metadata.errors import LeaseLost, MetadataError, NotFound
 from metadata.idle_poll import IdlePoll
 from metadata.locks.locks import Lock
@@ -143,7 +144,7 @@ class Redriving:
         while True:
             try:
                 letters = await self._redrives.letters(redrive, place, READ_AT_ONCE)
-                for batch in course.batches(letters):
+                async for batch in course.batches(letters):
                     await self._pace(course)
                     step = await course.publish(batch)
                     await self._note(course, step)
@@ -244,9 +245,15 @@ class _Course:
             return f"{self.lost} of the messages are stored no more"
         return None
 
-    def batches(self, letters: Sequence[StoredLetter]) -> Iterator[list[StoredLetter]]:
+    async def batches(self, letters: Sequence[StoredLetter]) -> AsyncIterator[list[StoredLetter]]:
         """Of those that the filter is true for."""
-        wanted = [one for one in letters if self._filter is None or self._filter(one)]
+        wanted: list[StoredLetter] = []
+        slices = Slices()
+        for one in letters:
+            if slices.over:
+                await slices.rest()
+            if self._filter is None or self._filter(one):
+                wanted.append(one)
         rate = self.redrive.rate
         size = BATCH if rate is None else max(1, min(BATCH, int(rate * BATCH_S)))
         for at in range(0, len(wanted), size):

@@ -49,12 +49,12 @@ class Refused(ValueError):
 def check(tokens: list[Token], variables: Collection[str]) -> None:
     """Raises Refused."""
     _check_strings(tokens)
-    loops = list(_loops(tokens))
+    loops = list(loops_of(tokens))
     bound: set[str] = set()
     for start, end in loops:
         bound.add(_check_loop(tokens, start, end, variables))
     _check_names(tokens, variables, bound)
-    _check_patterns(tokens)
+    pattern_weight(tokens)
     _check_count(tokens, "+", MAX_ADDITIONS, "additions")
     _check_count(tokens, "data", MAX_DATA, "mentions of data")
 
@@ -80,7 +80,7 @@ def _member(tokens: list[Token], index: int) -> bool:
     return index > 0 and tokens[index - 1].is_(".")
 
 
-def _loops(tokens: list[Token]) -> Iterator[tuple[int, int]]:
+def loops_of(tokens: list[Token]) -> Iterator[tuple[int, int]]:
     """The indices of the brackets of each loop."""
     for index, token in enumerate(tokens):
         if token.kind is Kind.NAME and _member(tokens, index) and _called(tokens, index):
@@ -124,7 +124,8 @@ def _check_names(tokens: list[Token], variables: Collection[str], bound: set[str
             )
 
 
-def _check_patterns(tokens: list[Token]) -> None:
+def pattern_weight(tokens: list[Token]) -> int:
+    """Of all patterns together. Raises Refused for one that may not be used."""
     weight = 0
     for index, token in enumerate(tokens):
         if not (token.is_("matches") and _called(tokens, index)):
@@ -146,6 +147,7 @@ def _check_patterns(tokens: list[Token]) -> None:
                 f"patterns over {MAX_PATTERN_WEIGHT}: characters, where . and [^] count ten, times"
                 " repetition counts",
             )
+    return weight
 
 
 def _weight(pattern: str) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from edge.expressions import boolean, bounds
 from edge.expressions.bounds import MAX_CHARS, Refused
 from edge.expressions.conjunction import Conjunction, fields_of, split
+from edge.expressions.price import price_of
 from edge.expressions.tokens import NotRead, Token, rendered, scan
 from edge.problem import FieldError
 
@@ -66,7 +67,16 @@ class BadExpression(ValueError):
 class Expression:
     """`variables` are those it mentions: `matches` needs a mapping of these, and no others."""
 
-    __slots__ = ("_fields", "_program", "_tokens", "errors", "first_error", "text", "variables")
+    __slots__ = (
+        "_fields",
+        "_program",
+        "_tokens",
+        "errors",
+        "first_error",
+        "price",
+        "text",
+        "variables",
+    )
 
     def __init__(self, text: str, variables: Collection[str]) -> None:
         self.text = text
@@ -76,6 +86,7 @@ class Expression:
             bounds.check(self._tokens, variables)
         except Refused as refused:
             raise BadExpression(*_place(text, refused.at), refused.detail) from refused
+        self.price = price_of(self._tokens, variables)
         mentioned = set(self._program.variables())
         self.variables = tuple(name for name in variables if name in mentioned)
         self._fields = {name: fields_of(name, self._tokens) for name in self.variables}

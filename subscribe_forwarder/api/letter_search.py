@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from edge.problem import FieldError, invalid
+from edge.slices import Slices
 from metadata.subscriptions.dead_letters import (
     START,
     DeadLetterRepository,
@@ -60,7 +61,10 @@ class Search:
             some = await self._letters.page(
                 *self._key, state=self._state, after=after, limit=read_at_once
             )
+            slices = Slices()
             for letter in some:
+                if slices.over:
+                    await slices.rest()
                 if len(found) == limit or examined == max_examined:
                     return Found(found, examined, after)
                 examined += 1

@@ -113,8 +113,10 @@ class PreviewRoutes:
                 async with aclosing(lane.reads(lane.bounds.end - share)) as reads:
                     async for found in reads:
                         await replays.turns.begin()
-                        for run in found:
-                            preview.look(run.batch, run.low, run.high, renderer)
+                        for batch, low, high in (
+                            (run.batch, *piece) for run in found for piece in preview.pieces(*run)
+                        ):
+                            preview.look(batch, low, high, renderer)
                             if preview.examined_bytes > MAX_EXAMINED_BYTES:
                                 return
                             if replays.turns.over:

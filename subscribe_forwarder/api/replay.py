@@ -7,7 +7,7 @@ is looked at or changed, and any process can answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -40,6 +40,7 @@ from subscribe_forwarder.reading.places import at_time, bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.replay import Found, LaneReplay, Replays, Run, Truncated
 from subscribe_forwarder.reading.turns import Turns
+from subscribe_forwarder.selection.pieces import Pieces
 
 NDJSON = b"application/x-ndjson"
 ARROW = b"application/vnd.apache.arrow.stream"
@@ -95,6 +96,7 @@ class _Taker:
 
     def __init__(self, request: ReplayRequest, start: int, *, counts_bytes: bool) -> None:
         self._filter = request.filter
+        self._pieces = None if request.filter is None else Pieces([request.filter])
         self._left = request.max_messages
         self._left_bytes = request.max_bytes
         self._counts_bytes = counts_bytes
@@ -102,6 +104,15 @@ class _Taker:
         self.next_offset = start
         self.examined = 0
         self.full = False
+
+    def parts(self, found: Found) -> Iterator[Run]:
+        """What to take in one go: an expression costs what its owner wrote."""
+        pieces = self._pieces
+        for run in found:
+            if pieces is None:
+                yield run
+            else:
+                yield from (Run(run.batch, *piece) for piece in pieces.of(*run))
 
     def take(self, run: Run) -> Picked:
         """The messages of it that are wanted, as far as the limits go."""
@@ -219,7 +230,7 @@ async def _json(
         async with aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads:
             async for found in reads:
                 await turns.begin()
-                for run in found:
+                for run in taker.parts(found):
                     batch, indices = taker.take(run)
                     rendered += [b"{%b}" % batch.fragment(index, renderer) for index in indices]
                     if enough():
@@ -264,7 +275,7 @@ class _Stream:
         """What it has that is wanted; not all of it in one turn."""
         parts = Parts()
         await self._turns.begin()
-        for run in found:
+        for run in taker.parts(found):
             for part in parts.add(taker.take(run)):
                 await self._send_part(part)
                 await self._turns.begin()

@@ -35,6 +35,10 @@ class Rule:
     def first_error(self) -> str | None:
         return None if self._residual is None else self._residual.first_error
 
+    def ns(self, size_bytes: float) -> float:
+        """What it may cost to evaluate it for a message of that size."""
+        return 0.0 if self._residual is None else self._residual.price.ns(size_bytes)
+
     @property
     def looks(self) -> bool:
         """Whether it has to look at messages, beyond the index."""

@@ -15,15 +15,14 @@ import structlog
 
 from edge.expressions import BadExpression, compile_expression
 from metadata.types import Subscription
-from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
 from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.selection.pieces import Pieces
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 from subscribe_forwarder.state.cursor import Settled
 
 PIECE_S = 0.001
-PIECE_BYTES = 64 * 1024
 MAX_PIECE = 1_000
 Verdicts = Sequence[Settled | None] | None
 _NEVER = "false"
@@ -34,7 +33,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 class Selection:
     """Compared by what it was made of."""
 
-    __slots__ = ("_filter", "_looks", "_piece", "_skips", "key")
+    __slots__ = ("_filter", "_looks", "_piece", "_pieces", "_skips", "key")
 
     def __init__(
         self, filter_text: str | None, skip_texts: Sequence[str], bodies: Bodies = _bodies
@@ -43,6 +42,7 @@ class Selection:
         self.key = (filter_text, tuple(skip_texts))
         self._filter = None if filter_text is None else Rule(filter_text, bodies)
         self._skips = [Rule(text, bodies) for text in skip_texts]
+        self._pieces = Pieces(self._rules)
         self._looks = any(rule.looks for rule in self._rules)
         self._piece = 1
 
@@ -65,17 +65,12 @@ class Selection:
         return self._skips if self._filter is None else [self._filter, *self._skips]
 
     def slice_end(self, batch: Batch, low: int) -> int:
-        """So far that one piece takes about `PIECE_S`, as pieces go; a message at least."""
+        """So far that one piece takes about `PIECE_S`, as pieces go, and cannot take much longer; a
+        message at least."""
         messages = batch.messages()
         if not self._looks:
             return len(messages)
-        high = min(len(messages), low + self._piece)
-        left = PIECE_BYTES
-        for index in range(low, high):
-            left -= size_bytes(messages[index])
-            if left < 0:
-                return max(low + 1, index)
-        return high
+        return self._pieces.end(messages, low, min(len(messages), low + self._piece))
 
     def took(self, count: int, elapsed_s: float) -> None:
         """Pieces grow and shrink with what they cost."""
@@ -107,12 +102,6 @@ class Selection:
         if self.errors > failed:
             metrics.filter_failed.inc(self.errors - failed)
         return None if len(delivered) == count and not skipped else verdicts
-
-
-def size_bytes(message: Message) -> int:
-    """What an expression may have to look at."""
-    attributes = message.attributes
-    return len(message.data) + (sum(map(len, attributes.values())) if attributes else 0)
 
 
 def of(subscription: Subscription) -> Selection | None:

@@ -14,6 +14,7 @@ from subscribe_forwarder.reading import judgement as module
 from subscribe_forwarder.reading.judgement import BUDGET_S, Turn
 from subscribe_forwarder.selection import Selection
 from subscribe_forwarder.selection import selection as selection_module
+from subscribe_forwarder.selection.pieces import PIECE_BYTES
 from subscribe_forwarder.state.cursor import Settled
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
@@ -114,7 +115,7 @@ def test_a_judgement_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_piece_has_a_size_in_bytes() -> None:
-    size = selection_module.PIECE_BYTES
+    size = PIECE_BYTES
     batch = batch_of([message("x" * (size // 2))] * 3 + [message("x" * 2 * size)] * 2)
     selection = Selection("data != null", ())
     for _ in range(20):

@@ -1,0 +1,54 @@
+"""How many messages are judged in one go, by what their expressions may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from store_nodes.record_batch import Message
+from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.selection.rule import Rule
+
+PIECE_BYTES = 64 * 1024
+PIECE_NS = 10e6
+"""Of one that has several messages. A single one costs what it costs."""
+
+
+class Pieces:
+    """A piece has at most `PIECE_BYTES` and may cost at most `PIECE_NS`; a message at least.
+
+    What a message costs grows faster than its size, so a straight line between none and
+    `PIECE_BYTES` is above it for all sizes between.
+    """
+
+    __slots__ = ("_base_ns", "_slope_ns")
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._base_ns = sum(rule.ns(0) for rule in rules)
+        self._slope_ns = sum(rule.ns(PIECE_BYTES) - rule.ns(0) for rule in rules) / PIECE_BYTES
+
+    def end(self, messages: Sequence[Message], low: int, most: int) -> int:
+        """Of the piece that begins at `low`; at most `most`."""
+        left_bytes, left_ns = PIECE_BYTES, PIECE_NS
+        for index in range(low, most):
+            size = size_bytes(messages[index])
+            left_bytes -= size
+            left_ns -= self._base_ns + size * self._slope_ns
+            if left_bytes < 0 or left_ns < 0:
+                return max(low + 1, index)
+        return most
+
+    def of(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """All pieces of the messages with the indices `low` … `high` − 1."""
+        messages = batch.messages()
+        while low < high:
+            end = self.end(messages, low, high)
+            yield low, end
+            low = end
+
+
+def size_bytes(message: Message) -> int:
+    """What an expression may have to look at."""
+    size = len(message.data) + len(message.key or "")
+    if message.attributes:
+        size += sum([len(name) + len(value) for name, value in message.attributes.items()])
+    return size
