@@ -22,6 +22,7 @@ from typing import Any
 from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
 from edge.quota import NO_LIMITS, Levels, Usage
+from edge.workshop import Workshop
 from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import Subscription, Topic, Unit
 from peering.shared_secret import SharedSecret
@@ -53,6 +54,7 @@ from subscribe_forwarder.ports import (
 from subscribe_forwarder.reading.staged import Nowhere, StagedIds, StagedLocator, Where
 from subscribe_forwarder.reading.tail import wall_us
 from subscribe_forwarder.reading.tails import Tails
+from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.ledger import Now
@@ -85,11 +87,13 @@ class SubscribeForwarder:
         throttling: Throttling | None = None,
         levels: Levels = NO_LIMITS,
         usage: Usage = NO_LIMITS,
+        workshop: Workshop | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`history`: by which is read what is read again, where that has connections of its own;
         `address`: where links are accepted; `links`: None where it shares with nobody; `levels`:
-        what tenants may have in flight; `usage` is told what they get."""
+        what tenants may have in flight; `usage` is told what they get; `workshop`: where messages
+        are judged that take long; without one, here."""
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
@@ -99,6 +103,7 @@ class SubscribeForwarder:
         self._clock = clock
         self._throttling = throttling
         self.usage, self._in_flight = usage, InFlight(levels, clock)
+        self.apart = None if workshop is None else Apart(workshop)
         self.news = News()
         self.activity = Activity()
         self._stopping = False
@@ -296,6 +301,7 @@ class SubscribeForwarder:
             make=self._make_hub,
             require_lease=self.require_lease,
             alone=self.links is None,
+            apart=self.apart,
         )
 
     def _make_hub(self, subscription: Subscription) -> Hub:

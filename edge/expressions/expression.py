@@ -112,15 +112,16 @@ class Expression:
         try:
             result = self._program.execute(dict(variables))
         except Exception as error:
-            self._failed(_reason(error))
+            self.failed(_reason(error))
             return False
         if result is True:
             return True
         if result is not False:
-            self._failed(f"it gives {type(result).__name__}, not a boolean")
+            self.failed(f"it gives {type(result).__name__}, not a boolean")
         return False
 
-    def _failed(self, reason: str) -> None:
+    def failed(self, reason: str) -> None:
+        """It was not evaluated, or not to a boolean."""
         self.errors += 1
         if self.first_error is None:
             self.first_error = reason[:MAX_ERROR_CHARS]

@@ -66,6 +66,7 @@ async def open_subscribing(shared: Shared) -> None:
         throttling=throttled.throttling,
         levels=shared.metered.limiter,
         usage=shared.metered.meter,
+        workshop=shared.workshop,
     )
     follow(throttled, subscriber)
     load = LoadReporter(
@@ -83,6 +84,8 @@ async def open_subscribing(shared: Shared) -> None:
     subscriber.undertaker = undertaker.bury
     await subscriber.start()
     stack.push_async_callback(subscriber.close)
+    if subscriber.apart is not None:
+        stack.callback(subscriber.apart.close)
     stack.push_async_callback(undertaker.close)
     parts.readiness.add("subscribe", subscriber.not_ready_reason)
     routing = Routing.of(subscriber)

@@ -263,7 +263,7 @@ def _match_union(
     if isinstance(value, dict) and len(value) == 1:
         (name,) = value
     branch = None if name is None else type_.by_name.get(name)
-    if branch is not None:
+    if name is not None and branch is not None:
         if value is not None:
             _match(branch, value[name], (*path, name), errors)
         return

@@ -21,7 +21,6 @@ MAX_COMPILED = 1_000
 _MAX_COMPILED_IN_A_WORKER = 100
 _TOO_LONG = f"takes more than {LIMIT_S:g} s of computing time"
 _BAD, _FOUND, _INCOMPARABLE = "bad", "found", "incomparable"
-_UNKNOWN: Any = object()
 _compiled = lru_cache(_MAX_COMPILED_IN_A_WORKER)(compile_definition)
 _Answer = tuple[str, list[tuple[str, str]]]
 
@@ -48,9 +47,9 @@ def compared(kind: str, compatibility: str, new: str, old: str) -> _Answer:
 
 def _answer(work: Callable[[], Sequence[FieldError]]) -> _Answer:
     try:
-        return _FOUND, [tuple(error) for error in work()]
+        return _FOUND, [(error.field, error.detail) for error in work()]
     except BadDefinition as error:
-        return _BAD, [tuple(each) for each in error.errors]
+        return _BAD, [(each.field, each.detail) for each in error.errors]
     except CannotCompare as error:
         return _INCOMPARABLE, [("", str(error))]
 
@@ -102,8 +101,8 @@ class Checker:
     def _definition(self, kind: str, text: str) -> Definition | None:
         """None for one that is only compiled in workers."""
         key = kind, text
-        known = self._known.get(key, _UNKNOWN)
-        if known is not _UNKNOWN:
+        if key in self._known:
+            known = self._known[key]
             self._known.move_to_end(key)
             if isinstance(known, BadDefinition):
                 raise known

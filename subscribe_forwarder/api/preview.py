@@ -97,7 +97,7 @@ class PreviewRoutes:
         await respond(send, 200, msgspec.json.encode(preview.result()))
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
-        reading = self._reading
+        reading, apart = self._reading, self._reading.apart
         replays = self._replays or Replays(reading.history, reading.catalog, reading.late_s)
         self._replays = replays
         lanes = {
@@ -114,8 +114,14 @@ class PreviewRoutes:
                     async for found in reads:
                         await replays.turns.begin()
                         for batch, low, high in (
-                            (run.batch, *piece) for run in found for piece in preview.pieces(*run)
+                            (run.batch, *piece)
+                            for run in found
+                            for piece in preview.pieces.of(*run)
                         ):
+                            if apart is not None and preview.dear(batch, low):
+                                replays.turns.end()
+                                await apart.prepare(topic.tenant_id, preview.pieces, batch, low)
+                                await replays.turns.begin()
                             preview.look(batch, low, high, renderer)
                             if preview.examined_bytes > MAX_EXAMINED_BYTES:
                                 return

@@ -40,6 +40,7 @@ from subscribe_forwarder.reading.places import at_time, bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.replay import Found, LaneReplay, Replays, Run, Truncated
 from subscribe_forwarder.reading.turns import Turns
+from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.selection.pieces import Pieces
 
 NDJSON = b"application/x-ndjson"
@@ -59,6 +60,8 @@ class Reading(Protocol):
     def history(self) -> Store: ...
     @property
     def catalog(self) -> Catalog: ...
+    @property
+    def apart(self) -> Apart | None: ...
     @property
     def late_s(self) -> Callable[[], float]: ...
 
@@ -94,7 +97,17 @@ class _Lines:
 class _Taker:
     """Takes what a request wants of the runs that come; `full` once that is all."""
 
-    def __init__(self, request: ReplayRequest, start: int, *, counts_bytes: bool) -> None:
+    def __init__(
+        self,
+        request: ReplayRequest,
+        start: int,
+        tenant_id: bytes,
+        apart: Apart | None,
+        *,
+        counts_bytes: bool,
+    ) -> None:
+        self._tenant_id = tenant_id
+        self._apart = apart
         self._filter = request.filter
         self._pieces = None if request.filter is None else Pieces([request.filter])
         self._left = request.max_messages
@@ -113,6 +126,16 @@ class _Taker:
                 yield run
             else:
                 yield from (Run(run.batch, *piece) for piece in pieces.of(*run))
+
+    async def ready(self, run: Run, turns: Turns) -> None:
+        """Returns once `take` costs no more than the event loop has for it; a turn that is under
+        way goes on then."""
+        apart, pieces = self._apart, self._pieces
+        if apart is None or pieces is None or not pieces.dear(run.batch.messages()[run.low]):
+            return
+        turns.end()
+        await apart.prepare(self._tenant_id, pieces, run.batch, run.low)
+        await turns.begin()
 
     def take(self, run: Run) -> Picked:
         """The messages of it that are wanted, as far as the limits go."""
@@ -185,13 +208,16 @@ class ReplayRoutes:
         lane, turns = LaneReplay(self._places(), topic, number, request.lane), self._places().turns
         start = await self._start(lane, topic, number, request)
         renderer = PartitionRenderer(topic.uid, number, lane=request.lane)
+        judged_by = topic.tenant_id, self._reading.apart
         try:
             if form is None:
-                body = await _json(lane, turns, renderer, request, start)
+                taker = _Taker(request, start, *judged_by, counts_bytes=True)
+                body = await _json(lane, turns, renderer, request, start, taker)
                 await respond(send, 200, body, headers=_NO_STORE)
             else:
                 encoder = await _encoder(form, renderer, number)
-                await _Stream(send, form, encoder, turns).run(lane, request, start)
+                taker = _Taker(request, start, *judged_by, counts_bytes=False)
+                await _Stream(send, form, encoder, turns).run(lane, request, start, taker)
         except Truncated as error:
             raise _truncated(start, error.first) from error
 
@@ -216,10 +242,14 @@ class ReplayRoutes:
 
 
 async def _json(
-    lane: LaneReplay, turns: Turns, renderer: PartitionRenderer, request: ReplayRequest, start: int
+    lane: LaneReplay,
+    turns: Turns,
+    renderer: PartitionRenderer,
+    request: ReplayRequest,
+    start: int,
+    taker: _Taker,
 ) -> bytes:
     """What is there now, or the first that comes within the wait."""
-    taker = _Taker(request, start, counts_bytes=True)
     rendered: list[bytes] = []
 
     def enough() -> bool:
@@ -231,6 +261,7 @@ async def _json(
             async for found in reads:
                 await turns.begin()
                 for run in taker.parts(found):
+                    await taker.ready(run, turns)
                     batch, indices = taker.take(run)
                     rendered += [b"{%b}" % batch.fragment(index, renderer) for index in indices]
                     if enough():
@@ -262,8 +293,9 @@ class _Stream:
         self._turns = turns
         self._began = False
 
-    async def run(self, lane: LaneReplay, request: ReplayRequest, start: int) -> None:
-        taker = _Taker(request, start, counts_bytes=False)
+    async def run(
+        self, lane: LaneReplay, request: ReplayRequest, start: int, taker: _Taker
+    ) -> None:
         async with aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads:
             async for found in reads:
                 await self._send_found(found, taker)
@@ -276,6 +308,7 @@ class _Stream:
         parts = Parts()
         await self._turns.begin()
         for run in taker.parts(found):
+            await taker.ready(run, self._turns)
             for part in parts.add(taker.take(run)):
                 await self._send_part(part)
                 await self._turns.begin()

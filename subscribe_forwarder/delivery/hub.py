@@ -45,6 +45,8 @@ from subscribe_forwarder.throttling.throttling import Restraint, Throttling, of_
 
 _RETRY_AFTER_S = 1.0
 _ANY_NUMBER = 2**31
+PENDING_S = 0.005
+"""How often a message that is judged in another process is looked at again."""
 PAUSED_RATE = "rate_limited"
 PAUSED_TENANT = "tenant_in_flight"
 
@@ -403,7 +405,8 @@ class Hub:
         self._stop_timer()
         if self._more:
             self._more = False
-            self._timer = asyncio.get_running_loop().call_later(0, self.dispatch)
+            later_s = PENDING_S if self._turn.waits else 0
+            self._timer = asyncio.get_running_loop().call_later(later_s, self.dispatch)
             return
         starved = False
         due_ms: int | None = None

@@ -19,6 +19,7 @@ from subscribe_forwarder.delivery.terms import Terms
 from subscribe_forwarder.fleet.misdirected import is_misdirected, misdirected
 from subscribe_forwarder.ports import Catalog, Cursors
 from subscribe_forwarder.reading.tails import Tails
+from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.state.lanes import Lane, Lanes
 from subscribe_forwarder.state.ledger import Policy
@@ -48,6 +49,7 @@ class Hubs:
         make: Callable[[Subscription], Hub],
         require_lease: Callable[[], None],
         alone: bool,
+        apart: Apart | None = None,
     ) -> None:
         """`make`: a hub without readers; `alone`: there are no links to others."""
         self._catalog = catalog
@@ -59,6 +61,7 @@ class Hubs:
         self._make = make
         self._require_lease = require_lease
         self._alone = alone
+        self._apart = apart
         self._hubs: dict[bytes, Hub] = {}
         self._of_topic: dict[bytes, dict[bytes, Hub]] = {}
         self._growing: set[bytes] = set()
@@ -142,7 +145,7 @@ class Hubs:
         ):
             chosen = hub.terms.selection
         else:
-            chosen = selection.of(subscription)
+            chosen = selection.of(subscription, self._apart)
         return Terms(policy, chosen, subscription.state is SubscriptionState.DRAINING)
 
     def dropped(self, reader: Reader) -> None:

@@ -31,6 +31,7 @@ class Batch:
         "_publish_time",
         "_raw",
         "_stage",
+        "apart",
         "attribute_index",
         "base",
         "chunk_end",
@@ -66,6 +67,9 @@ class Batch:
         self._fragments: list[bytes | None] = []
         self._publish_time = b""
         self.partition = partition
+        self.apart: dict[tuple[str, int], tuple[bool, str | None]] = {}
+        """Whether an expression is true for the message of an index, and why it could not be
+        evaluated: of those that were evaluated in a worker process."""
         self.attribute_index: dict[str, dict[str, list[int]]] = {}
         """By name and value of an attribute, the messages that have it; made by filters."""
 

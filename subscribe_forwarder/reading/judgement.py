@@ -21,14 +21,20 @@ ORIGIN_ONLY = "only"
 """In `origin`: the uid, in hex, of the one subscription that a message is for."""
 
 
+class Pending(Exception):
+    """A message is being judged in another process."""
+
+
 class Turn:
     """What is left of one turn's time for judging; one per subscription, renewed every turn."""
 
-    __slots__ = ("_clock", "left_s")
+    __slots__ = ("_clock", "left_s", "waits")
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self.left_s = BUDGET_S
+        self.waits = False
+        """It was ended because what comes next is Pending."""
 
     @property
     def over(self) -> bool:
@@ -40,6 +46,11 @@ class Turn:
 
     def renew(self) -> None:
         self.left_s = BUDGET_S
+        self.waits = False
+
+    def wait(self) -> None:
+        """Nothing more can be judged in it."""
+        self.left_s, self.waits = 0.0, True
 
     def now_s(self) -> float:
         return self._clock()
@@ -52,7 +63,7 @@ class Selection(Protocol):
         self, batch: Batch, low: int = 0, high: int | None = None
     ) -> Sequence[Settled | None] | None:
         """By message, of the indices `low` … `high` − 1: how it is settled without being
-        delivered, or None; None for all of them when everything is delivered."""
+        delivered, or None; None for all of them when everything is delivered. Raises Pending."""
         ...
 
     def slice_end(self, batch: Batch, low: int) -> int:
@@ -101,7 +112,11 @@ class Judgement:
             began_s = turn.now_s()
             low, selection = self.upto, self._selection
             high = self._count if selection is None else selection.slice_end(self._batch, low)
-            verdicts = None if selection is None else selection.verdicts(self._batch, low, high)
+            try:
+                verdicts = None if selection is None else selection.verdicts(self._batch, low, high)
+            except Pending:
+                turn.wait()
+                return
             self._add(low, high, self._targeted(verdicts, low, high))
             elapsed_s = turn.now_s() - began_s
             turn.left_s -= elapsed_s

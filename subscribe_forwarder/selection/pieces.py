@@ -10,7 +10,8 @@ from subscribe_forwarder.selection.rule import Rule
 
 PIECE_BYTES = 64 * 1024
 PIECE_NS = 10e6
-"""Of one that has several messages. A single one costs what it costs."""
+DEAR_NS = 25e6
+"""What is dearer alone is not evaluated on the event loop (apart.py)."""
 
 
 class Pieces:
@@ -20,9 +21,11 @@ class Pieces:
     `PIECE_BYTES` is above it for all sizes between.
     """
 
-    __slots__ = ("_base_ns", "_slope_ns")
+    __slots__ = ("_base_ns", "_data", "_slope_ns", "rules")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = rules
+        self._data = any(rule.looks_at_data for rule in rules)
         self._base_ns = sum(rule.ns(0) for rule in rules)
         self._slope_ns = sum(rule.ns(PIECE_BYTES) - rule.ns(0) for rule in rules) / PIECE_BYTES
 
@@ -30,12 +33,26 @@ class Pieces:
         """Of the piece that begins at `low`; at most `most`."""
         left_bytes, left_ns = PIECE_BYTES, PIECE_NS
         for index in range(low, most):
-            size = size_bytes(messages[index])
+            size = self._size_bytes(messages[index])
             left_bytes -= size
             left_ns -= self._base_ns + size * self._slope_ns
             if left_bytes < 0 or left_ns < 0:
                 return max(low + 1, index)
         return most
+
+    def dear(self, message: Message) -> bool:
+        """Whether it may take longer than the event loop has for it to judge this one message."""
+        size = self._size_bytes(message)
+        if self._base_ns + size * self._slope_ns <= DEAR_NS and size <= PIECE_BYTES:
+            return False
+        return sum(rule.ns(size) for rule in self.rules) > DEAR_NS
+
+    def _size_bytes(self, message: Message) -> int:
+        """What the expressions may have to look at."""
+        size = len(message.key or "") + (len(message.data) if self._data else 0)
+        if message.attributes:
+            size += sum([len(name) + len(value) for name, value in message.attributes.items()])
+        return size
 
     def of(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, int]]:
         """All pieces of the messages with the indices `low` … `high` − 1."""
@@ -44,11 +61,3 @@ class Pieces:
             end = self.end(messages, low, high)
             yield low, end
             low = end
-
-
-def size_bytes(message: Message) -> int:
-    """What an expression may have to look at."""
-    size = len(message.data) + len(message.key or "")
-    if message.attributes:
-        size += sum([len(name) + len(value) for name, value in message.attributes.items()])
-    return size

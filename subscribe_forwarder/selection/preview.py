@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -31,16 +31,15 @@ class Preview:
         bodies = Bodies()
         self._rule = Rule(filter_text, bodies)
         self._present = None if present_text is None else Rule(present_text, bodies)
-        self._pieces = Pieces([rule for rule in (self._rule, self._present) if rule is not None])
+        self.pieces = Pieces([rule for rule in (self._rule, self._present) if rule is not None])
         self._matched: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         self._unmatched: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         self._newly = self._no_longer = self._matches = 0
         self.examined = 0
         self.examined_bytes = 0
 
-    def pieces(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """What to look at in one go, of the messages with the indices `low` … `high` − 1."""
-        return self._pieces.of(batch, low, high)
+    def dear(self, batch: Batch, index: int) -> bool:
+        return self.pieces.dear(batch.messages()[index])
 
     def look(self, batch: Batch, low: int, high: int, renderer: PartitionRenderer) -> None:
         """At the messages with the indices `low` … `high` − 1. Raises BadBatch."""

@@ -35,6 +35,10 @@ class Rule:
     def first_error(self) -> str | None:
         return None if self._residual is None else self._residual.first_error
 
+    @property
+    def looks_at_data(self) -> bool:
+        return self._residual is not None and "data" in self._residual.variables
+
     def ns(self, size_bytes: float) -> float:
         """What it may cost to evaluate it for a message of that size."""
         return 0.0 if self._residual is None else self._residual.price.ns(size_bytes)
@@ -50,7 +54,21 @@ class Rule:
         residual, variables = self._residual, self._variables
         if residual is None or variables is None:
             return found
+        if batch.apart:
+            return [index for index in found if self._matches_one(batch, index)]
         return [index for index in found if residual.matches(variables(batch, index))]
+
+    def _matches_one(self, batch: Batch, index: int) -> bool:
+        residual, variables = self._residual, self._variables
+        assert residual is not None
+        assert variables is not None
+        known = batch.apart.get((self.text, index))
+        if known is None:
+            return residual.matches(variables(batch, index))
+        matched, reason = known
+        if reason is not None:
+            residual.failed(reason)
+        return matched
 
     def _by_index(self, batch: Batch, among: Iterable[int] | None) -> list[int]:
         found = None if among is None else list(among)

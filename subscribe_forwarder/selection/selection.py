@@ -17,6 +17,7 @@ from edge.expressions import BadExpression, compile_expression
 from metadata.types import Subscription
 from subscribe_forwarder import metrics
 from subscribe_forwarder.reading.batch import Batch
+from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.selection.pieces import Pieces
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
@@ -33,12 +34,20 @@ _log = structlog.get_logger("packetboat.subscribe")
 class Selection:
     """Compared by what it was made of."""
 
-    __slots__ = ("_filter", "_looks", "_piece", "_pieces", "_skips", "key")
+    __slots__ = ("_apart", "_filter", "_looks", "_piece", "_pieces", "_skips", "_tenant_id", "key")
 
     def __init__(
-        self, filter_text: str | None, skip_texts: Sequence[str], bodies: Bodies = _bodies
+        self,
+        filter_text: str | None,
+        skip_texts: Sequence[str],
+        bodies: Bodies = _bodies,
+        *,
+        tenant_id: bytes = b"",
+        apart: Apart | None = None,
     ) -> None:
-        """Raises BadExpression."""
+        """Without `apart`, all is judged here, however long it takes. Raises BadExpression."""
+        self._tenant_id = tenant_id
+        self._apart = apart
         self.key = (filter_text, tuple(skip_texts))
         self._filter = None if filter_text is None else Rule(filter_text, bodies)
         self._skips = [Rule(text, bodies) for text in skip_texts]
@@ -82,7 +91,11 @@ class Selection:
     def verdicts(self, batch: Batch, low: int = 0, high: int | None = None) -> Verdicts:
         """How each message of the indices `low` … `high` − 1 (by default, all) is settled instead
         of delivered, None for those that are delivered; None alone when all of them are. Raises
-        BadBatch."""
+        BadBatch, and Pending."""
+        if self._apart is not None and self._looks:
+            for index in range(low, len(batch.messages()) if high is None else high):
+                if self._pieces.dear(batch.messages()[index]):
+                    self._apart.require(self._tenant_id, self._pieces, batch, index)
         failed = self.errors
         high = len(batch.messages()) if high is None else high
         count = high - low
@@ -104,7 +117,7 @@ class Selection:
         return None if len(delivered) == count and not skipped else verdicts
 
 
-def of(subscription: Subscription) -> Selection | None:
+def of(subscription: Subscription, apart: Apart | None = None) -> Selection | None:
     """None where everything is delivered."""
     if subscription.filter is None and not subscription.skip_rules:
         return None
@@ -115,6 +128,8 @@ def of(subscription: Subscription) -> Selection | None:
     return Selection(
         None if filter_text is None else _taken(filter_text, subscription),
         [_taken(text, subscription) for text in active],
+        tenant_id=subscription.tenant_id,
+        apart=apart,
     )
 
 

@@ -296,3 +296,23 @@ def test_json_does_not_load_the_arrow_library() -> None:
         " assert 'pyarrow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_a_filter_over_a_huge_message_is_no_long_callback(site: Site) -> None:
+    """Proof 1 of the audit: one GET of a replay held up everybody for as long as it took."""
+    body = f"[{','.join(['1'] * 300_000)}]".encode()
+    site.store.publish_messages(
+        [Message(body, content_type="application/json"), Message(b"[2]", "application/json")]
+    )
+    workshop = Workshop()
+    site.apart = Apart(workshop)
+    try:
+        for accept in (None, NDJSON):
+            query = "filter=data.all(x,x%20==%201%20%26%26%20x%20!=%202)"
+            async with measured() as callbacks:
+                answer = await (site.ask(query) if accept is None else site.ask(query, accept=accept))
+            assert len(answer.body) > len(body)
+            assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
+    finally:
+        site.apart.close()
+        await workshop.close()
