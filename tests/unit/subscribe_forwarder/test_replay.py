@@ -14,11 +14,14 @@ import pytest
 
 from edge.asgi import ClientGone
 from edge.problem import Problem
+from edge.workshop import Workshop
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.replay import ARROW, NDJSON, ReplayRoutes
 from subscribe_forwarder.reading import replay
+from subscribe_forwarder.selection.apart import Apart
+from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, world
 
@@ -301,18 +304,14 @@ def test_json_does_not_load_the_arrow_library() -> None:
 async def test_a_filter_over_a_huge_message_is_no_long_callback(site: Site) -> None:
     """Proof 1 of the audit: one GET of a replay held up everybody for as long as it took."""
     body = f"[{','.join(['1'] * 300_000)}]".encode()
-    site.store.publish_messages(
-        [Message(body, content_type="application/json"), Message(b"[2]", "application/json")]
-    )
+    site.store.publish(Message(body, "application/json"), Message(b"[2]", "application/json"))
     workshop = Workshop()
     site.apart = Apart(workshop)
     try:
-        for accept in (None, NDJSON):
-            query = "filter=data.all(x,x%20==%201%20%26%26%20x%20!=%202)"
-            async with measured() as callbacks:
-                answer = await (site.ask(query) if accept is None else site.ask(query, accept=accept))
-            assert len(answer.body) > len(body)
-            assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
+        async with measured() as callbacks:
+            answer = await site.ask("filter=data.all(x,x%20==%201%20%26%26%20x%20!=%202)")
+        assert len(answer.json()["messages"]) == 1
+        assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     finally:
         site.apart.close()
         await workshop.close()
