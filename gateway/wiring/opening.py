@@ -97,8 +97,6 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         topics = TopicRepository(database, metered.defaults)
         subscriptions = SubscriptionRepository(database, metered.defaults)
         schemas = SchemaRepository(database)
-        workshop = Workshop()
-        stack.push_async_callback(workshop.close)
         shared = Shared(
             settings=settings,
             parts=parts,
@@ -118,7 +116,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
             sealer=Sealer.from_text(settings.seal_keys) if settings.seal_keys else None,
             identity=open_identity(settings, database, feed, rules.guard_of, stack),
             metered=metered,
-            workshop=workshop,
+            workshop=_workshop(stack),
             tracer=tracer,
         )
         parts.verifier = shared.identity.verifier
@@ -158,6 +156,12 @@ async def _open_store(
     await store.start()
     stack.push_async_callback(store.close)
     return store
+
+
+def _workshop(stack: AsyncExitStack) -> Workshop:
+    workshop = Workshop()
+    stack.push_async_callback(workshop.close)
+    return workshop
 
 
 async def _check_schema(database: Database) -> None:

@@ -327,8 +327,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "publish_forwarder/schema_check.py",
-                "        if errors:\n            raise violation",
-                "        if False:\n            raise violation",
+                "        if errors:\n            self._charge(",
+                "        if False:\n            self._charge(",
             ),
         ),
         killed_by="tests/unit/publish_forwarder/test_schema_check.py"
