@@ -24,9 +24,9 @@ from tests.unit.subscribe_forwarder.test_selection import batch_of
 
 JSON = "application/json"
 DEAR = {
-    "a loop with a long body": f"data.all(x, {' && '.join(['x == 1'] * 400)})",
+    "a loop with a long body": f"data.all(x, {' && '.join(['x == 1'] * 120)})",
     "a loop that looks in a long list": f"data.all(x, x in [{','.join(['0'] * 500)},1])",
-    "a loop over a long list": f"[{','.join('1' * 600)}].all(x, {'x==1&&' * 400}true)",
+    "a loop over a long list": f"[{','.join('1' * 600)}].all(x, {'x==1&&' * 300}true)",
     "a loop that hands over the attributes": "data.all(x, size(attributes) >= 0)",
     "a long condition": "||".join(["attributes.a==attributes.c"] * 130),
     "many patterns": " && ".join([f'key.matches("^[a-z]{{1,{n}}}$")' for n in range(3, 8)]),
