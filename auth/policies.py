@@ -100,6 +100,11 @@ def _parts(member: str) -> tuple[str, ...]:
     return kind, issuer, who
 
 
+def _whole(member: str) -> str:
+    """Of an issuer with its `#`, so that it begins as what it matches does."""
+    return f"{member}#" if member.startswith("issuer:") and "#" not in member else member
+
+
 def grants_of(policies: Iterable[Policy]) -> frozenset[Grant]:
     """What they grant to their members. A role or resource that nobody knows grants nothing."""
     return frozenset(
@@ -148,12 +153,12 @@ class Members:
         slices = Slices()
         for index, policy in enumerate(policies):
             for member in policy.members:
-                prefix, star, _ = member.partition(EVERY)
+                prefix, star, _ = _whole(member).partition(EVERY)
                 if star:
                     those = made._by_prefix.setdefault(prefix, {})
                     those.setdefault(member, []).append(index)
                 else:
-                    made._exact.setdefault(member, []).append(index)
+                    made._exact.setdefault(_whole(member), []).append(index)
                 if slices.over:
                     await slices.rest()
         return made
@@ -163,10 +168,11 @@ class Members:
         known = self._found.get(subject)
         if known is not None:
             return known
-        found = set(self._exact.get(subject, ()))
+        whole = _whole(subject)
+        found = set(self._exact.get(whole, ()))
         slices = Slices()
-        for length in range(len(subject) + 1):
-            for member, indices in self._by_prefix.get(subject[:length], _NOBODY).items():
+        for length in range(len(whole) + 1):
+            for member, indices in self._by_prefix.get(whole[:length], _NOBODY).items():
                 if not found.issuperset(indices) and is_member(member, subject):
                     found.update(indices)
                 if slices.over:
