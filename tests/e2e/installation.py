@@ -35,13 +35,15 @@ class Installation:
         """What is not as by default, of the next start."""
         self.seeded = True
         """Whether its Postgres is a copy of one with the schema."""
+        self.program: tuple[str, ...] = ("-m", "gateway")
+        """What `up` is a command of; its children are started as it says."""
         self.process: subprocess.Popen[str] | None = None
         self.output = ""
         self.url = ""
         self.token = ""
 
     def start(self) -> Installation:
-        command = [sys.executable, "-m", "gateway", "up", "--data-dir", str(self.directory)]
+        command = [sys.executable, *self.program, "up", "--data-dir", str(self.directory)]
         if not (self.directory / "state.json").exists():
             command += ["--port", "0"]
             if self.seeded and "PACKETBOAT_DATABASE_URL" not in self.settings:

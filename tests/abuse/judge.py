@@ -1,0 +1,185 @@
+"""One attack beside the witness: what is measured, and what is a breach of the promise.
+
+The promise is in docs/GUARANTEES.md. A breach counts when it is seen twice: what happens once in
+the life of a process (a statement that is compiled, a heap that grows to what it needs) can't be
+repeated by anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from benchmarks.measure import median, percentile
+from tests.abuse.site import Site
+
+MAX_CALLBACK_MS = 50.0
+MAX_KEPT_MIB = 24.0
+"""Of memory, that an attack may leave the second time that it is made."""
+MAX_PEAK_MIB = 128.0
+"""And that may be used for it while it goes on."""
+MAX_KEPT_DESCRIPTORS = 64
+MAX_LOG_KIB = 256.0
+MAX_RATIO = 2.0
+"""Of the witness's p99, to that beside as many ordinary requests."""
+LEAST_MS = 50.0
+"""A p99 below that hurts nobody, whatever it is a multiple of."""
+SETTLE_S = 3.0
+Action = Callable[[], Awaitable[Counter[int]]]
+
+
+@dataclass
+class Seen:
+    """While one attack went on."""
+
+    statuses: Counter[int]
+    seconds: float
+    callback_ms: float
+    callback: str
+    other_threads_ms: float
+    kept_mib: float
+    peak_mib: float
+    kept_descriptors: int
+    log_kib: float
+    publish_ms: list[float]
+    refused: list[str]
+    gone: bool
+
+    @property
+    def requests(self) -> int:
+        return self.statuses.total()
+
+    @property
+    def p99_ms(self) -> float:
+        return percentile(self.publish_ms, 99)
+
+
+@dataclass
+class Row:
+    """What is told of an attack, and why it is a breach, if it is one."""
+
+    name: str
+    seen: Seen
+    ratio: float | None = None
+    breaches: list[str] = field(default_factory=list)
+
+
+async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
+    """Does it, and measures. `settle`: what the server still has is looked at once it has had time
+    to let go."""
+    before_mib, descriptors, log_bytes = site.memory_mib(), site.descriptors(), site.log_bytes()
+    site.forget_peak()
+    site.measured()
+    site.of_nodes()
+    site.seen()
+    began_s = time.monotonic()
+    statuses = await action()
+    took_s = time.monotonic() - began_s
+    if settle:
+        await _settled(site, before_mib, descriptors)
+    if not site.same_server():
+        return Seen(statuses, took_s, 0.0, "", 0.0, 0.0, 0.0, 0, 0.0, [], [], gone=True)
+    measured, seen = await asyncio.to_thread(site.measured), site.seen()
+    longest = [one for each in (measured, *site.of_nodes()) for one in each.longest[:1]]
+    worst = max(longest, key=lambda one: one.cpu_ms)
+    return Seen(
+        statuses,
+        took_s,
+        worst.cpu_ms,
+        f"{worst.route}: {worst.what}" if worst.route != worst.what else worst.what,
+        measured.other_cpu_ms,
+        site.memory_mib() - before_mib,
+        site.peak_mib() - before_mib,
+        site.descriptors() - descriptors,
+        (site.log_bytes() - log_bytes) / 1024,
+        seen.publish_ms,
+        seen.refused,
+        gone=False,
+    )
+
+
+async def _settled(site: Site, memory_mib: float, descriptors: int) -> None:
+    """Returns when the server has what it had before, or after some seconds."""
+    end_s = time.monotonic() + SETTLE_S
+    while time.monotonic() < end_s and site.same_server():
+        if site.memory_mib() - memory_mib < 1.0 and site.descriptors() <= descriptors:
+            return
+        await asyncio.sleep(0.1)
+
+
+async def judged(site: Site, name: str, action: Action, *, settle: bool = False) -> Row:
+    """Done twice where the first time looks like a breach."""
+    seen = await watched(site, action, settle=settle)
+    row = Row(name, seen)
+    if breaches(seen) and not seen.gone:
+        again = await watched(site, action, settle=True)
+        row.breaches = [text for kind, text in breaches(again).items() if kind in breaches(seen)]
+        row.seen = again
+    else:
+        row.breaches = list(breaches(seen).values())
+    return row
+
+
+async def compared(site: Site, name: str, hostile: Action, ordinary: Action, rounds: int) -> Row:
+    """Beside as many ordinary requests, by turns; of the witness's p99, the medians count."""
+    attacks: list[Seen] = []
+    calm: list[Seen] = []
+    for _ in range(rounds):
+        attacks.append(await watched(site, hostile, settle=True))
+        if attacks[-1].gone:
+            break
+        calm.append(await watched(site, ordinary))
+    worst = max(attacks, key=lambda seen: (seen.gone, len(breaches(seen)), seen.callback_ms))
+    row = Row(name, worst)
+    often = Counter(kind for seen in attacks for kind in breaches(seen))
+    needed = 1 if rounds == 1 else 2
+    row.breaches = [text for kind, text in breaches(worst).items() if often[kind] >= needed]
+    if calm:
+        p99_ms = median([seen.p99_ms for seen in attacks])
+        row.ratio = p99_ms / median([seen.p99_ms for seen in calm])
+        if rounds >= 3 and row.ratio > MAX_RATIO and p99_ms > LEAST_MS:
+            row.breaches.append(f"the witness's p99 is {row.ratio:.1f} times that beside as many")
+    return row
+
+
+def breaches(seen: Seen) -> dict[str, str]:
+    """Of the promise, by what was broken."""
+    if seen.gone:
+        return {"gone": "the server has ended"}
+    found = {}
+    if seen.callback_ms > MAX_CALLBACK_MS:
+        found["callback"] = f"a callback took {seen.callback_ms:.0f} ms ({seen.callback})"
+    if seen.kept_mib > MAX_KEPT_MIB:
+        found["kept"] = f"{seen.kept_mib:.0f} MiB are kept"
+    if seen.peak_mib > MAX_PEAK_MIB:
+        found["peak"] = f"{seen.peak_mib:.0f} MiB were used"
+    if seen.kept_descriptors > MAX_KEPT_DESCRIPTORS:
+        found["descriptors"] = f"{seen.kept_descriptors} connections are kept"
+    if seen.log_kib > MAX_LOG_KIB:
+        found["log"] = f"{seen.log_kib:.0f} KiB were logged"
+    if seen.refused:
+        several = Counter(seen.refused).most_common(2)
+        found["refused"] = f"{len(seen.refused)} of the witness refused: {several}"
+    return found
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown; breaches first, then by the longest callback."""
+    lines = [
+        "| attack | requests | longest callback, ms | in | kept, MiB | peak, MiB | other threads, s"
+        " | witness p50 / p99, ms | × ordinary | breaches |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: (not row.breaches, -row.seen.callback_ms)):
+        seen = row.seen
+        ratio = "" if row.ratio is None else f"{row.ratio:.1f}"
+        lines.append(
+            f"| {row.name} | {seen.requests} | {seen.callback_ms:.1f} | {seen.callback} "
+            f"| {seen.kept_mib:.0f} | {seen.peak_mib:.0f} | {seen.other_threads_ms / 1000:.1f} "
+            f"| {percentile(seen.publish_ms, 50):.0f} / {seen.p99_ms:.0f} | {ratio} "
+            f"| {'; '.join(row.breaches)} |"
+        )
+    return "\n".join(lines)

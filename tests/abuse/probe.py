@@ -1,0 +1,185 @@
+"""Inside a process of the product: how long callbacks of its event loop run, and for which route.
+
+The time is CPU time of the loop's thread, so that other programs on the machine change nothing. A
+callback belongs to the route that its context was last matched to; one that belongs to no request
+is named by its coroutine or function. Servers run on uvloop, whose callbacks cannot be seen from
+Python: here they run on asyncio's own loop, which calls the same functions of the product.
+
+`prepare` is called before anything of the product is imported, so that whoever takes a function as
+a default takes ours. What was measured is read, and forgotten, over a socket in the file system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+DIRECTORY = "ABUSE_PROBES"
+"""The environment variable that names the directory of the sockets."""
+MAX_NAMES = 2000
+NO_ROUTE = "no request"
+Route = tuple[str, str]
+_route: contextvars.ContextVar[str] = contextvars.ContextVar("route", default=NO_ROUTE)
+
+
+class Longest(msgspec.Struct):
+    """The callback of a route that took most."""
+
+    cpu_ms: float
+    what: str
+    route: str
+
+
+class Snapshot(msgspec.Struct):
+    """What was measured since the last one was read."""
+
+    longest: list[Longest]
+    """The longest of each route, those of no request too; the longest first."""
+    callbacks: int
+    loop_cpu_ms: float
+    other_cpu_ms: float
+    """Of the process's other threads. One that computes may hold the GIL."""
+    collection_ms: float
+    """The longest collection of garbage; it is in a callback's time, too."""
+    routes: list[Route] = []
+    """The routes that the process serves, by method and path template; a store node has none."""
+
+
+class Probe:
+    """Of this process. Its numbers are written by the loop's thread and read by another one: each
+    is one attribute, so the reader sees an old one or a new one."""
+
+    def __init__(self) -> None:
+        self.routes: list[Route] = []
+        self._longest: dict[str, Longest] = {}
+        self._callbacks = 0
+        self._loop_ns = 0
+        self._collection_began_ns = self._collection_ns = 0
+        self._since_s = _cpu_s()
+
+    def timed(self, run: Callable[[asyncio.Handle], None]) -> Callable[[asyncio.Handle], None]:
+        """`Handle._run`, with a clock around it."""
+        now = time.thread_time_ns
+
+        def timed(handle: Any) -> None:
+            context, callback = handle._context, handle._callback
+            began_ns = now()
+            try:
+                run(handle)
+            finally:
+                took_ns = now() - began_ns
+                self._callbacks += 1
+                self._loop_ns += took_ns
+                self._note(context.get(_route, NO_ROUTE), took_ns / 1e6, callback)
+
+        return timed
+
+    def _note(self, route: str, took_ms: float, callback: Any) -> None:
+        if route is NO_ROUTE:
+            route = _named(callback) if len(self._longest) < MAX_NAMES else NO_ROUTE
+        known = self._longest.get(route)
+        if known is None or took_ms > known.cpu_ms:
+            self._longest[route] = Longest(took_ms, _named(callback), route)
+
+    def collected(self, phase: str, _: object) -> None:
+        """For `gc.callbacks`."""
+        if phase == "start":
+            self._collection_began_ns = time.thread_time_ns()
+        else:
+            took_ns = time.thread_time_ns() - self._collection_began_ns
+            self._collection_ns = max(self._collection_ns, took_ns)
+
+    def read(self) -> Snapshot:
+        """All since the last call."""
+        longest, self._longest = self._longest, {}
+        callbacks, self._callbacks = self._callbacks, 0
+        loop_ns, self._loop_ns = self._loop_ns, 0
+        collection_ns, self._collection_ns = self._collection_ns, 0
+        now_s = _cpu_s()
+        others_ms = max(0.0, (now_s - self._since_s) * 1000 - loop_ns / 1e6)
+        self._since_s = now_s
+        ranked = sorted(longest.values(), key=lambda one: -one.cpu_ms)
+        return Snapshot(
+            ranked, callbacks, loop_ns / 1e6, others_ms, collection_ns / 1e6, self.routes
+        )
+
+
+def prepare() -> Probe:
+    """Measures this process from now on, and answers on a socket of its own."""
+    import uvloop
+
+    probe = Probe()
+    asyncio.Handle._run = probe.timed(asyncio.Handle._run)  # type: ignore[method-assign]
+    uvloop.new_event_loop = asyncio.SelectorEventLoop  # type: ignore[assignment]
+    gc.callbacks.append(probe.collected)
+    threading.Thread(target=_answer, args=(probe,), daemon=True).start()
+    return probe
+
+
+def name_routes(probe: Probe) -> None:
+    """Callbacks are told apart by route; the routes are those that the process really serves."""
+    from gateway.http.dispatch import Dispatcher
+    from gateway.http.router import Router
+
+    match, make = Router.match, Dispatcher.__init__
+
+    def matched(self: Router, method: str, path: str) -> Any:
+        found = match(self, method, path)
+        template = path[:64] if found is None else found[0].template
+        _route.set(f"{method} {template}")
+        return found
+
+    def made(self: Dispatcher, router: Router, verifier: Any, fallback: Any, **more: Any) -> None:
+        make(self, router, verifier, fallback, **more)
+        probe.routes = [(endpoint.method, endpoint.template) for endpoint in router.endpoints]
+        probe.routes += [("GET", page.path) for page in fallback.routes]
+
+    Router.match = matched  # type: ignore[method-assign]
+    Dispatcher.__init__ = made  # type: ignore[method-assign]
+
+
+def read(path: Path) -> Snapshot:
+    """What the process behind that socket has measured since this was last asked."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(30.0)
+        asked.connect(str(path))
+        parts = []
+        while part := asked.recv(1 << 20):
+            parts.append(part)
+    return msgspec.json.decode(b"".join(parts), type=Snapshot)
+
+
+def _answer(probe: Probe) -> None:
+    path = Path(os.environ[DIRECTORY]) / f"{os.getpid()}.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    while True:
+        with listener.accept()[0] as asker:
+            asker.sendall(msgspec.json.encode(probe.read()))
+
+
+def _cpu_s() -> float:
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return spent.ru_utime + spent.ru_stime
+
+
+def _named(callback: Any) -> str:
+    """A task's step by its coroutine, anything else by its own name."""
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        callback = owner.get_coro()
+    elif owner is not None and not hasattr(callback, "__qualname__"):
+        callback = type(owner)
+    return str(getattr(callback, "__qualname__", None) or type(callback).__name__)

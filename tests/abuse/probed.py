@@ -1,0 +1,36 @@
+"""A process of an installation that is measured: what `python -P gateway` is, with the probe.
+
+    python -P tests/abuse/probed.py up --data-dir DIRECTORY
+
+Its children are started the same way, so that store nodes are measured as servers are.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(command: str) -> None:
+    from gateway import heap
+    from tests.abuse.probe import name_routes, prepare
+
+    if command in ("serve", "store-node"):
+        probe = prepare()
+        if command == "serve":
+            with heap.loading():
+                name_routes(probe)
+    elif command == "up":
+        from gateway.up import supervisor
+
+        supervisor.PROGRAM = Path(__file__).resolve()
+    from gateway.command import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main(sys.argv[1])

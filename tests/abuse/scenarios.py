@@ -1,0 +1,266 @@
+"""Attacks by whole tenants, each beside as many ordinary requests: those of the audit that load.
+
+A scenario makes what it needs in the attacker's tenant and names two things to send: what is
+hostile and what is ordinary. Where the product refuses to make what the attack needs, what was
+refused is sent again and again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from tests.abuse import heavy
+from tests.abuse.site import Site
+from tests.security.tenants import Actor, fresh
+
+POLICIES = 60
+MEMBERS = 500
+
+
+class Load(NamedTuple):
+    """Two endless streams of requests, sent over so many connections."""
+
+    hostile: list[bytes]
+    ordinary: list[bytes]
+    connections: int
+    within_s: float = 60.0
+
+
+Scenario = Callable[[Site], Load]
+
+
+def request(actor: Actor | None, method: str, path: str, body: Any = None, **fields: str) -> bytes:
+    """Its bytes; `body`: bytes, or what becomes JSON."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: abuse"]
+    if actor is not None:
+        lines.append(f"Authorization: Bearer {actor.token}")
+    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    if raw or method != "GET":
+        lines += ["Content-Type: application/json", f"Content-Length: {len(raw)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + raw
+
+
+def expressions(site: Site) -> Load:
+    """A replay with a filter, by a key that may read one topic."""
+    topic = _topic(site)
+    for _ in range(20):
+        site.owner.post(f"/topics/{topic}/messages", 201, x=1)
+    viewer = site.owner.key(f"read:topics/{topic}")
+    path = f"/topics/{topic}/partitions/0/messages?offset=0&max_messages=100&filter="
+    hostile = [path + quote(text, safe="") for text in heavy.expressions().values()]
+    return Load(
+        [request(viewer, "GET", each) for each in hostile],
+        [request(viewer, "GET", path + "true")],
+        2,
+    )
+
+
+def schema_of_a_topic(site: Site) -> Load:
+    """Bodies of 32 KiB for a topic whose schema is an automaton."""
+    return _published(
+        site, heavy.definitions()["an automaton"], heavy.bodies()["a text for automata"]
+    )
+
+
+def enum_of_a_topic(site: Site) -> Load:
+    """Bodies of many values for a topic whose schema is a long enum."""
+    return _published(site, heavy.definitions()["a long enum"], heavy.bodies()["values of an enum"])
+
+
+def _published(site: Site, definition: Any, body: bytes) -> Load:
+    schema = {"name": fresh("schema"), "type": "json_schema", "definition": definition}
+    plain = request(site.owner, "POST", f"/topics/{_topic(site)}/messages", body)
+    made = site.owner.ask("POST", "/schemas", json=schema)
+    if made.status_code != 201:
+        return Load([request(site.owner, "POST", "/schemas", schema)], [plain], 1)
+    topic = _topic(site, schema=schema["name"])
+    return Load([request(site.owner, "POST", f"/topics/{topic}/messages", body)], [plain], 1)
+
+
+def validate(site: Site) -> Load:
+    """The same by `:validate`, which needs no more than `read`."""
+    definition = heavy.definitions()["an automaton"]
+    schema = {"name": fresh("schema"), "type": "json_schema", "definition": definition}
+    made = site.owner.ask("POST", "/schemas", json=schema)
+    text = heavy.bodies()["a text for automata"].decode()[1:-1]
+    plain = site.owner.post(
+        "/schemas", 201, name=fresh("schema"), type="json_schema", definition={}
+    )
+    viewer = site.owner.key("read")
+    body = {"data": text}
+    ordinary = request(viewer, "POST", f"/schemas/{plain.json()['name']}:validate", body)
+    if made.status_code != 201:
+        return Load([request(site.owner, "POST", "/schemas", schema)], [ordinary], 1)
+    return Load(
+        [request(viewer, "POST", f"/schemas/{schema['name']}:validate", body)], [ordinary], 1
+    )
+
+
+def avro(site: Site) -> Load:
+    """A batch of 200 Avro arrays of nulls, four bytes each."""
+    schema = {"name": fresh("schema"), "type": "avro", "definition": heavy.NULLS}
+    made = site.owner.ask("POST", "/schemas", json=schema)
+    item = {"data_base64": heavy.avro_nulls(), "content_type": "avro/binary"}
+    batch = {"messages": [item] * 200}
+    plain = request(site.owner, "POST", f"/topics/{_topic(site)}/messages:batch", batch)
+    if made.status_code != 201:
+        return Load([request(site.owner, "POST", "/schemas", schema)], [plain], 1)
+    topic = _topic(site, schema=schema["name"])
+    return Load([request(site.owner, "POST", f"/topics/{topic}/messages:batch", batch)], [plain], 1)
+
+
+def metrics(_: Site) -> Load:
+    """The page of metrics, without a token, also under names that a proxy may not know."""
+    paths = ("/metrics", "/%6detrics", "/metric%73")
+    return Load(
+        [request(None, "GET", path) for path in paths], [request(None, "GET", "/healthz")], 4
+    )
+
+
+def policies(site: Site) -> Load:
+    """Tokens of a tenant with many policies, a new one for each request."""
+    owner = site.owner
+    for number in range(POLICIES):
+        members = heavy.stars("client:", MEMBERS)
+        made = owner.ask(
+            "PUT",
+            f"/policies/p{number}",
+            json={"role": "viewer", "members": members, "resources": ["*"]},
+        )
+        if made.status_code not in (200, 201):
+            break
+    return Load(_with_tokens(owner, 60), _with_tokens(site.witness, 60), 2)
+
+
+def _with_tokens(owner: Actor, count: int) -> list[bytes]:
+    """First requests of tokens that nobody has used: each has a policy to be looked for."""
+    made = owner.post("/clients", 201, name=fresh("client")).json()
+    secret = f"{made['client_id']}:{made['client_secret']}".encode()
+    basic = {"Authorization": "Basic " + base64.b64encode(secret).decode()}
+    found = []
+    for _ in range(count):
+        answer = owner.session.post(
+            owner.url + "/oauth/token",
+            data={"grant_type": "client_credentials"},
+            headers=basic,
+            timeout=30.0,
+        )
+        if answer.status_code != 200:
+            break
+        found.append(request(Actor(owner.url, answer.json()["access_token"]), "GET", "/whoami"))
+    assert found, "there is no token"
+    return found
+
+
+def replays_that_wait(site: Site) -> Load:
+    """As many waiting reads as a process has room for."""
+    topic = _topic(site)
+    path = f"/topics/{topic}/partitions/0/messages?offset=0&wait_seconds="
+    hostile = [request(site.owner, "GET", path + "60")]
+    return Load(hostile, [request(site.owner, "GET", path + "0")], 80, 3.0)
+
+
+def backlog_streams(site: Site) -> Load:
+    """As many streams of backlogs as a process has room for."""
+    return Load(
+        [request(site.owner, "GET", "/backlog:stream?max_seconds=600")],
+        [request(site.owner, "GET", "/backlog:stream?max_seconds=0")],
+        220,
+        3.0,
+    )
+
+
+def pulls_that_wait(site: Site) -> Load:
+    """Pulls of an empty subscription."""
+    topic = _topic(site)
+    site.owner.post(f"/topics/{topic}/subscriptions", 201, name=topic)
+    pull = f"/subscriptions/{topic}:pull"
+    hostile = request(site.owner, "POST", pull, {"max_messages": 1, "wait_seconds": 60})
+    ordinary = request(site.owner, "POST", pull, {"max_messages": 1, "wait_seconds": 0})
+    return Load([hostile], [ordinary], 400, 3.0)
+
+
+def locks_that_wait(site: Site) -> Load:
+    """Waits for a lock that is held."""
+    name = fresh("lock")
+    site.owner.post(f"/locks/{name}:acquire", 200, ttl_seconds=600)
+    path = f"/locks/{name}:acquire"
+    hostile = request(site.owner, "POST", path, {"ttl_seconds": 60, "wait_seconds": 60})
+    ordinary = request(site.owner, "POST", path, {"ttl_seconds": 60, "wait_seconds": 0})
+    return Load([hostile], [ordinary], 400, 3.0)
+
+
+def previews(site: Site) -> Load:
+    """Previews of filters, each with its own."""
+    topic = _topic(site)
+    for _ in range(5):
+        batch = [{"data": "x" * 1000}] * 200
+        site.owner.post(f"/topics/{topic}/messages:batch", 200, messages=batch)
+    texts = heavy.expressions().values()
+    path = f"/topics/{topic}:preview_filter"
+    return Load(
+        [request(site.owner, "POST", path, {"filter": text}) for text in texts],
+        [request(site.owner, "POST", path, {"filter": "true"})],
+        16,
+    )
+
+
+def acks_that_publish(site: Site) -> Load:
+    """Acks with a hundred outputs each, of leases that are not there any more or never were."""
+    topic = _topic(site)
+    site.owner.post(f"/topics/{topic}/subscriptions", 201, name=topic, start="earliest")
+    batch = [{"data": "x"}] * 1000
+    site.owner.post(f"/topics/{topic}/messages:batch", 200, messages=batch)
+    pulled = site.owner.post(
+        f"/subscriptions/{topic}:pull", 200, max_messages=1000, wait_seconds=20
+    )
+    outputs = [{"topic": topic, "data": "y" * 1000}] * 100
+    acks = [
+        {"ack_id": message["ack_id"], "publish": outputs} for message in pulled.json()["messages"]
+    ]
+    path = f"/subscriptions/{topic}/ack"
+    return Load(
+        [request(site.owner, "POST", path, ack) for ack in acks],
+        [request(site.owner, "POST", f"/topics/{topic}/messages:batch", {"messages": batch[:100]})],
+        4,
+    )
+
+
+def changes(site: Site) -> Load:
+    """Changes of one topic by 48 at once."""
+    topic = _topic(site)
+    path = f"/topics/{topic}"
+    return Load(
+        [request(site.owner, "PATCH", path, {"labels": {"x": str(n)}}) for n in range(97)],
+        [request(site.owner, "GET", path)],
+        48,
+    )
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "expressions": expressions,
+    "schema: automaton": schema_of_a_topic,
+    "schema: enum": enum_of_a_topic,
+    "schema: validate": validate,
+    "schema: Avro nulls": avro,
+    "metrics": metrics,
+    "policies": policies,
+    "replays that wait": replays_that_wait,
+    "backlog streams": backlog_streams,
+    "pulls that wait": pulls_that_wait,
+    "locks that wait": locks_that_wait,
+    "previews": previews,
+    "acks that publish": acks_that_publish,
+    "changes": changes,
+}
+
+
+def _topic(site: Site, **more: Any) -> str:
+    name = fresh("topic")
+    site.owner.post("/topics", 201, name=name, partitions=1, **more)
+    return name

@@ -1,0 +1,139 @@
+"""The installation under attack: a real `packetboat up` whose processes are measured, two tenants
+of it, and what there is to read of its processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tests.abuse import probe
+from tests.abuse.witness import Seen
+from tests.e2e.installation import Installation
+from tests.security.tenants import Actor, Victim, new_tenant
+
+PROBED = Path(__file__).with_name("probed.py")
+ROOT = Path(__file__).parents[2]
+
+
+class Site:
+    """Use `running`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.installation = Installation(directory / "data")
+        self.installation.program = ("-P", str(PROBED))
+        self._probes = directory / "probes"
+        self._probes.mkdir()
+        self.installation.settings = {probe.DIRECTORY: str(self._probes)}
+
+    def open(self) -> None:
+        """Makes the tenants, and starts the witness."""
+        parts = urlsplit(self.installation.url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self.address = parts.hostname, parts.port
+        self.server = self._pid(" serve")
+        self.nodes = [
+            pid for pid, line in self.installation.processes().items() if " store-node" in line
+        ]
+        self.witness = new_tenant(self.installation)[1]
+        self.witness.post("/topics", 201, name="seen", partitions=1)
+        self.witness.post("/topics/seen/subscriptions", 201, name="seen", start="earliest")
+        self.renew()
+        command = [sys.executable, "-m", "tests.abuse.witness", self.installation.url]
+        self._witness = subprocess.Popen(
+            [*command, str(self.witness.token), "seen"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+
+    def renew(self) -> None:
+        """Another tenant attacks from now on: it has one of everything."""
+        self.attacker = Victim(self.installation)
+
+    @property
+    def owner(self) -> Actor:
+        """Of the tenant that attacks."""
+        return self.attacker.owner
+
+    def measured(self) -> probe.Snapshot:
+        """By the server since the last call."""
+        return probe.read(self._probes / f"{self.server}.sock")
+
+    def of_nodes(self) -> list[probe.Snapshot]:
+        """By each store node since the last call."""
+        return [probe.read(self._probes / f"{pid}.sock") for pid in self.nodes]
+
+    def seen(self) -> Seen:
+        """By the witness since the last call."""
+        assert self._witness.stdin is not None
+        assert self._witness.stdout is not None
+        self._witness.stdin.write(b"\n")
+        self._witness.stdin.flush()
+        return msgspec.json.decode(self._witness.stdout.readline(), type=Seen)
+
+    def memory_mib(self) -> float:
+        """That the server has now."""
+        return _status(self.server, "VmRSS") / 1024
+
+    def peak_mib(self) -> float:
+        """The most that it had since `forget_peak`."""
+        return _status(self.server, "VmHWM") / 1024
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.server}/clear_refs").write_text("5")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.server}/fd"))
+
+    def log_bytes(self) -> int:
+        """That the server has written."""
+        return (self.installation.directory / "logs" / "server.log").stat().st_size
+
+    def same_server(self) -> bool:
+        """Whether it still is the process that it was at first."""
+        return Path(f"/proc/{self.server}").exists()
+
+    def close(self) -> None:
+        assert self._witness.stdin is not None
+        self._witness.stdin.close()
+        self._witness.wait()
+
+    def _pid(self, command: str) -> int:
+        (pid,) = (p for p, line in self.installation.processes().items() if command in line)
+        return pid
+
+
+def _status(pid: int, name: str) -> int:
+    """KiB."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+@contextmanager
+def running(settings: dict[str, str] | None = None) -> Iterator[Site]:
+    """One that runs within; nothing of it is left."""
+    directory = Path(tempfile.mkdtemp(prefix="packetboat-abuse-"))
+    directory.chmod(0o711)  # Postgres runs as a lesser account when we are root.
+    site = Site(directory)
+    site.installation.settings |= settings or {}
+    try:
+        with site.installation.started():
+            site.open()
+            try:
+                yield site
+            finally:
+                site.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
