@@ -128,6 +128,10 @@ peer-tls: $(INSTALLED) ## Nine processes under load: TLS between them switched o
 power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
 	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)
 
+.PHONY: abuse
+abuse: $(INSTALLED) ## Hostile input to every route beside a tenant that must not notice (hours; ABUSE_ARGS=--short: minutes)
+	$(BIN)/python -m tests.abuse $(ABUSE_ARGS)
+
 .PHONY: install-storm
 install-storm: $(INSTALLED) ## Nodes that lag and install checkpoints while their peers come and go (ten seeds, an hour)
 	$(BIN)/python -m tests.chaos.install_storm --seed 1 --seeds 10 $(INSTALL_STORM_ARGS)

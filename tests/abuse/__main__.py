@@ -87,22 +87,39 @@ class Program:
     async def _route(self, route: Route) -> Row:
         requests = await self._requests(route)
         assert requests, f"{route.label} has no hostile inputs"
+        address, took_s = self._site.address, 1.0
 
-        async def action() -> Counter[int]:
+        async def hostile() -> Counter[int]:
+            nonlocal took_s
             slow: dict[int, float] = {}
+            began_s = time.monotonic()
             statuses = await send_all(
-                self._site.address,
+                address,
                 (request for _, request in requests),
                 connections=CONNECTIONS,
                 within_s=PATIENCE_S,
                 slow=slow,
             )
-            for number, took_s in slow.items():
-                if took_s > self._options.tell_slow:
-                    say(f"    {took_s:.2f} s: {requests[number][0]}")
+            took_s = time.monotonic() - began_s
+            for number, each_s in slow.items():
+                if each_s > self._options.tell_slow:
+                    say(f"    {each_s:.2f} s: {requests[number][0]}")
             return statuses
 
-        return await judged(self._site, route.label, action)
+        async def ordinary() -> Counter[int]:
+            token = None if route.public else self._site.owner.token
+            good = Maker(route, self._site.attacker.ids, token, 0).request()
+            return await send_all(
+                address,
+                [good] * len(requests),
+                connections=CONNECTIONS,
+                within_s=PATIENCE_S,
+                rate=len(requests) / took_s,
+            )
+
+        if self._options.short:
+            return await judged(self._site, route.label, hostile)
+        return await compared(self._site, route.label, hostile, ordinary, self._options.rounds)
 
     async def _requests(self, route: Route) -> list[tuple[str, bytes]]:
         """What is sent to that route, with what it is; it has been asked for well before."""

@@ -35,8 +35,8 @@ def expressions() -> dict[str, str]:
         "a pattern with counts": "key.matches('((a{1,30}){1,30}){1,30}b')",
         "doubled text": "size(" + "+".join(["key"] * 900) + ") > 0",
         "lists of lists": "[" * 1500 + "]" * 1500 + " == []",
-        "a map": "{" + ",".join(f"{n}: {n}" for n in range(500)) + "} == {}",
-        "has": " && ".join(["has(attributes.a)"] * 200),
+        "a map": "{" + ",".join(f"{n}: {n}" for n in range(450)) + "} == {}",
+        "has": " && ".join(["has(attributes.a)"] * 190),
     }
 
 

@@ -1,7 +1,7 @@
 """Hostile requests for a route, made from what the contract says of it.
 
 Each kind of parameter and of body has its own: a route that is new in the contract has them without
-a line here. `inputs` raises NoInputs for a route that the contract does not describe.
+a line here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ SIZES = (KIB, 16 * KIB, 32 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB, 14 * 1024 * K
 WAITS = ("wait_seconds", "max_seconds", "heartbeat_seconds")
 """Waiting is what they are for: the largest value would only take the attacker's time."""
 DIGITS = "9" * 20_000
-
-
-class NoInputs(Exception):
-    """Nothing is known to send to that route."""
 
 
 class Input(NamedTuple):
@@ -62,10 +58,6 @@ class Maker:
         others = [one for one in everything if not one.what.startswith("heavy ")]
         drawn = random.Random(f"{self.route.label} {seed}").sample(others, min(count, len(others)))
         return always + drawn
-
-    def ordinary(self) -> bytes:
-        """A good request."""
-        return self.request()
 
     def request(
         self,

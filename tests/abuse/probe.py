@@ -2,8 +2,8 @@
 
 The time is CPU time of the loop's thread, so that other programs on the machine change nothing. A
 callback belongs to the route that its context was last matched to; one that belongs to no request
-is named by its coroutine or function. Servers run on uvloop, whose callbacks cannot be seen from
-Python: here they run on asyncio's own loop, which calls the same functions of the product.
+is named by its coroutine or function. The product runs on uvloop, whose callbacks cannot be seen
+from Python: here it runs on asyncio's own loop, which calls the same functions of the product.
 
 `prepare` is called before anything of the product is imported, so that whoever takes a function as
 a default takes ours. What was measured is read, and forgotten, over a socket in the file system.
@@ -122,6 +122,7 @@ def prepare() -> Probe:
     probe = Probe()
     asyncio.Handle._run = probe.timed(asyncio.Handle._run)  # type: ignore[method-assign]
     uvloop.new_event_loop = asyncio.SelectorEventLoop  # type: ignore[assignment]
+    uvloop.run = asyncio.run  # type: ignore[assignment]
     gc.callbacks.append(probe.collected)
     threading.Thread(target=_answer, args=(probe,), daemon=True).start()
     return probe
