@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 from collections import Counter
@@ -27,18 +28,19 @@ from tests.abuse import h2spec
 from tests.abuse.client import NO_ANSWER, Connection, send_all
 from tests.abuse.connections import ATTACKS, Attack
 from tests.abuse.contract import Route, routes
-from tests.abuse.inputs import SIZES, Maker
+from tests.abuse.inputs import SIZES, Input, Maker
 from tests.abuse.judge import Row, compared, judged, table
 from tests.abuse.scenarios import SCENARIOS, Load
 from tests.abuse.site import Site, running
 
 INPUTS_IN_SHORT = 10
 NO_TOKEN_IN_SHORT = 3
+NO_TOKEN = 20
+MOST_BYTES_IN_SHORT = 2 * 1024 * 1024
 CONNECTIONS = 4
 PATIENCE_S = 30.0
 RENEW_S = 600.0
 """So often another tenant attacks: what an attack leaves in it makes the next one another."""
-WARM = 3
 PARTS = ("routes", "connections", "tenants", "h2spec")
 
 
@@ -95,7 +97,7 @@ class Program:
             began_s = time.monotonic()
             statuses = await send_all(
                 address,
-                (request for _, request in requests),
+                (one.make() for one in requests),
                 connections=CONNECTIONS,
                 within_s=PATIENCE_S,
                 slow=slow,
@@ -103,7 +105,7 @@ class Program:
             took_s = time.monotonic() - began_s
             for number, each_s in slow.items():
                 if each_s > self._options.tell_slow:
-                    say(f"    {each_s:.2f} s: {requests[number][0]}")
+                    say(f"    {each_s:.2f} s: {requests[number].what}")
             return statuses
 
         async def ordinary() -> Counter[int]:
@@ -121,19 +123,21 @@ class Program:
             return await judged(self._site, route.label, hostile)
         return await compared(self._site, route.label, hostile, ordinary, self._options.rounds)
 
-    async def _requests(self, route: Route) -> list[tuple[str, bytes]]:
-        """What is sent to that route, with what it is; it has been asked for well before."""
+    async def _requests(self, route: Route) -> list[Input]:
+        """What is sent to that route."""
         site, short = self._site, self._options.short
         ids, token = site.attacker.ids, None if route.public else site.owner.token
         most_bytes = await self._most_bytes(route, Maker(route, ids, token, 0))
+        if short:
+            most_bytes = min(most_bytes, MOST_BYTES_IN_SHORT)
         maker = Maker(route, ids, token, most_bytes)
-        found = maker.some(INPUTS_IN_SHORT, self._options.seed) if short else maker.inputs()
-        requests = [(one.what, one.request) for one in found]
+        seed = self._options.seed
+        found = maker.some(INPUTS_IN_SHORT, seed) if short else list(maker.inputs())
         if not route.public:
             nobody = Maker(route, ids, None, most_bytes)
-            beside = nobody.some(NO_TOKEN_IN_SHORT if short else 20, self._options.seed)
-            requests += [(f"without a token: {one.what}", one.request) for one in beside]
-        return requests
+            for one in nobody.some(NO_TOKEN_IN_SHORT if short else NO_TOKEN, seed):
+                found.append(Input(f"without a token: {one.what}", one.make))
+        return found
 
     async def _most_bytes(self, route: Route, maker: Maker) -> int:
         """The longest body that the route takes, of the sizes that routes have."""
@@ -237,6 +241,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.parts.split(",")) - set(PARTS):
         parser.error(f"--parts: there is no {sorted(unknown)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.rounds = options.rounds or (1 if options.short else 5)
     options.seconds = options.seconds or (1.5 if options.short else 6.0)
     with running(dict(one.split("=", 1) for one in options.setting)) as site:

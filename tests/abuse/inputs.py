@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -24,11 +25,14 @@ SIZES = (KIB, 16 * KIB, 32 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB, 14 * 1024 * K
 WAITS = ("wait_seconds", "max_seconds", "heartbeat_seconds")
 """Waiting is what they are for: the largest value would only take the attacker's time."""
 DIGITS = "9" * 20_000
+Shape = Callable[[], bytes]
+Value = Callable[[], Any]
 
 
 class Input(NamedTuple):
     what: str
-    request: bytes
+    make: Callable[[], bytes]
+    """The request. It may be long, so it is made when it is sent."""
 
 
 class Maker:
@@ -49,7 +53,8 @@ class Maker:
         for kind, schema in self.route.bodies.items():
             yield from self._bodies(kind, schema)
         if not self.route.bodies:
-            yield Input("a body that is none", self.request(body=b"x" * self._max_body_bytes))
+            made = partial(self.request, body=b"x" * self._max_body_bytes)
+            yield Input("a body that is none", made)
 
     def some(self, count: int, seed: int) -> list[Input]:
         """So many of them, drawn by the seed; those of expressions and definitions always."""
@@ -107,7 +112,7 @@ class Maker:
                 path = self.route.template.replace("{" + parameter.name + "}", value)
                 for other in self.route.parameters:
                     path = path.replace("{" + other.name + "}", "1")
-                yield Input(f"path {parameter.name} {what}", self.request(path=path))
+                yield Input(f"path {parameter.name} {what}", partial(self.request, path=path))
 
     def _queries(self) -> Iterator[Input]:
         good = self._path.partition("?")[2]
@@ -117,19 +122,22 @@ class Maker:
             ("separators", "&" * LONG),
             ("percent", "%41=%41&" * (LONG // 8)),
         ):
-            yield Input(f"query {what}", self.request(query=text))
+            yield Input(f"query {what}", partial(self.request, query=text))
         for parameter in self.route.parameters:
             if parameter.where != "query":
                 continue
             for what, value in values_of(parameter.name, parameter.schema, LONG // 3):
                 if parameter.name in WAITS and what == "limit":
                     continue
-                text = quote(value if isinstance(value, str) else json.dumps(value), safe="")
+                made = value()
+                text = quote(made if isinstance(made, str) else json.dumps(made), safe="")
                 query = f"{good}&" * bool(good) + f"{parameter.name}={text[:LONG]}"
                 kind = "heavy " if what == "heavy" else ""
-                yield Input(f"{kind}query {parameter.name} {what}", self.request(query=query))
+                yield Input(
+                    f"{kind}query {parameter.name} {what}", partial(self.request, query=query)
+                )
             many = "&".join([f"{parameter.name}=1"] * (LONG // (len(parameter.name) + 3)))
-            yield Input(f"query {parameter.name} many", self.request(query=many))
+            yield Input(f"query {parameter.name} many", partial(self.request, query=many))
 
     def _heads(self) -> Iterator[Input]:
         for what, headers in (
@@ -147,12 +155,14 @@ class Maker:
             ("a basic secret", {"Authorization": "Basic " + "YTph" * (LONG // 4)}),
             ("etags", {"If-Match": ", ".join(['"1"'] * (LONG // 5))}),
         ):
-            yield Input(f"head {what}", self.request(headers=headers))
+            yield Input(f"head {what}", partial(self.request, headers=headers))
         for parameter in self.route.parameters:
             if parameter.where == "header":
                 for what, value in values_of(parameter.name, parameter.schema, LONG):
-                    text = value if isinstance(value, str) else json.dumps(value)
-                    made = self.request(headers={parameter.name: text[:LONG].replace("\n", " ")})
+                    made = value()
+                    text = made if isinstance(made, str) else json.dumps(made)
+                    headers = {parameter.name: text[:LONG].replace("\n", " ")}
+                    made = partial(self.request, headers=headers)
                     yield Input(f"head {parameter.name} {what}", made)
 
     def _bodies(self, kind: str, schema: Mapping[str, Any]) -> Iterator[Input]:
@@ -166,9 +176,9 @@ class Maker:
             shapes = lines(size)
         else:
             shapes = documents(size, good)
-        for what, body in shapes:
-            yield Input(f"body {kind} {what}", self.request(body=body[:size], kind=kind))
-        beyond = self.request(body=b" " * (size + 1), kind=kind)
+        for what, shape in shapes:
+            yield Input(f"body {kind} {what}", partial(self._shaped, shape, size, kind))
+        beyond = partial(self._shaped, lambda: b" " * (size + 1), size + 1, kind)
         yield Input(f"body {kind} one byte too long", beyond)
         if kind == JSON and isinstance(good, dict):
             for one in self.route.fields():
@@ -178,69 +188,77 @@ class Maker:
         for what, value in values_of(one.name, one.schema, size - KIB):
             if one.name in WAITS and what == "limit":
                 continue
-            body = json.dumps(placed(good, one.path, value), separators=(",", ":")).encode()
             kind = "heavy " if what == "heavy" else ""
             field = ".".join(one.path)
-            yield Input(f"{kind}field {field} {what}", self.request(body=body[:size], kind=JSON))
+            shape = partial(_with_field, good, one.path, value)
+            yield Input(f"{kind}field {field} {what}", partial(self._shaped, shape, size, JSON))
+
+    def _shaped(self, shape: Shape, most_bytes: int, kind: str) -> bytes:
+        return self.request(body=shape()[:most_bytes], kind=kind)
 
 
-def values_of(name: str, schema: Mapping[str, Any], size: int) -> Iterator[tuple[str, Any]]:
+def _with_field(good: dict[str, Any], path: tuple[str, ...], value: Value) -> bytes:
+    return json.dumps(placed(good, path, value()), separators=(",", ":")).encode()
+
+
+def values_of(name: str, schema: Mapping[str, Any], size: int) -> Iterator[tuple[str, Value]]:
     """What a parameter or field of that name and type is tried with, about that long at most."""
     for value in heavy.of_field(name):
-        yield "heavy", value
+        yield "heavy", partial(_same, value)
     kind = schema.get("type")
     if kind == "string" or kind is None:
-        yield "long", "a" * size
-        yield "long outside ASCII", "\u20ac" * (size // 9)
+        yield "long", lambda: "a" * size
+        yield "long outside ASCII", lambda: "\u20ac" * (size // 9)
         if "date" in schema.get("format", ""):
-            yield "digits", "2026-01-01T00:00:00." + "9" * min(size, LONG) + "Z"
-            yield "limit", "9999-12-31T23:59:59.999999999+23:59"
+            yield "digits", lambda: "2026-01-01T00:00:00." + "9" * min(size, LONG) + "Z"
+            yield "limit", lambda: "9999-12-31T23:59:59.999999999+23:59"
         if "maxLength" in schema:
-            yield "limit", "a" * min(size, schema["maxLength"])
+            yield "limit", lambda: "a" * min(size, schema["maxLength"])
     if kind in ("integer", "number") or kind is None:
-        yield "limit", schema.get("maximum", 2**63 - 1)
-        yield "negative", -(2**63)
-        yield "huge", 1e308
+        yield "limit", lambda: schema.get("maximum", 2**63 - 1)
+        yield "negative", lambda: -(2**63)
+        yield "huge", lambda: 1e308
     if kind == "boolean":
-        yield "long", "a" * size
+        yield "long", lambda: "a" * size
     if kind == "array":
         item = example(schema.get("items", {}))
         most = schema.get("maxItems", 100_000)
         room = max(1, size // (len(json.dumps(item)) + 1))
-        yield "limit", [item] * min(most, room)
-        yield "many", [item] * room
-        yield "many that differ", [f"a{n}" for n in range(min(room, size // 9))]
+        yield "limit", lambda: [item] * min(most, room)
+        yield "many", lambda: [item] * room
+        yield "many that differ", lambda: [f"a{n}" for n in range(min(room, size // 9))]
     if kind == "object" or kind is None:
-        yield "many names", {f"k{n:06}": "" for n in range(size // 13)}
+        yield "many names", lambda: {f"k{n:06}": "" for n in range(size // 13)}
 
 
-def documents(size: int, good: Any) -> Iterator[tuple[str, bytes]]:
+def _same(value: Any) -> Any:
+    return value
+
+
+def documents(size: int, good: Any) -> Iterator[tuple[str, Shape]]:
     """JSON of about that size, and what is nearly JSON."""
     text = json.dumps(good).encode()
     half = (size - len(text)) // 2
-    yield "padding", b" " * (size - len(text)) + text
-    yield "deep arrays", b"[" * (size // 2) + b"]" * (size // 2)
-    yield "deep objects", (b'{"a":' * (size // 5))
-    yield "arrays of middling depth", nested(size)
-    yield "zeros", b"[" + b"0," * (size // 2 - 2) + b"0]"
-    yield "empty objects", b"[" + b"{}," * (size // 3 - 2) + b"{}]"
-    yield "whole floats", b"[" + b"1.0," * (size // 4 - 2) + b"1.0]"
-    yield (
-        "names",
-        json.dumps({f"n{n}": 0 for n in range(size // 12)}, separators=(",", ":")).encode(),
-    )
-    yield "one name", b"{" + b'"a":0,' * (size // 6 - 2) + b'"a":0}'
-    yield "escaped names", b"{" + b'"\\u0061":0,' * (size // 11 - 2) + b'"a":0}'
-    yield "a long number", b"[" + b"9" * (size - 2) + b"]"
-    yield "a long exponent", b"[1e" + b"9" * (size - 4) + b"]"
-    yield "a long fraction", b"[0." + b"0" * (size - 6) + b"1]"
-    yield "a long string", b'["' + b"a" * (size - 4) + b'"]'
-    yield "escapes", b'["' + b"\\u00e9" * ((size - 4) // 6) + b'"]'
-    yield "half surrogates", b'["' + b"\\ud800" * ((size - 4) // 6) + b'"]'
-    yield "an end that is no UTF-8", b'["' + b"a" * (size - 5) + b'\xff"]'
-    yield "an end that is no JSON", text[:-1] + b" " * (2 * half - 1) + b"]"
-    yield "UTF-16", ("\ufeff" + text.decode()).encode("utf-16")
-    yield "NUL", b"\0" * size
+    yield "padding", lambda: b" " * (size - len(text)) + text
+    yield "deep arrays", lambda: b"[" * (size // 2) + b"]" * (size // 2)
+    yield "deep objects", lambda: b'{"a":' * (size // 5)
+    yield "arrays of middling depth", lambda: nested(size)
+    yield "zeros", lambda: b"[" + b"0," * (size // 2 - 2) + b"0]"
+    yield "empty objects", lambda: b"[" + b"{}," * (size // 3 - 2) + b"{}]"
+    yield "whole floats", lambda: b"[" + b"1.0," * (size // 4 - 2) + b"1.0]"
+    yield "names", lambda: json.dumps({f"n{n:06}": 0 for n in range(size // 14)}).encode()
+    yield "one name", lambda: b"{" + b'"a":0,' * (size // 6 - 2) + b'"a":0}'
+    yield "escaped names", lambda: b"{" + b'"\\u0061":0,' * (size // 11 - 2) + b'"a":0}'
+    yield "a long number", lambda: b"[" + b"9" * (size - 2) + b"]"
+    yield "a long exponent", lambda: b"[1e" + b"9" * (size - 4) + b"]"
+    yield "a long fraction", lambda: b"[0." + b"0" * (size - 6) + b"1]"
+    yield "a long string", lambda: b'["' + b"a" * (size - 4) + b'"]'
+    yield "escapes", lambda: b'["' + b"\\u00e9" * ((size - 4) // 6) + b'"]'
+    yield "half surrogates", lambda: b'["' + b"\\ud800" * ((size - 4) // 6) + b'"]'
+    yield "an end that is no UTF-8", lambda: b'["' + b"a" * (size - 5) + b'\xff"]'
+    yield "an end that is no JSON", lambda: text[:-1] + b" " * (2 * half - 1) + b"]"
+    yield "UTF-16", lambda: ("\ufeff" + text.decode()).encode("utf-16")
+    yield "NUL", lambda: b"\0" * size
 
 
 def nested(size: int) -> bytes:
@@ -249,35 +267,36 @@ def nested(size: int) -> bytes:
     return b"[" + b",".join([one] * (size // (len(one) + 1) - 1 or 1)) + b"]"
 
 
-def lines(size: int) -> Iterator[tuple[str, bytes]]:
+def lines(size: int) -> Iterator[tuple[str, Shape]]:
     """NDJSON."""
-    yield "empty lines", b"\n" * size
-    yield "empty objects", b"{}\n" * (size // 3)
-    yield "small messages", b'{"data":1}\n' * (size // 11)
-    yield "one line", b'{"data":"' + b"a" * (size - 11) + b'"}'
-    yield "deep lines", (b"[" * 400 + b"]" * 400 + b"\n") * (size // 801)
-    yield "no end", b'{"data":' * (size // 8)
+    yield "empty lines", lambda: b"\n" * size
+    yield "empty objects", lambda: b"{}\n" * (size // 3)
+    yield "small messages", lambda: b'{"data":1}\n' * (size // 11)
+    yield "one line", lambda: b'{"data":"' + b"a" * (size - 11) + b'"}'
+    yield "deep lines", lambda: (b"[" * 400 + b"]" * 400 + b"\n") * (size // 801)
+    yield "no end", lambda: b'{"data":' * (size // 8)
 
 
-def messagepacks(size: int) -> Iterator[tuple[str, bytes]]:
+def messagepacks(size: int) -> Iterator[tuple[str, Shape]]:
     """MessagePack."""
-    yield "deep", b"\x91" * size
-    yield "an array that is announced", b"\xdd\xff\xff\xff\xff" + b"\xc0" * (size - 5)
-    yield "a map that is announced", b"\xdf\xff\xff\xff\xff" + b"\xa1a\xc0" * (size // 3 - 2)
-    yield "a string that is announced", b"\xdb\xff\xff\xff\xff" + b"a" * (size - 5)
-    yield "nils", b"\xdd" + (size - 5).to_bytes(4, "big") + b"\xc0" * (size - 5)
-
-
-def forms(size: int) -> Iterator[tuple[str, bytes]]:
-    """URL-encoded forms."""
-    yield "pairs", b"a=b&" * (size // 4)
-    yield "separators", b"&" * size
-    yield "percent", b"grant_type=" + b"%41" * ((size - 11) // 3)
+    yield "deep", lambda: b"\x91" * size
+    yield "an array that is announced", lambda: b"\xdd\xff\xff\xff\xff" + b"\xc0" * (size - 5)
     yield (
-        "a secret",
-        b"grant_type=client_credentials&client_id=a&client_secret=" + b"a" * (size - 60),
+        "a map that is announced",
+        lambda: b"\xdf\xff\xff\xff\xff" + b"\xa1a\xc0" * (size // 3 - 2),
     )
-    yield "an assertion", b"grant_type=client_credentials&token=" + deep_token().encode()
+    yield "a string that is announced", lambda: b"\xdb\xff\xff\xff\xff" + b"a" * (size - 5)
+    yield "nils", lambda: b"\xdd" + (size - 5).to_bytes(4, "big") + b"\xc0" * (size - 5)
+
+
+def forms(size: int) -> Iterator[tuple[str, Shape]]:
+    """URL-encoded forms."""
+    yield "pairs", lambda: b"a=b&" * (size // 4)
+    yield "separators", lambda: b"&" * size
+    yield "percent", lambda: b"grant_type=" + b"%41" * ((size - 11) // 3)
+    client = b"grant_type=client_credentials&client_id=a&client_secret="
+    yield "a secret", lambda: client + b"a" * (size - len(client))
+    yield "an assertion", lambda: b"grant_type=client_credentials&token=" + deep_token().encode()
 
 
 def form(good: Any) -> bytes:

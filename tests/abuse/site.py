@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from gateway.up.child import die_with
 from tests.abuse import probe
 from tests.abuse.witness import Seen
 from tests.e2e.installation import Installation
@@ -55,6 +56,7 @@ class Site:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
+            preexec_fn=die_with(os.getpid()),
         )
 
     def renew(self) -> None:

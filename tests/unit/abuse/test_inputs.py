@@ -24,7 +24,7 @@ def maker(route: Route) -> Maker:
 def test_each_route_has_inputs_that_end_where_they_say(key: tuple[str, str]) -> None:
     whats = []
     for one in maker(ROUTES[key]).inputs():
-        head, _, body = one.request.partition(b"\r\n\r\n")
+        head, _, body = one.make().partition(b"\r\n\r\n")
         first, *fields = head.split(b"\r\n")
         assert first.startswith(key[0].encode() + b" /"), one.what
         assert first.endswith(b" HTTP/1.1"), one.what
