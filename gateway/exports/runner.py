@@ -98,7 +98,9 @@ class RunnerRoutes:
         """Ends are looked at first, so nothing that was published before the call is left out but
         for the bound."""
         run_id = _run_id(scope)
-        body = decode_json(await read_body(scope, receive, MAX_BODY_BYTES), RunPositions)
+        body = decode_json(
+            await read_body(scope, receive, MAX_BODY_BYTES), RunPositions, bounded=False
+        )
         lease = _lease(body.lease)
         async with leased():
             held = await self._leases.held(run_id, lease)
@@ -134,7 +136,9 @@ class RunnerRoutes:
     async def finish(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Again under the same lease it is answered alike."""
         run_id = _run_id(scope)
-        body = decode_json(await read_body(scope, receive, MAX_BODY_BYTES), RunFinish)
+        body = decode_json(
+            await read_body(scope, receive, MAX_BODY_BYTES), RunFinish, bounded=False
+        )
         lease, ending = _lease(body.lease), body.ending()
         if body.log:
             with contextlib.suppress(LeaseLost):  # it may have ended under this lease already

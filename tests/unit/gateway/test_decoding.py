@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
+import time
 from typing import NoReturn
 
 import pytest
 
 from edge.problem import Problem
-from gateway.http.decoding import Query, decode_json, if_match
+from gateway.http.decoding import MAX_BODY_BYTES, MAX_CONTAINERS, Query, decode_json, if_match
 from gateway.subscriptions.bodies import SubscriptionCreate, new_spec
 from gateway.subscriptions.start_positions import StartAt
 from gateway.topics.bodies import TopicCreate
@@ -51,6 +53,34 @@ def test_an_integer_may_be_written_as_a_float() -> None:
     assert decode_json(b'{"name":"a","partitions":3.0}', TopicCreate).partitions == 3
     body = decode_json(b'{"name":"a","ack_deadline_seconds":30}', SubscriptionCreate)
     assert body.ack_deadline_seconds == 30
+
+
+DEEP = b"[" * 500 + b"]" * 500 + b","
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        DEEP * (MAX_BODY_BYTES // len(DEEP)),
+        b"{}," * (MAX_BODY_BYTES // 3),
+        b"1.0," * (MAX_BODY_BYTES // 4),
+        b'"\\"",' * (MAX_BODY_BYTES // 5),
+        b'"' + b'\\"' * (MAX_BODY_BYTES // 4) + b"," * 50_000,
+        b'"' + b"," * 50_000 + b'",' + b"{}," * MAX_CONTAINERS,
+    ],
+    ids=["deep", "objects", "floats", "strings", "a string without an end", "after a string"],
+)
+def test_a_body_of_very_many_values_is_refused_and_costs_little(values: bytes) -> None:
+    body = b'{"name":"a","labels":[' + values + b"0]}"
+    began_s = time.thread_time()
+    assert refusal(body) == (400, [])
+    assert time.thread_time() - began_s < 0.05
+
+
+def test_values_are_not_counted_in_strings() -> None:
+    text = ',[{"' * 20_000
+    body = json.dumps({"name": "a", "labels": {"x": text}}).encode()
+    assert decode_json(body, TopicCreate).labels == {"x": text}
 
 
 @pytest.mark.parametrize(
