@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    bounds,
     consensus,
     delivering,
     log,
@@ -26,4 +27,5 @@ MUTANTS = (
     *publishing.MUTANTS,
     *roles.MUTANTS,
     *peering.MUTANTS,
+    *bounds.MUTANTS,
 )
