@@ -21,16 +21,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import TypeVar
 
 from tests.abuse import h2spec
 from tests.abuse.client import NO_ANSWER, Connection, send_all
-from tests.abuse.connections import ATTACKS, Attack
+from tests.abuse.connections import ATTACKS, Attack, never_read
 from tests.abuse.contract import Route, routes
 from tests.abuse.inputs import SIZES, Input, Maker
 from tests.abuse.judge import Row, compared, judged, table
-from tests.abuse.scenarios import SCENARIOS, Load
+from tests.abuse.scenarios import SCENARIOS, Load, large_answer
 from tests.abuse.site import Site, running
 
 INPUTS_IN_SHORT = 10
@@ -41,6 +43,7 @@ CONNECTIONS = 4
 PATIENCE_S = 30.0
 RENEW_S = 600.0
 """So often another tenant attacks: what an attack leaves in it makes the next one another."""
+T = TypeVar("T")
 PARTS = ("routes", "connections", "tenants", "h2spec")
 
 
@@ -60,7 +63,9 @@ class Program:
         if "routes" in parts:
             await self._routes()
         if "connections" in parts:
-            for name, attack in self._chosen(ATTACKS):
+            large = await asyncio.to_thread(large_answer, self._site)
+            of_tenants = {"large answers never read": partial(never_read, request=large)}
+            for name, attack in self._chosen({**ATTACKS, **of_tenants}):
                 self._add(await self._connection(name, attack))
         if "tenants" in parts:
             for name, scenario in self._chosen(SCENARIOS):
@@ -202,7 +207,7 @@ class Program:
             self._site.address, endless, connections=connections, within_s=within_s, rate=rate
         )
 
-    def _chosen(self, named: dict[str, object]) -> Iterator[tuple[str, object]]:
+    def _chosen(self, named: dict[str, T]) -> Iterator[tuple[str, T]]:
         return ((name, one) for name, one in named.items() if self._options.only in name)
 
     def _add(self, row: Row) -> None:

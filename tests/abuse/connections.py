@@ -1,9 +1,9 @@
-"""Attacks on the level of the connection, none of which needs a token.
+"""Attacks on the level of the connection. None needs a token, but large answers are a tenant's.
 
-Each takes a place to connect to and a number of seconds, and returns how many connections or
-streams it made. All of them end their connections before they return, so what the server still has
-a moment later is what it keeps. HTTP/2 is spoken without TLS; where the server refuses that, the
-attack ends with the connection.
+Each takes an address and a number of seconds, and returns how many connections or streams it made.
+All of them end their connections before they return, so what the server still has a moment later is
+what it keeps. HTTP/2 is spoken without TLS; where the server refuses that, the attack ends with the
+connection.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ async def slow_bodies(address: Address, seconds: float) -> int:
         return len(made)
 
 
-async def never_read(address: Address, seconds: float) -> int:
-    """Large answers that nobody takes, pipelined over HTTP/1.1."""
-    async with peers(address, 100, buffer_bytes=4096) as made:
+async def never_read(address: Address, seconds: float, request: bytes = GET) -> int:
+    """Answers that nobody takes, pipelined over HTTP/1.1."""
+    async with peers(address, 60, buffer_bytes=4096) as made:
         for peer in made:
-            await peer.send(GET * 20, 0.5)
+            await peer.send(request * 20, 0.5)
         await asyncio.sleep(seconds)
         return len(made)
 

@@ -242,6 +242,14 @@ def changes(site: Site) -> Load:
     )
 
 
+def large_answer(site: Site) -> bytes:
+    """A request whose answer has 8 MiB."""
+    topic = _topic(site)
+    for _ in range(8):
+        site.owner.ask("POST", f"/topics/{topic}/messages", 201, data=b"x" * 1_000_000)
+    return request(site.owner, "GET", f"/topics/{topic}/partitions/0/messages?offset=0")
+
+
 SCENARIOS: dict[str, Scenario] = {
     "expressions": expressions,
     "schema: automaton": schema_of_a_topic,
