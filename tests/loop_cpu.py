@@ -36,22 +36,28 @@ class Callbacks:
             self.longest_ms, self.longest = took_ms, repr(handle)
 
 
-@asynccontextmanager
-async def measured() -> AsyncIterator[Callbacks]:
-    """Measures each callback of asyncio's own loop while the block runs, its own code included."""
-    callbacks = Callbacks()
-    run = asyncio.Handle._run
+def timed(
+    run: Callable[[asyncio.Handle], None], note: Callable[[asyncio.Handle, float], None]
+) -> Callable[[asyncio.Handle], None]:
+    """`asyncio.Handle._run` that tells of each callback how many CPU milliseconds it took."""
 
-    def timed(handle: asyncio.Handle) -> None:
+    def timed_run(handle: asyncio.Handle) -> None:
         began_s = time.thread_time()
         try:
             run(handle)
         finally:
-            callbacks.note(handle, (time.thread_time() - began_s) * 1000)
+            note(handle, (time.thread_time() - began_s) * 1000)
 
+    return timed_run
+
+
+@asynccontextmanager
+async def measured() -> AsyncIterator[Callbacks]:
+    """Measures each callback of asyncio's own loop while the block runs, its own code included."""
+    callbacks = Callbacks()
     gc.collect()
     gc.freeze()  # Objects of other tests are nothing that a collection has to look through.
-    with mock.patch.object(asyncio.Handle, "_run", timed):
+    with mock.patch.object(asyncio.Handle, "_run", timed(asyncio.Handle._run, callbacks.note)):
         await asyncio.sleep(0)  # What follows runs in a callback that is measured.
         began_s = time.process_time()
         try:

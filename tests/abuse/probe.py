@@ -19,11 +19,12 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from tests.loop_cpu import timed
 
 DIRECTORY = "ABUSE_PROBES"
 """The environment variable that names the directory of the sockets."""
@@ -64,26 +65,15 @@ class Probe:
         self.routes: list[Route] = []
         self._longest: dict[str, Longest] = {}
         self._callbacks = 0
-        self._loop_ns = 0
+        self._loop_ms = 0.0
         self._collection_began_ns = self._collection_ns = 0
         self._since_s = _cpu_s()
 
-    def timed(self, run: Callable[[asyncio.Handle], None]) -> Callable[[asyncio.Handle], None]:
-        """`Handle._run`, with a clock around it."""
-        now = time.thread_time_ns
-
-        def timed(handle: Any) -> None:
-            context, callback = handle._context, handle._callback
-            began_ns = now()
-            try:
-                run(handle)
-            finally:
-                took_ns = now() - began_ns
-                self._callbacks += 1
-                self._loop_ns += took_ns
-                self._note(context.get(_route, NO_ROUTE), took_ns / 1e6, callback)
-
-        return timed
+    def note(self, handle: Any, took_ms: float) -> None:
+        """A callback of the loop has run."""
+        self._callbacks += 1
+        self._loop_ms += took_ms
+        self._note(handle._context.get(_route, NO_ROUTE), took_ms, handle._callback)
 
     def _note(self, route: str, took_ms: float, callback: Any) -> None:
         if route is NO_ROUTE:
@@ -104,15 +94,13 @@ class Probe:
         """All since the last call."""
         longest, self._longest = self._longest, {}
         callbacks, self._callbacks = self._callbacks, 0
-        loop_ns, self._loop_ns = self._loop_ns, 0
+        loop_ms, self._loop_ms = self._loop_ms, 0.0
         collection_ns, self._collection_ns = self._collection_ns, 0
         now_s = _cpu_s()
-        others_ms = max(0.0, (now_s - self._since_s) * 1000 - loop_ns / 1e6)
+        others_ms = max(0.0, (now_s - self._since_s) * 1000 - loop_ms)
         self._since_s = now_s
         ranked = sorted(longest.values(), key=lambda one: -one.cpu_ms)
-        return Snapshot(
-            ranked, callbacks, loop_ns / 1e6, others_ms, collection_ns / 1e6, self.routes
-        )
+        return Snapshot(ranked, callbacks, loop_ms, others_ms, collection_ns / 1e6, self.routes)
 
 
 def prepare() -> Probe:
@@ -120,7 +108,7 @@ def prepare() -> Probe:
     import uvloop
 
     probe = Probe()
-    asyncio.Handle._run = probe.timed(asyncio.Handle._run)  # type: ignore[method-assign]
+    asyncio.Handle._run = timed(asyncio.Handle._run, probe.note)  # type: ignore[method-assign]
     uvloop.new_event_loop = asyncio.SelectorEventLoop  # type: ignore[assignment]
     uvloop.run = asyncio.run  # type: ignore[assignment]
     gc.callbacks.append(probe.collected)

@@ -14,6 +14,7 @@ from gateway.http.dispatch import Dispatcher
 from gateway.http.router import Router
 from tests.abuse import probe
 from tests.abuse.probe import Probe, Snapshot, name_routes
+from tests.loop_cpu import timed
 
 BUSY_S = 0.03
 
@@ -32,8 +33,7 @@ async def handler(scope: Scope, receive: Receive, send: Send) -> None:
 
 def measured(work: Any) -> Snapshot:
     measuring = Probe()
-    timed = measuring.timed(asyncio.Handle._run)
-    with mock.patch.object(asyncio.Handle, "_run", timed):
+    with mock.patch.object(asyncio.Handle, "_run", timed(asyncio.Handle._run, measuring.note)):
         loop = asyncio.SelectorEventLoop()
         try:
             loop.run_until_complete(work())
