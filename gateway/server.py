@@ -22,7 +22,9 @@ from gateway import descriptors, heap, logs, metrics
 from gateway.addresses import CannotListen, bound
 from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
+from gateway.http.request import MAX_HEAD_BYTES
 from gateway.http.server import HttpServer
+from gateway.http.unsent import UnsentLimits
 from gateway.settings import Listener, ServerSettings
 from gateway.telemetry.opening import open_telemetry
 from gateway.wiring.opening import open_parts
@@ -30,7 +32,8 @@ from gateway.wiring.parts import Parts
 from metadata.postgres.database_schema import UnfitSchema
 from peering.tls import PeerTlsError
 
-MAX_HEADER_BYTES = 64 * 1024
+MAX_STREAMS = 100
+"""Of one connection of HTTP/2, at once."""
 GRACE_S = 1.0
 LAST_MARGIN_S = 2.0
 _log = structlog.get_logger("packetboat.server")
@@ -99,11 +102,17 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
             )
             sweeper = asyncio.ensure_future(app.sweep())
             try:
-                plain = settings.http_listener is Listener.PLAIN
                 server = HttpServer(
                     app,
                     hypercorn_config(),
-                    plain=plain,
+                    own=settings.http_listener is Listener.OWN,
+                    http2=settings.http2,
+                    unsent=UnsentLimits(
+                        settings.max_unsent_bytes_of_connection,
+                        settings.max_unsent_bytes_of_tenant,
+                        settings.max_unsent_bytes,
+                        settings.send_timeout_s,
+                    ),
                     turn_away=app.turned_away,
                     max_connections=settings.max_connections,
                     max_connections_of_address=settings.max_connections_of_address,
@@ -147,9 +156,9 @@ def hypercorn_config() -> Config:
     config = Config()
     config.keep_alive_max_requests = 2**62
     config.keep_alive_timeout = 75.0
-    config.h11_max_incomplete_size = MAX_HEADER_BYTES
-    config.h2_max_header_list_size = MAX_HEADER_BYTES
-    config.h2_max_concurrent_streams = 1000
+    config.h11_max_incomplete_size = MAX_HEAD_BYTES
+    config.h2_max_header_list_size = MAX_HEAD_BYTES
+    config.h2_max_concurrent_streams = MAX_STREAMS
     config.include_server_header = False
     config.accesslog = None
     config.loglevel = "WARNING"

@@ -42,11 +42,16 @@ _BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s/?#]+)*")
 
 
 class Listener(enum.Enum):
-    """Who reads HTTP/1.1: our own reader of plain requests, with Hypercorn for all else, at about
-    half the processor time a publish; or Hypercorn alone."""
+    """Who serves HTTP/1.1: our own connections, at about a quarter of the processor time a publish;
+    or Hypercorn."""
 
-    PLAIN = "plain"
+    OWN = "own"
     HYPERCORN = "hypercorn"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Listener | None:
+        """The name that `own` had in 0.2."""
+        return cls.OWN if value == "plain" else None
 
 
 class Role(enum.Enum):
@@ -130,8 +135,10 @@ class ServerSettings:
     """Ports of public addresses that webhooks may have."""
     egress_proxy: str = ""
     """`http://host:port`: a forward proxy that all requests to the outside go over, by CONNECT."""
-    http_listener: Listener = Listener.PLAIN
+    http_listener: Listener = Listener.OWN
     """`hypercorn`: every connection is Hypercorn's from its first byte."""
+    http2: bool = False
+    """Whether HTTP/2 is spoken, without TLS, to clients that begin with it; Hypercorn serves it."""
     max_requests: int = number(1_000, 1)
     """Requests that run at once in a process; what waits, as long-polls do, is not counted."""
     max_waiting: int = number(20_000, 1)
@@ -144,6 +151,14 @@ class ServerSettings:
     """Of a process."""
     max_connections_of_address: int = number(10_000, 1)
     """Of these, from one address; a load balancer is one."""
+    send_timeout_s: float = number(30.0, 1, 3600)
+    """A client that takes less than 16 KiB of what waits for it in this time is cut off."""
+    max_unsent_bytes: int = number(512 * 1024 * 1024, 1024 * 1024)
+    """Of answers of a process that clients have not taken yet."""
+    max_unsent_bytes_of_tenant: int = number(128 * 1024 * 1024, 1024 * 1024)
+    """Of these, of one tenant; all callers without a token are one."""
+    max_unsent_bytes_of_connection: int = number(64 * 1024 * 1024, 1024 * 1024)
+    """Of these, of one connection."""
     log_level: LogLevel = LogLevel("info")
     access_log_every: int = number(0, 0)
     """0 logs failed requests only, 1 every request, n each n-th."""

@@ -21,6 +21,7 @@ from auth.principal import Principal
 from auth.verifier import CachingVerifier
 from edge.asgi import (
     CALLER,
+    EXPECTS,
     REQUEST_ID,
     SUBJECT,
     TENANT,
@@ -40,7 +41,7 @@ from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, b
 from gateway.admission.kinds import Kind
 from gateway.http.cors import Cors, allow
 from gateway.http.parameters import refuse_unknown
-from gateway.http.request import MAX_FIELDS, parse_head
+from gateway.http.request import MAX_FIELDS, Malformed, parse_head
 from gateway.http.router import Endpoint, Router
 from gateway.metrics import RequestMetrics
 from gateway.middleware.access_log import AccessLog
@@ -252,9 +253,12 @@ class Dispatcher:
         return TurnedAway(refusal, offered, tenant_id, asked.length, asked.close, asked.own)
 
     def _look(self, gate: Gate, raw: bytes) -> _Asked | None:
-        head = parse_head(raw)
-        if head is None or head.method == "HEAD":
-            return None  # the answer that is made ahead has a body
+        try:
+            head = parse_head(raw)
+        except Malformed:
+            return None
+        if head.method == "HEAD" or head.chunked or head.expects:
+            return None  # the answer that is made ahead has a body, and follows a whole request
         fields = dict(head.headers)
         if self._cors is not None and b"origin" in fields:
             return None  # and does not say which origins may read it
@@ -308,7 +312,8 @@ class Dispatcher:
         if exchange.status:
             # The response has begun; only breaking the connection tells the client it is not whole.
             raise error
-        if not exchange.body_complete and not exchange.timed_out:
+        unasked = scope.get(EXPECTS) and not exchange.asked
+        if not exchange.body_complete and not exchange.timed_out and not unasked:
             await exchange.drain()
         if exchange.gone:
             exchange.status = CLIENT_GONE

@@ -67,6 +67,11 @@ class Exchange:
         self.task: asyncio.Task[Any] | None = None
         self.waiting_since_s = 0.0
 
+    @property
+    def asked(self) -> bool:
+        """Whether the body was asked for."""
+        return self.waiting_since_s > 0
+
     async def receive(self) -> MutableMapping[str, Any]:
         if self.body_complete:
             return await self._receive()

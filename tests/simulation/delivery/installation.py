@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from edge import load
 from gateway import heap, server
 from gateway.access_watch import OpenRequest
-from gateway.http.server import Connection
+from gateway.http.connection import Connection
 from gateway.middleware import request_id
 from gateway.settings import Role, ServerSettings, format_addresses
 from peering.rpc.connection import FrameConnection

@@ -4,17 +4,16 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, cast
 
 import pytest
-from hypercorn.utils import wrap_app
 
-from edge.asgi import WAITED, ClientGone, Handler, Receive, Scope, Send, respond
+from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
 from gateway.admission.gate import Refusal
-from gateway.http import server as http_server
+from gateway.http import connection as connections
+from gateway.http.connection import Connection
 from gateway.http.dispatch import TurnedAway
-from gateway.http.request import parse_head
-from gateway.http.server import Connection, HttpServer
+from gateway.http.request import Malformed, parse_head
+from gateway.http.server import HttpServer
 from gateway.http.turns import Waiting
 from gateway.server import hypercorn_config
 
@@ -66,12 +65,12 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 async def test_hypercorn_alone_serves_when_it_is_asked_to() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
-    served = HttpServer(application, hypercorn_config(), plain=False)
+    served = HttpServer(application, hypercorn_config(), own=False)
     await served.start(listener)
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     writer.write(b"POST /here HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-    assert not served.connections
+    assert not any(isinstance(each, Connection) for each in served.connections)
     writer.close()
     await served.close(0.5)
 
@@ -88,6 +87,7 @@ async def server() -> AsyncIterator[tuple[HttpServer, int]]:
 
 
 Exchange = Callable[..., Awaitable[bytes]]
+Server = tuple[HttpServer, int]
 
 
 @pytest.fixture
@@ -113,6 +113,11 @@ def exchange(server: tuple[HttpServer, int]) -> Exchange:
 
 
 CLOSE = b"Connection: close\r\n"
+
+
+CHUNKED = (
+    b"POST /chunked HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+)
 
 
 async def test_a_request_and_its_answer(exchange: Exchange) -> None:
@@ -224,99 +229,162 @@ async def test_an_unread_body_ends_the_connection_after_the_answer(exchange: Exc
 @pytest.mark.parametrize(
     "raw",
     [
-        b"GET /x HTTP/1.0\r\n" + HOST + b"\r\n",
+        b"GET /x HTTP/1.0\r\n\r\n",
+        b"GET http://test/x HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n",
+        b"GET /x HTTP/1.1\r\n" + HOST + b"Connection: te, Close\r\n\r\n",
         b"POST /x HTTP/1.1\r\n" + HOST + CLOSE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET /x HTTP/1.1\r\n" + HOST + CLOSE + b"Upgrade: h2c\r\n\r\n",
         b"POST /x HTTP/1.1\r\n"
         + HOST
         + CLOSE
         + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
     ],
 )
-async def test_what_is_not_plain_is_hypercorn_s(exchange: Exchange, raw: bytes) -> None:
-    assert b" /x  " in await exchange(raw)
+async def test_all_of_http_1_is_served(exchange: Exchange, raw: bytes) -> None:
+    answer = await exchange(raw)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b" /x  " in answer
 
 
-CHUNKED = (
-    b"POST /chunked HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+async def test_an_answer_without_length_to_http_1_0_ends_with_its_connection(
+    exchange: Exchange,
+) -> None:
+    answer = await exchange(b"GET /stream HTTP/1.0\r\n\r\n")
+    assert b"transfer-encoding" not in answer
+    assert answer.endswith(b"\r\n\r\nonetwo")
+
+
+async def test_who_expects_to_be_asked_for_the_body_is_asked(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server[1])
+    head = b"POST /x HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    for _ in range(2):
+        writer.write(head)
+        asked = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        assert asked == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"ab")
+        assert await asyncio.wait_for(reader.readuntil(b"|ab"), 5)
+    writer.close()
+
+
+async def test_who_is_answered_without_the_body_is_not_asked_for_it(exchange: Exchange) -> None:
+    head = (
+        b"POST /unread HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    )
+    answer = await exchange(head)
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+async def test_a_body_in_chunks_that_breaks_off_midway_reaches_no_answer(
+    server: Server,
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server[1])
+    writer.write(b"POST /x HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+    await asyncio.sleep(0.05)
+    writer.write(b"z\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"|" not in answer
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "endless", [b"1;" + b"a" * 400_000, b"1\r\na\r\n0\r\n" + b"A: b\r\n" * 60_000]
 )
-LATER: list[Callable[[Connection], object]] = [
-    lambda connection: connection.take_turn(),
-    lambda connection: connection.release(),
-    lambda connection: connection.resume_writing(),
-    lambda connection: connection.data_received(CHUNKED),
-    lambda connection: connection.sweep(float("inf"), 0.0),
-    lambda connection: connection.close_if_idle(),
-    lambda connection: connection.abort(),
-    lambda connection: connection.connection_lost(None),
-]
+async def test_what_frames_a_body_is_bounded(exchange: Exchange, endless: bytes) -> None:
+    head = b"POST /x HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    with suppress(ConnectionError):
+        answer = await exchange(
+            head, *[endless[at : at + 40_000] for at in range(0, 400_000, 40_000)]
+        )
+        assert answer.startswith(b"HTTP/1.1 400")
 
 
-@pytest.mark.parametrize("later", LATER)
-async def test_nothing_acts_on_a_connection_that_was_handed_over(
-    server: tuple[HttpServer, int], later: Callable[[Connection], object]
-) -> None:
+async def test_a_length_beside_a_coding_ends_the_connection(exchange: Exchange) -> None:
+    raw = (
+        b"POST /x HTTP/1.1\r\n" + HOST + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    answer = await exchange(
+        raw + b"1\r\na\r\n0\r\n\r\n" + b"GET /behind HTTP/1.1\r\n" + HOST + b"\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"\r\nconnection: close" in answer
+    assert b"behind" not in answer
+
+
+async def test_pipelined_requests_run_once_though_more_comes_all_the_while(server: Server) -> None:
+    """The second one is in chunks, and the third comes byte by byte as the first is answered."""
     served, port = server
-    paths = noting_paths(served)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    connection = await the_connection(served)
-    connection.data_received(CHUNKED)
-    later(connection)
-    answers = await answers_within(reader, 0.3)
-    assert paths == ["/chunked"]
-    assert answers.count(b"HTTP/1.1 200") == 1
-    assert served._open_count == 1
-    writer.close()
-
-
-async def test_a_request_is_handed_over_once_though_more_comes_as_an_answer_ends(
-    server: tuple[HttpServer, int],
-) -> None:
-    served, port = server
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    connection = await the_connection(served)
-
-    async def more_comes(scope: Scope, receive: Receive, send: Send) -> None:
-        await application(scope, receive, send)
-        if scope["path"] == "/plain":  # the next request is scheduled, and has not begun
-            connection.data_received(b"GET /after HTTP/1.1\r\n" + HOST + b"\r\n")
-
-    paths = noting_paths(served, more_comes)
-    connection.data_received(b"GET /plain HTTP/1.1\r\n" + HOST + b"\r\n" + CHUNKED)
-    answers = await answers_within(reader, 0.5)
-    assert paths == ["/plain", "/chunked", "/after"]
-    assert answers.count(b"HTTP/1.1 200") == 3
-    writer.close()
-
-
-def noting_paths(served: HttpServer, app: Handler = application) -> list[str]:
-    """The paths of the requests from now on, in the order in which they run."""
     paths: list[str] = []
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            paths.append(scope["path"])
-        await app(scope, receive, send)
+        paths.append(scope["path"])
+        await asyncio.sleep(0.002)
+        await application(scope, receive, send)
 
     served.app = noting
-    served._wrapped = wrap_app(cast(Any, noting), served.config.wsgi_max_body_size, "asgi")
-    return paths
+    for number in range(20):
+        paths.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /plain HTTP/1.1\r\n" + HOST + b"\r\n" + CHUNKED)
+        for byte in b"GET /after HTTP/1.1\r\n" + HOST + CLOSE + b"X: " + b"a" * (50 + number):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        writer.write(b"\r\n\r\n")
+        answers = await asyncio.wait_for(reader.read(), 5)
+        assert paths == ["/plain", "/chunked", "/after"]
+        assert answers.count(b"HTTP/1.1 200") == 3
+        writer.close()
 
 
-async def the_connection(served: HttpServer) -> Connection:
+@pytest.mark.parametrize("first", [CHUNKED, b"GET /x HTTP/1.1\r\n" + HOST + b"\r\n"])
+async def test_a_connection_that_its_client_closed_is_not_counted(
+    server: Server, first: bytes
+) -> None:
+    served, port = server
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(first)
+    await reader.readuntil(b"|")
+    writer.close()
     async with asyncio.timeout(5):
-        while not served.connections:
+        while served._open_count:
             await asyncio.sleep(0.01)
-    (connection,) = served.connections
-    return connection
 
 
-async def answers_within(reader: asyncio.StreamReader, seconds: float) -> bytes:
-    answers = b""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while data := await reader.read(65536):
-                answers += data
-    return answers
+async def test_who_takes_no_answer_is_cut_off(server: Server) -> None:
+    """Whether the answer waits as a whole, behind others, or goes on."""
+    served, port = server
+    large = bytes(8 * 1024 * 1024)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/whole":
+            await respond(send, 200, large)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": bytes(65536), "more_body": True})
+
+    served.app = answer
+    peers = []
+    for path in (b"/whole", b"/stream"):
+        peer = socket.socket()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(("127.0.0.1", port))
+        peer.send(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+        peers.append(peer)
+    async with asyncio.timeout(5):
+        while len(served.connections) < 2 or not all(
+            each.account.unsent_bytes for each in served.connections if isinstance(each, Connection)
+        ):
+            await asyncio.sleep(0.01)
+    assert served.unsent.total_bytes > 1024 * 1024
+    for ahead_s, left in ((1, 2), (29, 2), (70, 0)):
+        for connection in list(served.connections):
+            connection.sweep(served.loop.time() + ahead_s, 75.0)
+        await asyncio.sleep(0.05)
+        assert served._open_count == left
+    assert not served.unsent.total_bytes
+    for peer in peers:
+        peer.close()
 
 
 @pytest.mark.parametrize(
@@ -348,15 +416,18 @@ async def test_the_malformed_reaches_no_handler(exchange: Exchange, raw: bytes) 
 @pytest.mark.parametrize(
     "line",
     [
-        b"Transfer-Encoding: chunked",
         b"transfer-encoding : identity",
+        b"Transfer-Encoding: gzip, chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 1",
+        b"Content-Length: 1\r\nTransfer-Encoding: chunked",
+        b"Content-Length: 1\r\nContent-Length: 1",
         b"Content-Length: 1,1",
         b"Content-Length: 0x1",
+        b"Content-Length: 1_0",
         b"Content-Length: ",
         b"Content-Length: 1\xb2",
-        b"Connection: upgrade",
-        b"Upgrade: h2c",
-        b"Expect: 100-continue",
+        b"Host: h",
         b" folded: x",
         b"a: b\n c: d",
         b"a: b\rc: d",
@@ -364,10 +435,46 @@ async def test_the_malformed_reaches_no_handler(exchange: Exchange, raw: bytes) 
         b": empty",
     ],
 )
-def test_heads_that_are_not_plain(line: bytes) -> None:
+def test_heads_that_are_malformed(line: bytes) -> None:
     plain = b"POST /x HTTP/1.1\r\nHost: h"
-    assert parse_head(plain) is not None
-    assert parse_head(plain + b"\r\n" + line) is None
+    assert parse_head(plain).path == b"/x"
+    with pytest.raises(Malformed):
+        parse_head(plain + b"\r\n" + line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET  /x HTTP/1.1",
+        b"GET /x",
+        b"GET /x HTTP/1.2",
+        b"GET /x HTTP/2.0",
+        b"GET /x RTSP/1.0",
+        b"get /x HTTP/1.1",
+        b"GET x HTTP/1.1",
+        b"GET * HTTP/1.1",
+        b"GET /x#y HTTP/1.1",
+        b"GET http://h?x HTTP/1.1",
+        b"GET ftp://h/x HTTP/1.1",
+        b"CONNECT h:1 HTTP/1.1",
+        b"GET /\xff HTTP/1.1",
+    ],
+)
+def test_first_lines_that_are_malformed(line: bytes) -> None:
+    with pytest.raises(Malformed):
+        parse_head(line + b"\r\nHost: h")
+
+
+def test_heads_of_their_own_kind() -> None:
+    old = parse_head(b"GET /x HTTP/1.0\r\nA: b")
+    assert (old.version, old.close) == ("1.0", True)
+    far = parse_head(b"GET HTTP://h/a?b HTTP/1.1\r\nHost: h")
+    assert (far.path, far.query) == (b"/a", b"b")
+    assert parse_head(b"OPTIONS * HTTP/1.1\r\nHost: h").path == b"*"
+    chunked = parse_head(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked")
+    assert (chunked.chunked, chunked.content_length) == (True, 0)
+    asking = parse_head(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nUpgrade: h2c")
+    assert asking.expects
 
 
 def test_a_plain_head() -> None:
@@ -375,7 +482,6 @@ def test_a_plain_head() -> None:
         b"GET /a?b=?c HTTP/1.1\r\nhost: h\r\nX-A:  v w\t\r\nEmpty:\r\nU: \xc3\xa9\r\n"
         b"Connection: Close\r\nContent-Length: 7"
     )
-    assert head is not None
     assert (head.method, head.path, head.query) == ("GET", b"/a", b"b=?c")
     assert (b"x-a", b"v w") in head.headers
     assert (b"empty", b"") in head.headers
@@ -386,7 +492,7 @@ def test_a_plain_head() -> None:
 async def test_idle_and_slow_connections_are_swept(
     server: tuple[HttpServer, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.0)
     served, port = server
     slow, slow_writer = await asyncio.open_connection("127.0.0.1", port)
     slow_writer.write(b"GET /x HT")

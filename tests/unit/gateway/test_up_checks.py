@@ -36,7 +36,7 @@ WRONG = [
     ("PACKETBOAT_EXPORTS", "maybe", "1 or 0, true or false"),
     ("PACKETBOAT_ROLE", "boss", "one of all, gateway, publish, subscribe, scheduler"),
     ("PACKETBOAT_ROLE", "publish", "leave it out, or run `packetboat serve`"),
-    ("PACKETBOAT_HTTP_LISTENER", "nginx", "one of plain, hypercorn"),
+    ("PACKETBOAT_HTTP_LISTENER", "nginx", "one of own, hypercorn"),
     ("PACKETBOAT_WORKERS", "0", "must be at least 1"),
     ("PACKETBOAT_DRAIN_S", "soon", "not a number"),
     ("PACKETBOAT_TOKEN_SECONDS", "59", "must be from 60 to 86400"),

@@ -1,0 +1,371 @@
+"""HTTP/2 within bounds, spoken to by a client that means no good."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.settings import SettingCodes
+
+from edge.asgi import ClientGone, Handler, Receive, Scope, Send, respond
+from gateway.http.server import HttpServer
+from gateway.http.unsent import UnsentLimits
+from gateway.server import MAX_STREAMS, hypercorn_config
+
+MIB = 1024 * 1024
+PATIENCE_S = 10.0
+Started = Callable[..., Awaitable[HttpServer]]
+
+
+class Client:
+    """One connection of HTTP/2, by the frame."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        config = H2Configuration(
+            client_side=True, validate_outbound_headers=False, normalize_outbound_headers=False
+        )
+        self.h2 = H2Connection(config)
+        self.events: list[Event] = []
+
+    @classmethod
+    async def open(cls, server: HttpServer, *, window: int | None = None) -> Client:
+        client = cls(*await asyncio.open_connection("127.0.0.1", port_of(server)))
+        client.h2.initiate_connection()
+        if window is not None:
+            client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window})
+        client.flush()
+        return client
+
+    def flush(self) -> None:
+        self._writer.write(self.h2.data_to_send())
+
+    def get(self, path: bytes = b"/", method: bytes = b"GET") -> int:
+        stream = self.h2.get_next_available_stream_id()
+        pseudo = [(b":method", method), (b":path", path), (b":scheme", b"http")]
+        self.h2.send_headers(stream, [*pseudo, (b":authority", b"x")], end_stream=True)
+        self.flush()
+        return stream
+
+    async def until(self, seen: Callable[[Event], bool]) -> Event | None:
+        """Reads until such an event comes; None: the connection was closed."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for event in self.events:
+                    if seen(event):
+                        return event
+                try:
+                    data = await self._reader.read(65536)
+                except ConnectionError:
+                    return None
+                if not data:
+                    return None
+                self.events += self.h2.receive_data(data)
+                for event in self.events:
+                    if isinstance(event, DataReceived) and event.flow_controlled_length:
+                        with suppress(Exception):
+                            self.h2.acknowledge_received_data(
+                                event.flow_controlled_length, event.stream_id
+                            )
+                self.flush()
+
+    async def ends(self, stream: int) -> Event | None:
+        def of(event: Event) -> bool:
+            ended = isinstance(event, StreamEnded | StreamReset)
+            return ended and getattr(event, "stream_id", None) == stream
+
+        return await self.until(of)
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+def port_of(server: HttpServer) -> int:
+    assert server._listener is not None
+    return int(server._listener.sockets[0].getsockname()[1])
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await respond(send, 200, b"hello")
+
+
+@pytest.fixture
+async def started() -> AsyncIterator[Started]:
+    opened: list[HttpServer] = []
+
+    async def start(app: Handler = hello, **given: Any) -> HttpServer:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        server = HttpServer(app, hypercorn_config(), **{"http2": True, **given})
+        opened.append(server)
+        await server.start(listener)
+        return server
+
+    yield start
+    for server in opened:
+        await server.close(0.5)
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_http2_is_off_unless_asked_for(started: Started) -> None:
+    server = await started(http2=False)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), PATIENCE_S)).startswith(b"HTTP/1.1 400")
+    writer.close()
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_each_connection_is_served_by_what_its_first_bytes_say(
+    started: Started, own: bool
+) -> None:
+    server = await started(own=own)
+    client = await Client.open(server)
+    assert isinstance(await client.ends(client.get()), StreamEnded)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    for byte in b"POST / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n":
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    writer.write(b"Content-Length: 0\r\n\r\n")
+    assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+    writer.close()
+    client.close()
+
+
+async def test_answers_wait_where_the_window_is_0(started: Started) -> None:
+    """A stream of messages goes no further than its buffer."""
+    sent = 0
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal sent
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while sent < 64 * MIB:
+            await send({"type": "http.response.body", "body": bytes(65536), "more_body": True})
+            sent += 65536
+
+    server = await started(endless)
+    client = await Client.open(server, window=0)
+    client.get()
+    await client.until(lambda event: isinstance(event, ResponseReceived))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.2)
+    assert sent <= MIB
+    client.close()
+    await eventually(lambda: not server.unsent.total_bytes)
+
+
+async def test_a_connection_has_only_so_many_bytes_of_answers_unsent(started: Started) -> None:
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, 200, bytes(MIB))
+
+    limits = UnsentLimits(4 * MIB, 64 * MIB, 64 * MIB)
+    server = await started(large, unsent=limits)
+    client = await Client.open(server, window=0)
+    most = 0
+    for _ in range(40):
+        client.get()
+        await asyncio.sleep(0.001)
+        most = max(most, server.unsent.total_bytes)
+    assert await client.until(lambda _: False) is None
+    assert most <= 4 * MIB
+    await eventually(lambda: not server._open_count and not server.tasks)
+
+
+async def test_who_takes_nothing_is_cut_off(started: Started) -> None:
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, 200, bytes(MIB))
+
+    server = await started(large)
+    client = await Client.open(server, window=0)
+    client.get()
+    await eventually(lambda: server.unsent.total_bytes >= MIB)
+    for connection in list(server.connections):
+        connection.sweep(server.loop.time() + 29, 75.0)
+    assert server._open_count == 1
+    for connection in list(server.connections):
+        connection.sweep(server.loop.time() + 31, 75.0)
+    assert await client.until(lambda _: False) is None
+    await eventually(lambda: not server._open_count and not server.tasks)
+    assert not server.unsent.total_bytes
+
+
+async def test_who_takes_slowly_gets_all_of_a_large_answer(started: Started) -> None:
+    body = bytes(range(256)) * 4096
+
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, 200, body)
+
+    server = await started(large)
+    client = await Client.open(server, window=0)
+    stream = client.get()
+    await client.until(lambda event: isinstance(event, ResponseReceived))
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 65535})
+    client.flush()
+    assert isinstance(await client.ends(stream), StreamEnded)
+    got = b"".join(event.data for event in client.events if isinstance(event, DataReceived))
+    assert got == body
+    client.close()
+
+
+async def test_who_gives_up_streams_without_end_is_told_to_calm_down(started: Started) -> None:
+    running = most = begun = 0
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal running, most, begun
+        begun += 1
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.2)
+        running -= 1
+        await respond(send, 200, b"late")
+
+    server = await started(slow)
+    client = await Client.open(server)
+    for _ in range(1000):
+        stream = client.get()
+        client.h2.reset_stream(stream, ErrorCodes.CANCEL)
+    client.flush()
+    ended = await client.until(lambda event: isinstance(event, ConnectionTerminated))
+    if ended is not None:
+        assert isinstance(ended, ConnectionTerminated)
+        assert ended.error_code == ErrorCodes.ENHANCE_YOUR_CALM
+    await eventually(lambda: not server._open_count)
+    assert most <= MAX_STREAMS
+    assert begun <= 300
+
+
+async def test_no_more_handlers_run_than_streams_may_be_open(started: Started) -> None:
+    running = most = 0
+    go_on = asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go_on.wait()
+        running -= 1
+        await respond(send, 200, b"late")
+
+    server = await started(waits)
+    client = await Client.open(server)
+    for _ in range(MAX_STREAMS):
+        stream = client.get()
+        await asyncio.sleep(0.001)
+        client.h2.reset_stream(stream, ErrorCodes.CANCEL)
+        client.flush()
+    await eventually(lambda: running == MAX_STREAMS)
+    refused = await client.ends(client.get())
+    assert isinstance(refused, StreamReset)
+    assert refused.error_code == ErrorCodes.REFUSED_STREAM
+    go_on.set()
+    await eventually(lambda: not running)
+    assert most == MAX_STREAMS
+    assert isinstance(await client.ends(client.get()), StreamEnded)
+    client.close()
+
+
+async def test_a_handler_that_answers_nobody_is_told(started: Started) -> None:
+    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    begun = asyncio.Event()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        try:
+            await respond(send, 200, b"messages")
+        except ClientGone:
+            told.set_result(True)
+
+    server = await started(late)
+    client = await Client.open(server)
+    stream = client.get()
+    await begun.wait()
+    client.h2.reset_stream(stream, ErrorCodes.CANCEL)
+    client.flush()
+    assert await asyncio.wait_for(told, PATIENCE_S)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [
+        (b"/\xff", b"GET"),
+        (b"/", b"G\xff"),
+        (b"x", b"GET"),
+        (b"/", b"get it"),
+        (b"/", b"CONNECT"),
+        (b"/a b", b"GET"),
+        (b"/a#b", b"GET"),
+    ],
+)
+async def test_what_is_no_request_is_reset_and_leaves_no_traceback(
+    started: Started, caplog: pytest.LogCaptureFixture, path: bytes, method: bytes
+) -> None:
+    server = await started()
+    client = await Client.open(server)
+    assert not isinstance(await client.ends(client.get(path, method)), StreamEnded)
+    client.close()
+    await eventually(lambda: not server._open_count)
+    assert "Traceback" not in caplog.text
+    assert not caplog.records
+
+
+async def test_a_body_that_goes_on_after_its_answer_ends_no_other_stream(started: Started) -> None:
+    async def refuses(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, 413, b"no")
+
+    server = await started(refuses)
+    client = await Client.open(server)
+    stream = client.h2.get_next_available_stream_id()
+    pseudo = [(b":method", b"POST"), (b":path", b"/"), (b":scheme", b"http")]
+    client.h2.send_headers(stream, [*pseudo, (b":authority", b"x")])
+    client.flush()
+    await client.ends(stream)
+    client._writer.write(b"\x00\x00\x01\x00\x00" + stream.to_bytes(4, "big") + b"x")
+    assert isinstance(await client.ends(client.get()), StreamEnded)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+        b"GET / HT",
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_closed_connection_is_not_counted(
+    started: Started, first: bytes, own: bool
+) -> None:
+    server = await started(own=own)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    writer.write(first)
+    if not first.endswith(b"HT"):
+        await reader.read(10)
+    assert server._open_count == 1
+    writer.close()
+    await eventually(lambda: not server._open_count)
+    await eventually(lambda: not server.tasks)
