@@ -224,6 +224,12 @@ lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into re
 contract: $(INSTALLED) ## Write openapi/document.json, which servers and tests read, from the YAML beside it
 	$(BIN)/python -m openapi.assemble
 
+.PHONY: contract-test
+contract-test: $(INSTALLED) ## The contract's tests over both listeners, and over HTTP/2 (some 20 minutes)
+	TEST_LISTENER=own $(BIN)/python -m pytest -q tests/contract/test_openapi.py $(PYTEST_ARGS)
+	TEST_LISTENER=hypercorn $(BIN)/python -m pytest -q tests/contract/test_openapi.py $(PYTEST_ARGS)
+	TEST_HTTP2=1 $(BIN)/python -m pytest -q tests/contract/test_openapi.py $(PYTEST_ARGS)
+
 .PHONY: docs
 docs: $(INSTALLED) ## Write the API's description to build/openapi.yaml and .json; /docs of a server shows it
 	@mkdir -p build

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -86,8 +87,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """One installation for the tests of all suites that only use it; a start takes seconds."""
     installation = Installation(tmp_path_factory.mktemp("up") / "data")
-    # Both are off by default; they change nothing for a client that is no page.
-    installation.settings = {"PACKETBOAT_CORS_ORIGINS": "*", "PACKETBOAT_STREAM_TICKETS": "1"}
+    # All are off by default; they change nothing for a client that does not ask for them.
+    installation.settings = {
+        "PACKETBOAT_CORS_ORIGINS": "*",
+        "PACKETBOAT_STREAM_TICKETS": "1",
+        "PACKETBOAT_HTTP2": "1",
+        "PACKETBOAT_HTTP_LISTENER": os.environ.get("TEST_LISTENER", "own"),
+    }
     with installation.started():
         yield installation
 

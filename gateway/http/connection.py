@@ -30,7 +30,6 @@ from gateway.http.request import (
     ChunkedBody,
     Head,
     Malformed,
-    parse_head,
 )
 from gateway.http.unsent import Account
 
@@ -288,7 +287,7 @@ class Connection(asyncio.Protocol):
             self._turn_away(turned_away)
             return
         try:
-            head = parse_head(raw)
+            head = self._server.heads.read(raw)
             body = bytes(buffer[body_at : body_at + head.content_length])
             del buffer[: body_at + len(body)]
             request = Request(self, self._server, head, body)
@@ -354,7 +353,7 @@ class Connection(asyncio.Protocol):
             "raw_path": head.path,
             "query_string": head.query,
             "root_path": "",
-            "headers": head.headers,
+            "headers": list(head.headers),
             "client": self._client,
             "server": self._local,
             "state": {},

@@ -41,7 +41,13 @@ from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, b
 from gateway.admission.kinds import Kind
 from gateway.http.cors import Cors, allow
 from gateway.http.parameters import refuse_unknown
-from gateway.http.request import MAX_FIELDS, Malformed, parse_head
+from gateway.http.request import (
+    MAX_FIELDS,
+    MAX_KNOWN_BYTES,
+    MAX_KNOWN_HEADS,
+    Malformed,
+    parse_head,
+)
 from gateway.http.router import Endpoint, Router
 from gateway.metrics import RequestMetrics
 from gateway.middleware.access_log import AccessLog
@@ -54,8 +60,6 @@ from gateway.stream_tickets import StreamTickets
 
 CLIENT_GONE = 499
 PROXY_HEADERS = frozenset((b"forwarded", b"via", b"x-forwarded-for"))
-MAX_KNOWN_HEADS = 512
-MAX_KNOWN_BYTES = 1024
 _log = structlog.get_logger("packetboat.gateway")
 
 

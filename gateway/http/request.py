@@ -19,6 +19,8 @@ from edge.problem import Problem
 Headers = list[tuple[bytes, bytes]]
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FIELDS = 256
+MAX_KNOWN_HEADS = 512
+MAX_KNOWN_BYTES = 1024
 END = b"\r\n\r\n"
 _V1 = b" HTTP/1."
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" + END
@@ -94,6 +96,25 @@ def parse_head(raw: bytes) -> Head:
     return Head(
         method.decode("ascii"), path, query, headers, length, close, chunked, expects, version
     )
+
+
+class KnownHeads:
+    """Heads that were seen lately: a client that publishes sends the same one each time, and the
+    same bytes mean the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Head] = {}
+
+    def read(self, raw: bytes) -> Head:
+        """As `parse_head`."""
+        head = self._known.get(raw)
+        if head is None:
+            head = parse_head(raw)
+            if len(raw) <= MAX_KNOWN_BYTES:
+                if len(self._known) >= MAX_KNOWN_HEADS:
+                    self._known.clear()
+                self._known[raw] = head
+        return head
 
 
 class ChunkedBody:

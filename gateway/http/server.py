@@ -31,6 +31,7 @@ from edge.asgi import Handler
 from gateway.http.connection import Connection
 from gateway.http.dispatch import TurnedAway
 from gateway.http.over_hypercorn import Hypercorn, Opening
+from gateway.http.request import KnownHeads
 from gateway.http.turns import RequestTurns
 from gateway.http.unsent import UNSENT, UnsentBytes, UnsentLimits
 
@@ -95,6 +96,7 @@ class HttpServer:
         self._nobody = asyncio.Event()
         """Set when nobody is connected; looked at by `leave` alone."""
         self.tasks: set[asyncio.Task[None]] = set()
+        self.heads = KnownHeads()
         self.hypercorn = Hypercorn(app, config, self.loop)
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None

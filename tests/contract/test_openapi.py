@@ -5,6 +5,7 @@ Half of the paths name the topic and subscription that exist, so that handlers g
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
 import openapi
+from tests.contract.over_http2 import OverHttp2
 from tests.e2e.installation import Installation
 
 EXISTING = {
@@ -128,9 +130,12 @@ drawn = partial(
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[requests.Session]:
-    """One connection for all requests; it takes no proxies or passwords of the machine."""
+    """One connection for all requests; it takes no proxies or passwords of the machine. With
+    TEST_HTTP2 it speaks HTTP/2, and with TEST_LISTENER=hypercorn the server is Hypercorn's."""
     with requests.Session() as http:
         http.trust_env = False
+        if os.environ.get("TEST_HTTP2"):
+            http.mount("http://", OverHttp2())
         yield http
 
 
