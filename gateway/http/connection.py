@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from gateway.http.server import HttpServer
 
 READ_AHEAD_BYTES = 256 * 1024
+MOST_CHUNKED_BYTES = 64 * 1024
+"""Of a body in chunks that are looked at before others have their turn."""
 HEAD_SECONDS = 10.0
 FIRST_SECONDS = 20.0
 """For the first byte of a connection."""
@@ -109,7 +111,7 @@ class Connection(asyncio.Protocol):
         """Whose request was the last here."""
         self.given_bytes = 0
         """All that was ever written."""
-        self.account = Account(self._end, self._since_s)
+        self.account = Account(self._end)
         self._writable: asyncio.Future[None] | None = None
         self._client: tuple[str, int] | None = None
         self._local: tuple[str, int] | None = None
@@ -153,16 +155,29 @@ class Connection(asyncio.Protocol):
             if len(self._buffer) > READ_AHEAD_BYTES:
                 self._pause()
             return
-        if not request.whole:
-            try:
-                taken = request.feed(data)
-            except Malformed as error:
-                self._broken_off(request, error)
-                return
-            data = data[taken:] if taken < len(data) else b""
-        self._buffer += data
+        if request.whole or self._buffer:
+            self._buffer += data
+        else:
+            taken = self._feed(request, data)
+            self._buffer += data[taken:] if taken < len(data) else b""
         if len(self._buffer) > READ_AHEAD_BYTES or request.buffered_bytes > READ_AHEAD_BYTES:
             self._pause()
+
+    def _feed(self, request: Request, data: bytes) -> int:
+        """Gives the running request more of its body; how much of it that was."""
+        try:
+            taken = request.feed(data)
+        except Malformed as error:
+            self._broken_off(request, error)
+            return len(data)
+        if taken < len(data) and not request.whole:
+            self._server.loop.call_soon(self._feed_on)
+        return taken
+
+    def _feed_on(self) -> None:
+        request = self._request
+        if request is not None and not request.whole and self._buffer:
+            del self._buffer[: self._feed(request, bytes(self._buffer))]
 
     def pause_writing(self) -> None:
         if self._writable is None:
@@ -229,8 +244,9 @@ class Connection(asyncio.Protocol):
     def sweep(self, now_s: float, idle_s: float) -> None:
         """Ends a connection that has waited too long for a request, for the rest of its head, or
         for its client to take what was answered."""
-        self._account_for_unsent()
-        self._server.unsent.sweep(self.account, now_s, self.given_bytes)
+        if self.account.unsent_bytes or self.transport.get_write_buffer_size():
+            self._account_for_unsent()
+            self._server.unsent.sweep(self.account, now_s)
         if self._request is not None or self.transport.is_closing():
             return
         limit_s = HEAD_SECONDS if self._buffer else FIRST_SECONDS if self._silent else idle_s
@@ -248,7 +264,7 @@ class Connection(asyncio.Protocol):
         request = self._request
         tenant_id = self.tenant_id if request is None else request.tenant_id
         unsent_bytes = self.transport.get_write_buffer_size()
-        self._server.unsent.note(self.account, tenant_id, unsent_bytes)
+        self._server.unsent.note(self.account, tenant_id, unsent_bytes, self.given_bytes)
 
     def _end(self, why: str) -> None:
         CLOSED.labels(why).inc()
@@ -291,12 +307,12 @@ class Connection(asyncio.Protocol):
             body = bytes(buffer[body_at : body_at + head.content_length])
             del buffer[: body_at + len(body)]
             request = Request(self, self._server, head, body)
-            if head.chunked and buffer:
-                del buffer[: request.feed(bytes(buffer))]
         except Malformed as error:
             self._refuse_head(error.problem(), "malformed")
             return
         self._start(request, head)
+        if head.chunked:
+            self._feed_on()
 
     def _refuse_head(self, problem: Problem, why: str) -> None:
         CLOSED.labels(why).inc()
@@ -443,7 +459,7 @@ class Request:
             self._missing_bytes -= taken
             self.whole = not self._missing_bytes
         else:
-            part, taken = self._chunks.feed(data)
+            part, taken = self._chunks.feed(data[:MOST_CHUNKED_BYTES])
             self.whole = self._chunks.ended
         if part:
             self._body.append(part)

@@ -181,7 +181,7 @@ class HypercornConnection(TCPServer):
         """Whose answers were the last here."""
         self.buffered_bytes = 0
         """Of answers, in the buffers of streams."""
-        self.account = Account(self._end, server.loop.time())
+        self.account = Account(self._end)
 
     async def run(self) -> None:
         client = self.writer.get_extra_info("peername")
@@ -231,12 +231,13 @@ class HypercornConnection(TCPServer):
 
     def _account_for_unsent(self) -> None:
         unsent_bytes = self.buffered_bytes + self.writer.transport.get_write_buffer_size()
-        self._server.unsent.note(self.account, self.tenant_id, unsent_bytes)
+        # What has left the buffers of streams has been given to the socket, and counts there.
+        given_bytes = self._given_bytes + self.buffered_bytes
+        self._server.unsent.note(self.account, self.tenant_id, unsent_bytes, given_bytes)
 
     def sweep(self, now_s: float, idle_s: float) -> None:
         self._account_for_unsent()
-        # What has left the buffers of streams has been given to the socket, and counts there.
-        self._server.unsent.sweep(self.account, now_s, self._given_bytes + self.buffered_bytes)
+        self._server.unsent.sweep(self.account, now_s)
 
     def lost(self) -> None:
         self._server.unsent.forget(self.account)

@@ -80,7 +80,8 @@ class HttpServer:
         self.app = app
         self.own_http1 = own
         self.http2 = http2
-        self.unsent = UnsentBytes(unsent or UnsentLimits())
+        self.loop = asyncio.get_running_loop()
+        self.unsent = UnsentBytes(unsent or UnsentLimits(), self.loop.time)
         self.turn_away = turn_away
         self._max_connections = max_connections
         self._max_of_address = max_connections_of_address
@@ -88,7 +89,6 @@ class HttpServer:
         """By address."""
         self._open_count = 0
         self.config = config
-        self.loop = asyncio.get_running_loop()
         self.connections: set[Swept] = set()
         self.leaving = False
         """Each response is its connection's last."""

@@ -42,44 +42,64 @@ class UnsentLimits:
 class Account:
     """What one connection has unsent. `end` aborts it, and is told why."""
 
-    __slots__ = ("_end", "_taken_bytes", "ended", "since_s", "tenant_id", "unsent_bytes")
+    __slots__ = ("_end", "ended", "since_s", "taken_bytes", "tenant_id", "unsent_bytes")
 
-    def __init__(self, end: Callable[[str], None], now_s: float) -> None:
+    def __init__(self, end: Callable[[str], None]) -> None:
         self._end = end
         self.ended = False
         self.tenant_id = b""
         self.unsent_bytes = 0
-        self.since_s = now_s
-        """When it had taken all, or enough of it, last."""
-        self._taken_bytes = 0
+        self.since_s = 0.0
+        """When its client had taken all, or enough of it, last."""
+        self.taken_bytes = 0
+        """How much it had taken then."""
 
     def end(self, why: str) -> None:
         if not self.ended:
             self.ended = True
             self._end(why)
 
-    def progressed(self, now_s: float, given_bytes: int) -> None:
-        """`given_bytes`: all that was ever given to be sent, of which `unsent_bytes` are left."""
-        taken = given_bytes - self.unsent_bytes
-        if not self.unsent_bytes or taken - self._taken_bytes >= LEAST_BYTES:
-            self.since_s, self._taken_bytes = now_s, taken
-
 
 class UnsentBytes:
     """One per process: who has how much unsent."""
 
-    def __init__(self, limits: UnsentLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: UnsentLimits, now_s: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now_s = now_s
         self.total_bytes = 0
         self._of_tenant: defaultdict[bytes, int] = defaultdict(int)
         self._accounts: dict[Account, None] = {}
         """Those that have any."""
 
-    def note(self, account: Account, tenant_id: bytes, unsent_bytes: int) -> None:
-        """So much is unsent there now, of answers to that tenant. May end connections."""
+    def note(self, account: Account, tenant_id: bytes, unsent_bytes: int, given_bytes: int) -> None:
+        """So much is unsent there now, of answers to that tenant, out of all that was ever given
+        to be sent. May end connections."""
         if account.ended:
             return
+        taken_bytes = given_bytes - unsent_bytes
+        if not account.unsent_bytes or taken_bytes - account.taken_bytes >= LEAST_BYTES:
+            account.since_s, account.taken_bytes = self._now_s(), taken_bytes
         grown = unsent_bytes > account.unsent_bytes
+        self._move(account, tenant_id, unsent_bytes)
+        if grown:
+            self._hold_to_limits(account)
+
+    def sweep(self, account: Account, now_s: float) -> None:
+        """Ends a connection whose client has taken too little for too long."""
+        if account.unsent_bytes and now_s - account.since_s > self._limits.timeout_s:
+            self.end(account, "stalled")
+
+    def end(self, account: Account, why: str) -> None:
+        """What it had unsent goes with it."""
+        self._move(account, account.tenant_id, 0)
+        account.end(why)
+
+    def forget(self, account: Account) -> None:
+        """Its connection is lost."""
+        self._move(account, account.tenant_id, 0)
+        account.ended = True
+
+    def _move(self, account: Account, tenant_id: bytes, unsent_bytes: int) -> None:
         self._add(account.tenant_id, -account.unsent_bytes)
         self._add(tenant_id, unsent_bytes)
         account.tenant_id, account.unsent_bytes = tenant_id, unsent_bytes
@@ -87,24 +107,6 @@ class UnsentBytes:
             self._accounts[account] = None
         else:
             self._accounts.pop(account, None)
-        if grown:
-            self._hold_to_limits(account)
-
-    def sweep(self, account: Account, now_s: float, given_bytes: int) -> None:
-        """Ends a connection whose client has taken nothing for too long."""
-        account.progressed(now_s, given_bytes)
-        if account.unsent_bytes and now_s - account.since_s > self.limits.timeout_s:
-            self.end(account, "stalled")
-
-    def end(self, account: Account, why: str) -> None:
-        """What it had unsent goes with it."""
-        self.note(account, account.tenant_id, 0)
-        account.end(why)
-
-    def forget(self, account: Account) -> None:
-        """Its connection is lost."""
-        self.note(account, account.tenant_id, 0)
-        account.ended = True
 
     def _add(self, tenant_id: bytes, count: int) -> None:
         self.total_bytes += count
@@ -113,7 +115,7 @@ class UnsentBytes:
             del self._of_tenant[tenant_id]
 
     def _hold_to_limits(self, account: Account) -> None:
-        limits = self.limits
+        limits = self._limits
         if account.unsent_bytes > limits.connection_bytes:
             self.end(account, "unsent")
         while self._of_tenant.get(account.tenant_id, 0) > limits.tenant_bytes:
