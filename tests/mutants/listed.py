@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     bounds,
+    connections,
     consensus,
     delivering,
     log,
@@ -28,4 +29,5 @@ MUTANTS = (
     *roles.MUTANTS,
     *peering.MUTANTS,
     *bounds.MUTANTS,
+    *connections.MUTANTS,
 )

@@ -141,6 +141,26 @@ async def test_however_it_is_cut(exchange: Exchange, size: int) -> None:
     assert answer.endswith(b"POST /x  1024|" + body[:64])
 
 
+async def test_what_an_application_does_to_headers_is_not_in_the_next_request(
+    server: Server,
+) -> None:
+    """Whose head is the same, byte by byte."""
+    counts: list[int] = []
+
+    async def adds(scope: Scope, receive: Receive, send: Send) -> None:
+        counts.append(len(scope["headers"]))
+        scope["headers"].append((b"x-seen", b"yes"))
+        await respond(send, 200, b"|")
+
+    server[0].app = adds
+    reader, writer = await asyncio.open_connection("127.0.0.1", server[1])
+    for _ in range(3):
+        writer.write(b"GET /x HTTP/1.1\r\n" + HOST + b"\r\n")
+        await reader.readuntil(b"|")
+    assert counts == [1, 1, 1]
+    writer.close()
+
+
 async def test_keep_alive_and_pipelining(exchange: Exchange) -> None:
     one = b"POST /%d HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n\r\nhi"
     answers = await exchange(one % 1 + one % 2, one % 3, until_close=False)
