@@ -33,7 +33,6 @@ from hypercorn.protocol.h2 import BufferCompleteError, H2Protocol, StreamBuffer
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
-from priority import MissingStreamError
 
 from edge.asgi import TENANT, ClientGone, Handler, Receive, Scope, Send
 from gateway.http.connection import (
@@ -376,12 +375,12 @@ class BoundedH2(H2Protocol):
             with suppress(KeyError):  # it was closed while this waited for the socket
                 await super()._send_data(stream_id)
         if stream_id not in self.stream_buffers:
-            with suppress(MissingStreamError):
+            with suppress(KeyError):
                 self.priority.remove_stream(stream_id)
 
     async def ready(self, stream_id: int) -> None:
         """Its buffer has something."""
-        with suppress(MissingStreamError):
+        with suppress(KeyError):
             self.priority.unblock(stream_id)
         await self.has_data.set()
 
@@ -411,14 +410,17 @@ class BoundedBuffer(StreamBuffer):
         self._tenant_id = self._protocol.tenant_of(self._stream_id)
         self._count(len(data))
         for at in range(0, len(data), _PART_BYTES):
-            if self._complete:
-                return
-            self.buffer += data[at : at + _PART_BYTES]
-            await self._is_empty.clear()
-            await self._protocol.ready(self._stream_id)
-            while len(self.buffer) >= _BUFFER_BYTES and not self._complete:
-                await self._paused.clear()
-                await self._paused.wait()
+            await self._put(data[at : at + _PART_BYTES])
+
+    async def _put(self, part: bytes) -> None:
+        if self._complete:
+            return
+        self.buffer += part
+        await self._is_empty.clear()
+        await self._protocol.ready(self._stream_id)
+        while len(self.buffer) >= _BUFFER_BYTES and not self._complete:
+            await self._paused.clear()
+            await self._paused.wait()
 
     async def pop(self, max_length: int) -> bytes:
         data = bytes(self.buffer[:max_length])

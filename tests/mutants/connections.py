@@ -75,8 +75,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "gateway/http/over_hypercorn.py",
-                "            while len(self.buffer) >= _BUFFER_BYTES and not self._complete:\n",
-                "            while False:\n",
+                "        while len(self.buffer) >= _BUFFER_BYTES and not self._complete:\n",
+                "        while False:\n",
             ),
         ),
         breaks="P8",
