@@ -21,6 +21,7 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_FIELDS = 256
 MAX_KNOWN_HEADS = 512
 MAX_KNOWN_BYTES = 1024
+MAX_SEEN_ONCE = 4096
 END = b"\r\n\r\n"
 _V1 = b" HTTP/1."
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" + END
@@ -99,22 +100,32 @@ def parse_head(raw: bytes) -> Head:
 
 
 class KnownHeads:
-    """Heads that were seen lately: a client that publishes sends the same one each time, and the
-    same bytes mean the same."""
+    """Heads that came twice lately: a client that publishes sends the same one each time, and the
+    same bytes mean the same. One with a key or an id of its own is not kept."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Head] = {}
+        self._once: set[int] = set()
+        """Hashes of those that came once."""
 
     def read(self, raw: bytes) -> Head:
         """As `parse_head`."""
         head = self._known.get(raw)
         if head is None:
             head = parse_head(raw)
-            if len(raw) <= MAX_KNOWN_BYTES:
-                if len(self._known) >= MAX_KNOWN_HEADS:
-                    self._known.clear()
-                self._known[raw] = head
+            if hash(raw) in self._once:
+                self._keep(raw, head)
+            else:
+                if len(self._once) >= MAX_SEEN_ONCE:
+                    self._once.clear()
+                self._once.add(hash(raw))
         return head
+
+    def _keep(self, raw: bytes, head: Head) -> None:
+        if len(raw) <= MAX_KNOWN_BYTES:
+            if len(self._known) >= MAX_KNOWN_HEADS:
+                self._known.clear()
+            self._known[raw] = head
 
 
 class ChunkedBody:

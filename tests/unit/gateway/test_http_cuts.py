@@ -8,7 +8,8 @@ on a transport that keeps what is written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
@@ -199,3 +200,43 @@ async def test_nothing_behind_a_malformed_request_is_executed(bad: str) -> None:
         assert b"HTTP/1.1 400 " in wire.written
         assert b"malformed-request" in wire.written
         assert wire.closed
+
+
+MOST_AT_ONCE_S = 0.05
+READ_BYTES = 256 * 1024
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+HOSTILE = {
+    "empty lines in a chunk": CHUNKED + b"100000\r\n" + b"\r\n\r\n" * (READ_BYTES // 4),
+    "chunks of a byte": CHUNKED + b"1\r\na\r\n" * (READ_BYTES // 6),
+    "trailers": CHUNKED + b"0\r\n" + b"A:\r\n" * (READ_BYTES // 4),
+    "fields": b"GET /x HTTP/1.1\r\nHost: x\r\n" + b"A:\r\n" * (READ_BYTES // 4),
+    "empty lines": b"\r\n" * (READ_BYTES // 2),
+    "a head that does not end": b"GET /" + b"a" * READ_BYTES,
+    "requests": b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * (READ_BYTES // 25),
+}
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE))
+async def test_what_is_read_at_once_takes_the_loop_for_a_moment(kind: str) -> None:
+    """By the processor time of the thread, in whichever callback it is."""
+    raw, place = HOSTILE[kind], Place()
+    wire = Wire()
+    connection = Connection(place.server)
+    connection.connection_made(wire)
+    took: list[float] = []
+
+    def measured(callback: Callable[..., object], *given: object) -> None:
+        began_s = time.thread_time()
+        callback(*given)
+        took.append(time.thread_time() - began_s)
+
+    loop = place.server.loop
+    call_soon = loop.call_soon
+    loop.call_soon = lambda callback, *given, **more: call_soon(  # type: ignore[method-assign]
+        measured, callback, *given, **more
+    )
+    measured(connection.data_received, raw[:READ_BYTES])
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert max(took) < MOST_AT_ONCE_S
+    connection.connection_lost(None)
