@@ -125,8 +125,10 @@ class Place:
                 connection.data_received(part)
             for _ in range(passes):
                 await asyncio.sleep(0)
-        for _ in range(400):
+        quiet = 0
+        while quiet < 3:
             await asyncio.sleep(0)
+            quiet = 0 if self.server.tasks else quiet + 1
         connection.connection_lost(None)
         return wire
 
