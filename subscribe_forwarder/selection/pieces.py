@@ -51,7 +51,7 @@ class Pieces:
         """What the expressions may have to look at."""
         size = len(message.key or "") + (len(message.data) if self._data else 0)
         if message.attributes:
-            size += sum([len(name) + len(value) for name, value in message.attributes.items()])
+            size += sum(map(len, message.attributes)) + sum(map(len, message.attributes.values()))
         return size
 
     def of(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, int]]:

@@ -92,13 +92,12 @@ class Selection:
         """How each message of the indices `low` … `high` − 1 (by default, all) is settled instead
         of delivered, None for those that are delivered; None alone when all of them are. Raises
         BadBatch, and Pending."""
-        if self._apart is not None and self._looks:
-            for index in range(low, len(batch.messages()) if high is None else high):
-                if self._pieces.dear(batch.messages()[index]):
-                    self._apart.require(self._tenant_id, self._pieces, batch, index)
         failed = self.errors
         high = len(batch.messages()) if high is None else high
         count = high - low
+        # A message that is dear is a piece of its own.
+        if self._apart is not None and count == 1 and self._pieces.dear(batch.messages()[low]):
+            self._apart.require(self._tenant_id, self._pieces, batch, low)
         delivered: list[int] | range = range(low, high)
         verdicts: list[Settled | None] = [None] * count
         if self._filter is not None:
