@@ -34,7 +34,9 @@ class Site:
         self.installation.program = ("-P", str(PROBED))
         self._probes = directory / "probes"
         self._probes.mkdir()
-        self.installation.settings = {probe.DIRECTORY: str(self._probes)}
+        # HTTP/2 is off by default, and attacked too.
+        http2 = {"PACKETBOAT_HTTP2": "1"}
+        self.installation.settings = {probe.DIRECTORY: str(self._probes)} | http2
 
     def open(self) -> None:
         """Makes the tenants, and starts the witness."""
