@@ -41,7 +41,7 @@ def served(running: Installation) -> Installation:
         f"clients/{SUBSCRIPTION}": {},
         f"keys/{SUBSCRIPTION}": {"scopes": ["read"]},
         f"policies/{SUBSCRIPTION}": {"role": "viewer", "members": ["client:nobody"]},
-        f"issuers/{SUBSCRIPTION}": {"issuer": "https://id.example", "audience": TENANT},
+        f"issuers/{SUBSCRIPTION}": {"issuer": "https://id.example"},
     }
     for path, body in things.items():
         http.put(f"{url}/{path}", json=body).raise_for_status()
