@@ -268,6 +268,10 @@ terraform-demo: $(INSTALLED) terraform-provider ## All that a team has, made by 
 terraform-demo-destroy: $(INSTALLED) terraform-provider ## Take away what terraform-demo made
 	@exec $(BIN)/python examples/terraform_demo.py --destroy
 
+.PHONY: bounds-docs
+bounds-docs: $(INSTALLED) ## Write docs/operations/bounds.md of gateway/bounds.py
+	@$(BIN)/python -m gateway.bounds
+
 .PHONY: terraform-docs
 terraform-docs: $(INSTALLED) terraform-provider ## Write docs/terraform-resources.md of what the provider says of itself
 	@$(BIN)/python deploy/terraform/reference.py

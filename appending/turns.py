@@ -9,9 +9,10 @@ another one bound's worth of time and no more. A tenant that was away starts lev
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
+
+from edge.shares import Line
 
 
 class Sender(Protocol):
@@ -30,56 +31,38 @@ class GroupTurns:
 
     def __init__(self, max_bytes: int, weight_of: Callable[[bytes], float]) -> None:
         self._max_bytes = max_bytes
-        self._weight_of = weight_of
         self._held_bytes = 0
-        self._lines: dict[bytes, deque[Sender]] = {}
+        self._line: Line[Sender] = Line(weight_of)
+        """Who has had the fewest bytes for its weight goes next."""
         self._queued: set[Sender] = set()
-        self._sent: dict[bytes, float] = {}
-        """Bytes by weight of those who have waited since there was a line, and more."""
-        self._least = 0.0
         self._serving = False
 
     def admits(self, sender: Sender) -> bool:
         """True: it may send now. Else it is in line, and told when it is its turn."""
-        if self._held_bytes < self._max_bytes and not self._lines:
+        if self._held_bytes < self._max_bytes and not self._line:
             return True
         if sender not in self._queued:
-            tenant_id = sender.tenant_id
-            line = self._lines.get(tenant_id)
-            if line is None:
-                line = self._lines[tenant_id] = deque()
-                self._sent[tenant_id] = max(self._least, self._sent.get(tenant_id, 0.0))
             self._queued.add(sender)
-            line.append(sender)
+            self._line.add(sender.tenant_id, sender)
         return False
 
     def begin(self, sender: Sender, size_bytes: int) -> None:
         """It sends so much."""
         self._held_bytes += size_bytes
-        if self._sent:
-            tenant_id = sender.tenant_id
-            before = self._sent.get(tenant_id, self._least)
-            self._sent[tenant_id] = before + size_bytes / self._weight_of(tenant_id)
+        self._line.charge(sender.tenant_id, size_bytes)
 
     def ended(self, size_bytes: int) -> None:
         """So much is answered, or given up."""
         self._held_bytes -= size_bytes
         assert self._held_bytes >= 0
-        if self._lines and not self._serving:
+        if self._line and not self._serving:
             self._serving = True
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
         self._serving = False
-        while self._lines and self._held_bytes < self._max_bytes:
-            tenant_id = min(self._lines, key=self._sent.__getitem__)
-            self._least = self._sent[tenant_id]
-            line = self._lines[tenant_id]
-            sender = line.popleft()
+        while self._held_bytes < self._max_bytes and (found := self._line.next()):
+            sender = found[1]
             self._queued.discard(sender)
-            if not line:
-                del self._lines[tenant_id]
             sender.take_turn()
-        if not self._lines:
-            self._sent.clear()
-            self._least = 0.0
+        self._line.settle()

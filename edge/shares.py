@@ -37,6 +37,8 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
+from prometheus_client import Counter
+
 FULL = "full"
 """All that there is of it is held."""
 SHARE = "share"
@@ -44,56 +46,71 @@ SHARE = "share"
 CROWDED = 0.75
 """Of a limit: from here on, only who is within its part goes on."""
 DEFAULT_SHARE = 0.5
+_MOST_KNOWN = 10_000
 _Who = Hashable
 T = TypeVar("T")
+_REFUSED = Counter(
+    "packetboat_bound_refused_total",
+    "Times that something was refused because a bound of the process was reached, by bound and "
+    "reason: full, or share (its tenant, or address, held as much as it may).",
+    ["bound", "reason"],
+)
 
 
 def _alike(_: _Who) -> float:
     return 1.0
 
 
+class _Holder:
+    __slots__ = ("held", "weight")
+
+    def __init__(self, weight: float) -> None:
+        self.held: float = 0
+        self.weight = weight
+
+
 class Shares:
     """One bound. Each `take` that returned None has its `release`, same arguments."""
 
-    __slots__ = ("_held", "_present", "_weight_of", "_weights", "crowded", "held", "limit", "most")
+    __slots__ = ("_holders", "_present", "_weight_of", "crowded", "held", "limit", "most", "name")
 
     def __init__(
         self,
         limit: float,
         share: float = DEFAULT_SHARE,
         weight_of: Callable[..., float] = _alike,
+        *,
+        name: str = "",
     ) -> None:
-        """`share`: the part of the limit that one tenant may hold at most."""
+        """`share`: the part of the limit that one tenant may hold at most. `name`: by which metrics
+        count what `take` refuses; without one nothing is counted."""
         assert limit > 0
         assert 0 < share <= 1
+        self.name = name
         self.limit = limit
         self.most = share * limit
         """What one tenant may hold."""
         self.crowded = CROWDED * limit
         self.held: float = 0
         """By all together."""
-        self._held: dict[_Who, float] = {}
-        self._weights: dict[_Who, float] = {}
-        """As they were when each came: what is added up is taken off again as it was."""
+        self._holders: dict[_Who, _Holder] = {}
+        """Those who hold something, and some who lately did."""
         self._present = 0.0
         """The weight of all who hold something."""
         self._weight_of = weight_of
 
     def of(self, who: _Who) -> float:
         """What it holds."""
-        return self._held.get(who, 0)
-
-    @property
-    def holders(self) -> int:
-        """How many hold something."""
-        return len(self._held)
+        holder = self._holders.get(who)
+        return 0 if holder is None else holder.held
 
     def refusal(self, who: _Who, more: float = 1) -> str | None:
         """Why it may not have so much more: FULL or SHARE. None: it may."""
         after = self.held + more
         if after > self.limit:
             return FULL
-        own = self._held.get(who, 0) + more
+        holder = self._holders.get(who)
+        own = more if holder is None else holder.held + more
         if own > self.most:
             return SHARE if own > 1 else None
         if after <= self.crowded or own <= 1 or own <= self.part(who):
@@ -102,42 +119,55 @@ class Shares:
 
     def part(self, who: _Who) -> float:
         """What it may hold while the bound is crowded."""
-        weight = self._weights.get(who)
-        if weight is not None:
-            return self.most * weight / self._present
+        return self.most * self.fraction(who)
+
+    def fraction(self, who: _Who) -> float:
+        """Its weight, of the weight of all who hold something and its own."""
+        holder = self._holders.get(who)
+        if holder is not None and holder.held:
+            return holder.weight / self._present
         weight = self._weight_of(who)
-        return self.most * weight / (self._present + weight)
+        return weight / (self._present + weight)
+
+    def follow_weights(self) -> None:
+        """They may be other than before."""
+        for who, holder in self._holders.items():
+            holder.weight = self._weight_of(who)
+        self._present = sum(one.weight for one in self._holders.values() if one.held)
 
     def take(self, who: _Who, more: float = 1) -> str | None:
         """None: it is held from now on. Else why not, and nothing has changed."""
         reason = self.refusal(who, more)
         if reason is None:
             self.add(who, more)
+        elif self.name:
+            _REFUSED.labels(self.name, reason).inc()
         return reason
 
     def add(self, who: _Who, more: float = 1) -> None:
         """Holds so much more of it without a question: `refusal` was asked, or it has to be."""
+        holder = self._holders.get(who) or self._met(who)
+        if not holder.held:
+            self._present += holder.weight
+        holder.held += more
         self.held += more
-        own = self._held.get(who)
-        if own is None:
-            self._held[who] = more
-            weight = self._weights[who] = self._weight_of(who)
-            self._present += weight
-        else:
-            self._held[who] = own + more
 
     def release(self, who: _Who, less: float = 1) -> None:
         """Of what was taken."""
-        own = self._held[who] - less
-        assert own >= 0
+        holder = self._holders[who]
+        holder.held -= less
         self.held -= less
-        if own:
-            self._held[who] = own
-            return
-        del self._held[who]
-        self._present -= self._weights.pop(who)
-        if not self._held:
-            self._present = 0.0  # no rounding adds up
+        assert holder.held >= 0
+        if not holder.held:
+            self._present -= holder.weight
+            if not self.held:
+                self._present = 0.0  # no rounding adds up
+
+    def _met(self, who: _Who) -> _Holder:
+        if len(self._holders) >= _MOST_KNOWN:
+            self._holders = {who: one for who, one in self._holders.items() if one.held}
+        holder = self._holders[who] = _Holder(self._weight_of(who))
+        return holder
 
     @contextmanager
     def held_by(self, who: _Who, more: float = 1) -> Iterator[str | None]:
@@ -179,9 +209,9 @@ class Line(Generic[T]):
         if self._had:
             self._had[who] = self._had.get(who, self._least) + amount / self._weight_of(who)
 
-    def next(self, may: Callable[[_Who], bool] = lambda _: True) -> tuple[_Who, T] | None:
+    def next(self, may: Callable[[_Who], bool] | None = None) -> tuple[_Who, T] | None:
         """Takes the next out of the line, of tenants that may now."""
-        ready = [who for who in self._lines if may(who)]
+        ready = self._lines if may is None else [who for who in self._lines if may(who)]
         if not ready:
             return None
         who = min(ready, key=self._had.__getitem__)

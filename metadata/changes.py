@@ -24,14 +24,19 @@ SELECT version, pg_notify($1, '') FROM taken
 
 
 async def next_version(session: AsyncSession) -> int:
-    """The version of the change that this transaction makes; call it before touching any row."""
-    statement = (
+    """The version of the change that this transaction makes; call it before touching any row.
+
+    Readers of the feed are woken once this commits: said here, since each round trip from now on is
+    one for which everybody else's changes wait."""
+    taken = (
         update(ChangeCounterRow)
         .where(ChangeCounterRow.id == 1)
         .values(version=ChangeCounterRow.version + 1)
         .returning(ChangeCounterRow.version)
+        .cte("taken")
     )
-    return (await session.execute(statement)).scalar_one()
+    statement = select(taken.c.version, func.pg_notify(CHANNEL, ""))
+    return int((await session.execute(statement)).scalar_one())
 
 
 async def take_version(connection: Connection) -> int:
@@ -49,7 +54,7 @@ async def record(
     name: str,
     topic_uid: bytes | None = None,
 ) -> None:
-    """Tells the readers of the feed, once this commits."""
+    """Tells the readers of the feed, once this commits; `next_version` wakes them."""
     session.add(
         ChangeRow(
             version=version,
@@ -60,4 +65,4 @@ async def record(
             topic_uid=topic_uid,
         )
     )
-    await session.execute(select(func.pg_notify(CHANNEL, "")))
+    await session.flush()

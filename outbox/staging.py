@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from appending import writer
-from appending.chunks import chunks
+from appending.chunks import MESSAGE_OVERHEAD_BYTES, chunks, message_bytes
 from appending.writer import Batch, Target, Writer
 from edge import message_id
 from edge.partition import partition_of
@@ -30,6 +30,11 @@ class Output(NamedTuple):
 
     topic: Topic
     message: Message
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its texts: what quotas and metering count."""
+        return message_bytes(self.message) - MESSAGE_OVERHEAD_BYTES
 
 
 class Store(writer.Store, Protocol):

@@ -10,6 +10,7 @@ import asyncio
 from typing import NoReturn
 
 from edge.problem import Problem
+from edge.shares import FULL, SHARE, Shares
 from publish_forwarder.settings import PublishSettings
 
 RETRY_AFTER_S = 1.0
@@ -18,12 +19,23 @@ RETRY_AFTER_S = 1.0
 class Share:
     """What one tenant holds of the budget; each `reserve` has its `release`, same numbers."""
 
-    __slots__ = ("_budget", "held_bytes", "held_messages")
+    __slots__ = ("_budget", "_bytes", "_messages", "_tenant_id")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, tenant_id: bytes) -> None:
         self._budget = budget
-        self.held_bytes = 0
-        self.held_messages = 0
+        self._bytes = budget.bytes
+        self._messages = budget.messages
+        self._tenant_id = tenant_id
+
+    @property
+    def held_bytes(self) -> int:
+        """What the tenant holds now."""
+        return int(self._bytes.of(self._tenant_id))
+
+    @property
+    def held_messages(self) -> int:
+        """As `held_bytes`, in messages."""
+        return int(self._messages.of(self._tenant_id))
 
     def reserve(self, size_bytes: int, messages: int) -> None:
         """Raises a 503 or 429 Problem and holds nothing then.
@@ -31,31 +43,21 @@ class Share:
         Who holds nothing gets its first message whatever the limit is: one set below the largest
         message must not refuse that message for ever.
         """
-        budget = self._budget
-        if (
-            budget.held_bytes + size_bytes > budget.max_bytes
-            or budget.held_messages + messages > budget.max_messages
-        ) and budget.held_bytes:
-            budget.refuse_all()
-        if (
-            self.held_bytes + size_bytes > budget.share_bytes
-            or self.held_messages + messages > budget.share_messages
-        ) and self.held_bytes:
-            budget.refuse(self)
-        budget.held_bytes += size_bytes
-        budget.held_messages += messages
-        self.held_bytes += size_bytes
-        self.held_messages += messages
+        who = self._tenant_id
+        reason = self._bytes.refusal(who, size_bytes) or self._messages.refusal(who, messages)
+        if reason is not None:
+            if reason == FULL and self._bytes.held:
+                self._budget.refuse_all()
+            if reason == SHARE and self._bytes.of(who):
+                self._budget.refuse(self)
+        self._bytes.add(who, size_bytes)
+        self._messages.add(who, messages)
 
     def release(self, size_bytes: int, messages: int) -> None:
+        self._bytes.release(self._tenant_id, size_bytes)
+        self._messages.release(self._tenant_id, messages)
         budget = self._budget
-        budget.held_bytes -= size_bytes
-        budget.held_messages -= messages
-        self.held_bytes -= size_bytes
-        self.held_messages -= messages
-        assert self.held_bytes >= 0
-        assert self.held_messages >= 0
-        if not budget.held_messages and budget.idle is not None:
+        if budget.idle is not None and not budget.messages.held:
             budget.idle.set()
 
 
@@ -63,28 +65,35 @@ class Budget:
     """The limits and what is held of them over all tenants."""
 
     def __init__(self, settings: PublishSettings) -> None:
-        self.max_bytes = settings.max_in_flight_bytes
-        self.max_messages = settings.max_in_flight_messages
-        self.share_bytes = int(self.max_bytes * settings.tenant_share)
-        self.share_messages = int(self.max_messages * settings.tenant_share)
-        self.held_bytes = 0
-        self.held_messages = 0
+        share = settings.tenant_share
+        self.bytes = Shares(settings.max_in_flight_bytes, share)
+        self.messages = Shares(settings.max_in_flight_messages, share)
         self.refusals = 0
         self.idle: asyncio.Event | None = None
         self._shares: dict[bytes, Share] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """By all tenants."""
+        return int(self.bytes.held)
+
+    @property
+    def held_messages(self) -> int:
+        """By all tenants."""
+        return int(self.messages.held)
 
     def share(self, tenant_id: bytes) -> Share:
         share = self._shares.get(tenant_id)
         if share is None:
             if len(self._shares) >= 10_000:
                 self._forget_idle()
-            share = self._shares[tenant_id] = Share(self)
+            share = self._shares[tenant_id] = Share(self, tenant_id)
         return share
 
     async def until_idle(self) -> None:
         """Returns when no accepted message is unanswered."""
         self.idle = asyncio.Event()
-        if self.held_messages:
+        if self.messages.held:
             await self.idle.wait()
 
     def refuse_all(self) -> NoReturn:

@@ -7,6 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edge.environment import Reader, number, numbers
+from metadata.counts import (
+    CLIENTS,
+    ISSUERS,
+    KEYS,
+    OBJECT_LIMITS,
+    POLICIES,
+    POLICY_MEMBERS,
+    SCHEDULES,
+    SCHEMAS,
+)
 from metadata.tenancy.quota_names import QUOTA_NAMES
 
 PREFIX = "PACKETBOAT_QUOTA_"
@@ -25,6 +35,14 @@ class QuotaSettings:
     subscriptions: float = number(0.0, 0)
     in_flight: float = number(0.0, 0)
     push_concurrency: float = number(0.0, 0)
+    policies: float = number(OBJECT_LIMITS[POLICIES], 0)
+    policy_members: float = number(OBJECT_LIMITS[POLICY_MEMBERS], 0)
+    """Over all policies of a tenant."""
+    clients: float = number(OBJECT_LIMITS[CLIENTS], 0)
+    keys: float = number(OBJECT_LIMITS[KEYS], 0)
+    issuers: float = number(OBJECT_LIMITS[ISSUERS], 0)
+    schemas: float = number(OBJECT_LIMITS[SCHEMAS], 0)
+    schedules: float = number(OBJECT_LIMITS[SCHEDULES], 0)
     tell_every_s: float = number(1.0, 0.1, 3600)
     """How often a process tells the others what its tenants ask for."""
     usage_every_s: float = number(10.0, 0.1, 3600)
@@ -33,7 +51,7 @@ class QuotaSettings:
     @property
     def defaults(self) -> Mapping[str, float]:
         """The limits by name."""
-        return {name: getattr(self, name) for name in QUOTA_NAMES}
+        return {name: getattr(self, name) for name in (*QUOTA_NAMES, *OBJECT_LIMITS)}
 
 
 def load(environment: Mapping[str, str] = os.environ) -> QuotaSettings:

@@ -28,6 +28,7 @@ import structlog
 
 from edge.pace import Pace
 from edge.problem import Problem
+from edge.shares import CROWDED, FULL, Shares
 from gateway.admission import metrics
 from gateway.admission.crowd import Crowd
 from gateway.admission.kinds import Kind, Urgency
@@ -38,8 +39,6 @@ ANONYMOUS = b""
 """Stands for the tenant of those whose token has not been checked yet."""
 UNIT_BYTES = 8 * 1024
 """A request costs one unit, and one for so many bytes of its body."""
-CROWDED = 0.75
-"""Of a bound: from here on, only who is within its part goes on."""
 ALONE = 0.9
 """Of a bound: as much as one tenant has when nobody else is there."""
 SETTLING_PART = 0.8
@@ -83,12 +82,10 @@ class Limits(NamedTuple):
 
 
 class _Tenant:
-    __slots__ = ("asked", "bytes", "demand", "publishing", "quiet_s", "rate", "running", "tokens",
-                 "waiting", "weight")  # fmt: skip
+    __slots__ = ("asked", "demand", "publishing", "quiet_s", "rate", "tokens", "weight")
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
-        self.running = self.waiting = self.bytes = 0
         self.publishing = 0
         """Of those that run."""
         self.asked = [0.0, 0.0, 0.0]
@@ -115,14 +112,31 @@ class Admission:
         self._crowded = False
         """A publish was refused for it since the last tick."""
         self._tenants: dict[bytes, _Tenant] = {}
-        self._present_weight = 0.0
-        """Of the tenants that have something here."""
-        self.running = self.waiting = self.bytes = self.publishing = 0
+        of = self._weight_of
+        self._requests = Shares(self._limits.requests, ALONE, of)
+        self._waits = Shares(self._limits.waiting, ALONE, of)
+        self._bodies = Shares(self._limits.body_bytes, ALONE, of)
+        self.publishing = 0
         self._went = [0.0, 0.0, 0.0]
         self._admitted = [0, 0, 0]
         self._refused: Counter[tuple[Urgency, str]] = Counter()
         self._next = 0
         self._shed = 0
+
+    @property
+    def running(self) -> int:
+        """Requests that run."""
+        return int(self._requests.held)
+
+    @property
+    def waiting(self) -> int:
+        """Long-polls and streams."""
+        return int(self._waits.held)
+
+    @property
+    def body_bytes(self) -> int:
+        """Of the bodies of requests that run."""
+        return int(self._bodies.held)
 
     @property
     def pacing(self) -> bool:
@@ -132,7 +146,7 @@ class Admission:
     @property
     def pressed(self) -> bool:
         """`refuses` is worth asking."""
-        return self.pacing or self.running >= CROWDED * self._limits.requests
+        return self.pacing or self._requests.held >= self._requests.crowded
 
     def enter(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
         """None: it is served, and `leave` follows. Else the 503 to answer."""
@@ -140,26 +154,22 @@ class Admission:
         units = 1.0 + body_bytes / UNIT_BYTES
         urgency = kind.urgency
         tenant.asked[urgency] += units
-        reason = self._reason(tenant, kind, body_bytes)
+        reason = self._reason(tenant_id, tenant, kind, body_bytes)
         if reason is not None:
             return self._refuse(urgency, reason)
         if tenant.rate[urgency] is not None:
             tenant.tokens[urgency] -= units
         self._went[urgency] += units
         self._admitted[urgency] += 1
-        if not tenant.running and not tenant.waiting:
-            self._present_weight += tenant.weight
         if kind.waits:
-            tenant.waiting += 1
-            self.waiting += 1
+            self._waits.add(tenant_id)
         else:
-            tenant.running += 1
-            self.running += 1
+            self._requests.add(tenant_id)
             if kind.timed:
                 tenant.publishing += 1
                 self.publishing += 1
-        tenant.bytes += body_bytes
-        self.bytes += body_bytes
+        if body_bytes:
+            self._bodies.add(tenant_id, body_bytes)
         return None
 
     def leave(
@@ -168,26 +178,21 @@ class Admission:
         """What `enter` has let in has ended, after so many seconds where it was done."""
         if kind.timed and seconds is not None:
             self._sojourn.note(seconds)
-        tenant = self._tenants[tenant_id]
         if kind.waits:
-            tenant.waiting -= 1
-            self.waiting -= 1
+            self._waits.release(tenant_id)
         else:
-            tenant.running -= 1
-            self.running -= 1
+            self._requests.release(tenant_id)
             if kind.timed:
-                tenant.publishing -= 1
+                self._tenants[tenant_id].publishing -= 1
                 self.publishing -= 1
-        tenant.bytes -= body_bytes
-        self.bytes -= body_bytes
-        if not tenant.running and not tenant.waiting:
-            self._present_weight -= tenant.weight
+        if body_bytes:
+            self._bodies.release(tenant_id, body_bytes)
 
     def refuses(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
         """What `enter` would answer, where that is a refusal, which it counts; else `enter` is to
         be asked, as nothing is counted."""
         tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
-        reason = self._reason(tenant, kind, body_bytes)
+        reason = self._reason(tenant_id, tenant, kind, body_bytes)
         if reason is None:
             return None
         tenant.asked[kind.urgency] += 1.0 + body_bytes / UNIT_BYTES
@@ -223,10 +228,9 @@ class Admission:
     def follow_weights(self) -> None:
         """They may have changed."""
         for tenant_id, tenant in self._tenants.items():
-            weight = self._weight_of(tenant_id)
-            if tenant.running or tenant.waiting:
-                self._present_weight += weight - tenant.weight
-            tenant.weight = weight
+            tenant.weight = self._weight_of(tenant_id)
+        for shares in (self._requests, self._waits, self._bodies):
+            shares.follow_weights()
 
     # Within.
 
@@ -263,24 +267,19 @@ class Admission:
             _log.info("publishes queue no more")
         metrics.crowd.set(now or 0)
 
-    def _reason(self, tenant: _Tenant, kind: Kind, body_bytes: int) -> str | None:
+    def _reason(self, tenant_id: bytes, tenant: _Tenant, kind: Kind, body_bytes: int) -> str | None:
         """Why it is to be refused, if it is."""
         urgency = kind.urgency
         if tenant.rate[urgency] is not None and tenant.tokens[urgency] <= 0:
             return "delay"
-        limits = self._limits
-        if kind.waits:
-            reason = self._bound(self.waiting, tenant.waiting, 1, limits.waiting, tenant, urgency)
-        else:
-            reason = self._bound(self.running, tenant.running, 1, limits.requests, tenant, urgency)
+        reason = _bound(self._waits if kind.waits else self._requests, tenant_id, 1, urgency)
         crowd = self._crowd.limit
         if crowd is not None and kind.timed and reason is None:
-            crowded = self._crowds(tenant, urgency, crowd)
+            crowded = self._crowds(tenant_id, tenant, urgency, crowd)
             self._crowded |= crowded
             reason = "crowd" if crowded else None
         if reason is None and body_bytes:
-            bound = limits.body_bytes
-            reason = self._bound(self.bytes, tenant.bytes, body_bytes, bound, tenant, urgency)
+            reason = _bound(self._bodies, tenant_id, body_bytes, urgency)
         return reason
 
     def _shared(self) -> bool:
@@ -295,32 +294,11 @@ class Admission:
         level = sum(demand for demand, _ in demands) / sum(weight for _, weight in demands)
         return any(demand < LITTLE * level * weight for demand, weight in demands)
 
-    def _crowds(self, tenant: _Tenant, urgency: Urgency, limit: float) -> bool:
+    def _crowds(self, tenant_id: bytes, tenant: _Tenant, urgency: Urgency, limit: float) -> bool:
         """One more publish of it is one too many: who is within its part never is."""
-        if tenant.publishing + 1 <= limit * tenant.weight / self._present(tenant):
+        if tenant.publishing + 1 <= limit * self._requests.fraction(tenant_id):
             return False
         return self.publishing >= limit * (1.0 if urgency < Urgency.DEFERRABLE else CROWDED)
-
-    def _present(self, tenant: _Tenant) -> float:
-        """The weight of all tenants that have something here, and this one's."""
-        there = tenant.running or tenant.waiting
-        return self._present_weight + (0.0 if there else tenant.weight)
-
-    def _bound(
-        self, held: int, own: int, more: int, limit: int, tenant: _Tenant, urgency: Urgency
-    ) -> str | None:
-        after = held + more
-        if after <= CROWDED * limit:
-            return None
-        if after > limit or urgency is Urgency.DEFERRABLE:
-            return "full"
-        present = self._present(tenant)
-        if own + more <= ALONE * limit * tenant.weight / present:
-            return None
-        alone = present <= tenant.weight * (1 + _NEGLIGIBLE)
-        if urgency is Urgency.SETTLING or alone:
-            return "share" if after > ALONE * limit else None
-        return "share"
 
     def _deal(self, units_per_s: float, took_s: float) -> None:
         """Rates of the tenants that want more than their part."""
@@ -357,7 +335,8 @@ class Admission:
         """Tenants that have been away."""
         gone = []
         for tenant_id, tenant in self._tenants.items():
-            if tenant.running or tenant.waiting or max(tenant.demand) > _NEGLIGIBLE:
+            here = self._requests.of(tenant_id) or self._waits.of(tenant_id)
+            if here or max(tenant.demand) > _NEGLIGIBLE:
                 tenant.quiet_s = 0.0
                 continue
             tenant.quiet_s += took_s
@@ -365,8 +344,6 @@ class Admission:
                 gone.append(tenant_id)
         for tenant_id in gone:
             del self._tenants[tenant_id]
-        if not self.running and not self.waiting:
-            self._present_weight = 0.0  # no rounding adds up
 
     def _note_change(self, before: float | None) -> None:
         now = self._pace.per_second
@@ -393,7 +370,20 @@ class Admission:
         metrics.pace.set(self._pace.per_second or 0.0)
         metrics.held.labels("requests").set(self.running)
         metrics.held.labels("waiting").set(self.waiting)
-        metrics.held_bytes.set(self.bytes)
+        metrics.held_bytes.set(self.body_bytes)
         metrics.tenants.labels("here").set(len(self._tenants))
         held = sum(1 for tenant in self._tenants.values() if tenant.rate[Urgency.NORMAL])
         metrics.tenants.labels("held").set(held)
+
+
+def _bound(shares: Shares, tenant_id: bytes, more: int, urgency: Urgency) -> str | None:
+    """Why so much more of it is refused. What is deferrable stops where a bound is crowded; what
+    settles may go on past its tenant's part, up to what one tenant may have."""
+    after = shares.held + more
+    if after <= shares.crowded:
+        return None
+    if urgency is Urgency.DEFERRABLE:
+        return FULL
+    if urgency is Urgency.SETTLING and after <= shares.most:
+        return None
+    return shares.refusal(tenant_id, more)

@@ -16,17 +16,14 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from edge.shares import Shares, TooManyWaiting
 from gateway.exports import metrics
 from metadata.errors import MetadataError
 from metadata.exports.types import ClaimedRun, RunId
 
 MAX_WAITING = 1_000
-"""In one process."""
+"""In one process. Runners are the platform's own, so no tenant has a share of it."""
 _log = structlog.get_logger("packetboat.exports")
-
-
-class TooManyWaiting(Exception):
-    """As many as may wait in this process do."""
 
 
 class Wanted(NamedTuple):
@@ -62,6 +59,7 @@ class ClaimLine:
         self._leases = leases
         self._on_wait = on_wait
         self._waiters: list[_Waiter] = []
+        self._waiting = Shares(MAX_WAITING, share=1.0, name="export_claim_waits")
         self._rings = 0
         self._heard = False
         self._serving = False
@@ -111,7 +109,7 @@ class ClaimLine:
             await asyncio.gather(*self._owned, return_exceptions=True)
 
     async def _wait(self, wanted: Wanted, wait_s: float, *, heard: bool) -> ClaimedRun | None:
-        if len(self._waiters) >= MAX_WAITING:
+        if self._waiting.take(wanted.runner) is not None:
             raise TooManyWaiting
         self._on_wait()
         waiter = _Waiter(wanted, asyncio.get_running_loop().create_future())
@@ -126,6 +124,7 @@ class ClaimLine:
             return got
         finally:
             self._waiters.remove(waiter)
+            self._waiting.release(wanted.runner)
             metrics.waiting.dec()
             if not answered and waiter.got.done() and not waiter.got.cancelled():
                 self.undo(waiter.got.result())

@@ -17,8 +17,9 @@ from auth.signing_keys import NoSigningKey
 from edge.asgi import ClientGone, Receive, Route, Scope, Send, path_param, read_body, respond
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
+from edge.shares import TooManyWaiting
 from gateway.exports import metrics
-from gateway.exports.claim_line import ClaimLine, TooManyWaiting, Wanted
+from gateway.exports.claim_line import ClaimLine, Wanted
 from gateway.exports.lanes import ranges_for_runner, stored
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import lease_lost, leased

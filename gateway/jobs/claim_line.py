@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from edge.shares import Shares, TooManyWaiting, Turns
 from gateway.jobs import metrics
 from metadata.errors import MetadataError
 from metadata.jobs.claims import JobLeaseRepository, Wanted
@@ -29,12 +30,9 @@ from metadata.jobs.types import LeasedTask
 MAX_WAITING = 10_000
 """In one process."""
 MAX_TRIES = 4
-"""At once: those of a pool with a limit wait for each other, on connections that others need."""
+"""At once, of one tenant half of them: those of a pool with a limit wait for each other, on
+connections that others need."""
 _log = structlog.get_logger("packetboat.jobs")
-
-
-class TooManyWaiting(Exception):
-    """As many as may wait in this process do."""
 
 
 class Key(NamedTuple):
@@ -71,11 +69,11 @@ class ClaimLine:
         self._leases = leases
         self._on_wait = on_wait
         self._lines: dict[Key, _Line] = {}
-        self._waiting = 0
+        self._waiting = Shares(MAX_WAITING, name="claim_waits")
         self._rings = 0
         self._draining = False
         self._owned: set[asyncio.Task[None]] = set()
-        self._tries = asyncio.Semaphore(MAX_TRIES)
+        self._tries = Turns(Shares(MAX_TRIES), Shares(MAX_WAITING, name="claim_tries"))
 
     async def claim(self, tenant_id: bytes, wanted: Wanted, wait_s: float) -> list[LeasedTask]:
         """Nothing where nothing came in time; TooManyWaiting; MetadataError of a try at once."""
@@ -132,13 +130,13 @@ class ClaimLine:
     async def _wait(
         self, key: Key, wanted: Wanted, wait_s: float, *, heard: bool
     ) -> list[LeasedTask]:
-        if self._waiting >= MAX_WAITING:
+        if self._waiting.take(key.tenant_id) is not None:
             raise TooManyWaiting
+        metrics.waiting.inc()
         self._on_wait()
         waiter = _Waiter(wanted, asyncio.get_running_loop().create_future())
         line = self._lines.setdefault(key, _Line())
         line.waiters.append(waiter)
-        self._count(1)
         if heard:
             self._pump(key)
         answered = False
@@ -161,13 +159,10 @@ class ClaimLine:
 
     def _leave(self, key: Key, line: _Line, waiter: _Waiter) -> None:
         line.waiters.remove(waiter)
-        self._count(-1)
+        self._waiting.release(key.tenant_id)
+        metrics.waiting.dec()
         if not line.waiters and self._lines.get(key) is line:
             del self._lines[key]
-
-    def _count(self, change: int) -> None:
-        self._waiting += change
-        metrics.waiting.inc(change)
 
     def _pump(self, key: Key) -> None:
         line = self._lines[key]
@@ -205,7 +200,7 @@ class ClaimLine:
         return bool(got)
 
     async def _try(self, tenant_id: bytes, wanted: Wanted) -> list[LeasedTask]:
-        async with self._tries:
+        async with self._tries.turn(tenant_id):
             attempt = asyncio.create_task(self._leases.claim(tenant_id, wanted))
             try:
                 return await asyncio.shield(attempt)

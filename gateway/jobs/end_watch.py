@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from edge.shares import Shares
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.jobs import JobRepository
 from metadata.jobs.types import Job
 
 MAX_WAITING = 10_000
-"""In one process; who comes after is answered at once."""
+"""In one process, of one tenant half of them; who comes after is answered at once."""
 
 
 class EndWatch:
@@ -26,19 +27,20 @@ class EndWatch:
         self._leases = leases
         self._on_wait = on_wait
         self._waiting: dict[tuple[bytes, bytes], set[asyncio.Event]] = {}
-        self._count = 0
+        self._waiting_of = Shares(MAX_WAITING, name="job_waits")
         self._draining = False
 
     async def get(self, tenant_id: bytes, name: str, wait_s: float) -> Job:
         """The job as it is once it has ended, or `wait_s` are over. NotFound, also where it is
         deleted meanwhile."""
         job = await self._jobs.get(tenant_id, name)
-        if job.finished or wait_s <= 0 or self._draining or self._count >= MAX_WAITING:
+        if job.finished or wait_s <= 0 or self._draining:
+            return job
+        if self._waiting_of.take(tenant_id) is not None:
             return job
         self._on_wait()
         key, ended = (tenant_id, job.uid), asyncio.Event()
         self._waiting.setdefault(key, set()).add(ended)
-        self._count += 1
         try:
             # Between the look before and now it may have ended unheard.
             job = await self._jobs.get(tenant_id, name)
@@ -67,7 +69,7 @@ class EndWatch:
                 ended.set()
 
     def _leave(self, key: tuple[bytes, bytes], ended: asyncio.Event) -> None:
-        self._count -= 1
+        self._waiting_of.release(key[0])
         waiting = self._waiting[key]
         waiting.discard(ended)
         if not waiting:

@@ -25,6 +25,7 @@ from edge.asgi import (
 )
 from edge.departure import disconnected, ended_by
 from edge.problem import FieldError, Problem, invalid
+from edge.shares import TooManyWaiting
 from gateway.http.decoding import decode_json, read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import (
@@ -38,7 +39,7 @@ from gateway.jobs.bodies import (
     TasksFail,
     TasksRelease,
 )
-from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
+from gateway.jobs.claim_line import ClaimLine
 from gateway.jobs.payload import converted, items_of, members_of, payload_of, read_members
 from gateway.jobs.settle_line import SettleLine
 from gateway.jobs.views import leased_view

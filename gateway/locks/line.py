@@ -18,6 +18,7 @@ from typing import Any
 
 import structlog
 
+from edge.shares import Shares, TooManyWaiting
 from metadata.database import Database
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
 from metadata.locks.bell import LockBell
@@ -27,6 +28,7 @@ from metadata.locks.waiters import LAST_TICKET, RENEW_EVERY_S, LockWaiterReposit
 MAX_WAITING = 1000
 """For one lock, in one process."""
 MAX_WAITING_IN_ALL = 10_000
+"""For all locks, in one process; of one tenant half of them."""
 TRY_MOST_S = 10.0
 """The longest without a try: a ring that was lost costs no more."""
 TRY_MOST_DEAF_S = 1.0
@@ -34,10 +36,6 @@ TRY_LEAST_S = 0.05
 AFTER_FAILURE_S = 0.5
 _LATE_S = 0.002
 _log = structlog.get_logger("packetboat.locks")
-
-
-class TooManyWaiting(Exception):
-    """As many as may wait in this process do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +55,7 @@ class LockLine:
         self._places = LockWaiterRepository(database)
         self._bell = LockBell(database, self._rung, self._wake_all)
         self._lines: dict[tuple[bytes, str], list[_Waiter]] = {}
-        self._waiting = 0
+        self._waiting = Shares(MAX_WAITING_IN_ALL, name="lock_waits")
         self._needed = asyncio.Event()
         self._draining = False
         self._owned: set[asyncio.Task[None]] = set()
@@ -187,14 +185,15 @@ class LockLine:
 
     async def _join(self, claim: Claim) -> _Waiter:
         key = (claim.tenant_id, claim.name)
-        if len(self._lines.get(key, ())) >= MAX_WAITING or self._waiting >= MAX_WAITING_IN_ALL:
+        if len(self._lines.get(key, ())) >= MAX_WAITING:
+            raise TooManyWaiting
+        if self._waiting.take(claim.tenant_id) is not None:
             raise TooManyWaiting
         self._needed.set()
-        self._waiting += 1
         try:
             waiter = _Waiter(await self._places.join(*key))
         except BaseException:
-            self._waiting -= 1
+            self._waiting.release(claim.tenant_id)
             raise
         bisect.insort(self._lines.setdefault(key, []), waiter, key=lambda each: each.place.ticket)
         return waiter
@@ -203,7 +202,7 @@ class LockLine:
         key = waiter.place[:2]
         line = self._lines[key]
         line.remove(waiter)
-        self._waiting -= 1
+        self._waiting.release(waiter.place.tenant_id)
         if line:
             line[0].wake.set()
         else:

@@ -21,6 +21,7 @@ from edge.asgi import (
 )
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem, invalid
+from edge.shares import TooManyWaiting
 from gateway.http.decoding import read_json
 from gateway.locks.bodies import (
     LockAcquire,
@@ -30,7 +31,7 @@ from gateway.locks.bodies import (
     holding_view,
     view,
 )
-from gateway.locks.line import LockLine, TooManyWaiting
+from gateway.locks.line import LockLine
 from gateway.names import label_errors, name_errors
 from gateway.topics.topics import respond_no_content
 from gateway.visible import visible_page

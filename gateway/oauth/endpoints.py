@@ -24,6 +24,7 @@ from auth.client_directory import ClientDirectory
 from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.revocations import Revocations
 from edge.asgi import Header, Receive, Route, Scope, Send, respond
+from edge.shares import Shares
 from gateway.oauth.form import Credentials, credentials_of, read_form, refused
 from gateway.oauth.server import Answer, Asked, Server
 from gateway.oauth.slow_down import SlowDown
@@ -34,7 +35,8 @@ from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 from metadata.tenancy.tenants import PLATFORM_ID, TenantRepository
 
 MAX_WAITING = 200
-"""Answers that are held back at a time; what is over is refused at once."""
+"""Answers that are held back at a time, for one client id half of them; what is over is refused at
+once."""
 LOOK_AGAIN_S = 1.0
 TOO_MANY = "Too many wrong secrets for this client id. Try again later."
 _NEVER_CACHED: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
@@ -67,7 +69,7 @@ class OAuthEndpoints:
         self._revoked = revoked
         self.last_uses = LastUses(clients.touch)
         self._slow_down = SlowDown()
-        self._waiting = 0
+        self._waiting = Shares(MAX_WAITING, name="oauth_waits")
         self._looked_s: dict[str, float] = {}
 
     def routes(self) -> list[Route]:
@@ -145,13 +147,10 @@ class OAuthEndpoints:
             self.last_uses.note(client.tenant_id, client.uid, datetime.now(UTC))
             return client
         wait_s = self._slow_down.failed(credentials.client_id, time.monotonic())
-        if wait_s is None or self._waiting >= MAX_WAITING:
-            raise _TooManyRequests(TOO_MANY)
-        self._waiting += 1
-        try:
+        with self._waiting.held_by(credentials.client_id) as full:
+            if wait_s is None or full is not None:
+                raise _TooManyRequests(TOO_MANY)
             await asyncio.sleep(wait_s)
-        finally:
-            self._waiting -= 1
         raise refused()
 
     async def _with_secret(self, credentials: Credentials) -> Client | None:

@@ -79,7 +79,7 @@ def open_control(shared: Shared) -> None:
         shared.schemas, shared.catalog, shared.store, Checker(shared.workshop)
     ).routes()
     parts.routes += ScheduleRoutes(
-        ScheduleRepository(shared.database),
+        ScheduleRepository(shared.database, shared.metered.defaults),
         shared.catalog,
         Outbox(shared.store),
         SchemaCheck(shared.schema_catalog, shared.workshop),

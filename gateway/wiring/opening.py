@@ -30,6 +30,7 @@ from gateway.wiring.publishing import open_publishing
 from gateway.wiring.quotas import open_quotas
 from gateway.wiring.scheduling import open_scheduling
 from gateway.wiring.subscribing import open_subscribing
+from gateway.write_turns import WriteTurns
 from metadata.catalog import Catalog
 from metadata.database import Database
 from metadata.eras import Sentinel
@@ -96,7 +97,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         parts.quotas, parts.usage = metered.limiter, metered.meter
         topics = TopicRepository(database, metered.defaults)
         subscriptions = SubscriptionRepository(database, metered.defaults)
-        schemas = SchemaRepository(database)
+        schemas = SchemaRepository(database, metered.defaults)
         shared = Shared(
             settings=settings,
             parts=parts,
@@ -137,8 +138,13 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
 
 
 def _observed(routes: list[Route], auditor: Auditor, tracer: Tracer | None) -> list[Route]:
-    """The routes as they are served: changes with the audit around them, then all with spans."""
-    audited = [auditor.audited(route) for route in routes]
+    """The routes as they are served: changes with the audit around them, in turn; then all with
+    spans."""
+    turns = WriteTurns()
+    audited = [
+        turns.around(changing) if (changing := auditor.audited(route)) is not route else route
+        for route in routes
+    ]
     return audited if tracer is None else [traced(tracer, route) for route in audited]
 
 

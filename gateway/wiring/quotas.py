@@ -45,8 +45,8 @@ def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncEx
 def enforced(role: Role) -> tuple[str, ...]:
     """What a process of that role holds tenants to by itself."""
     names = [REQUESTS]
-    if role.publishes:
-        names += PUBLISH_QUOTAS
+    if role.publishes or role.subscribes:
+        names += PUBLISH_QUOTAS  # acks publish too
     if role.subscribes:
         names += [IN_FLIGHT, PUSH_CONCURRENCY]
     return tuple(names)

@@ -90,12 +90,7 @@ async def open_subscribing(shared: Shared) -> None:
     parts.readiness.add("subscribe", subscriber.not_ready_reason)
     routing = Routing.of(subscriber)
     parts.drains += [subscriber.drain, routing.drain]
-    task_acks = TaskAcks(
-        AckPublisher(
-            Staging(shared.store), PublicationRepository(shared.database), subscriber.flusher
-        ),
-        OutputReader(shared.catalog, shared.schema_catalog, shared.workshop),
-    )
+    task_acks = _task_acks(shared, subscriber)
     parts.routes += subscribe_routes.routes(
         subscriber,
         AckHistoryRepository(shared.database),
@@ -120,6 +115,17 @@ async def open_subscribing(shared: Shared) -> None:
     open_pushing(shared, subscriber, routing, task_acks)
     backlogs = open_backlogs(shared, subscriber, links.network)
     routing.order = backlogs.most_backlog_first
+
+
+def _task_acks(shared: Shared, subscriber: SubscribeForwarder) -> TaskAcks:
+    publisher = AckPublisher(
+        Staging(shared.store),
+        PublicationRepository(shared.database),
+        subscriber.flusher,
+        quotas=shared.metered.limiter,
+        usage=shared.metered.meter,
+    )
+    return TaskAcks(publisher, OutputReader(shared.catalog, shared.schema_catalog, shared.workshop))
 
 
 def _open_trace(shared: Shared) -> HandOuts | None:

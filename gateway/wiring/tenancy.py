@@ -32,17 +32,17 @@ def open_tenancy(shared: Shared, lifecycle: TopicLifecycle) -> None:
     tenants = TenantRepository(database)
     deletion = TenantDeletion(tenants, shared.topics, lifecycle)
     own(shared.stack, deletion.run())
+    defaults = shared.metered.defaults
     proxy = shared.settings.egress_proxy or None
     trust = IssuerTrust(tenants, IssuerDocuments(shared.egress.guard_of, proxy=proxy).fetch)
     access = [
         *TenantRoutes(tenants, deletion).routes(),
-        *ClientRoutes(ClientRepository(database)).routes(),
-        *KeyRoutes(ApiKeyRepository(database)).routes(),
-        *PolicyRoutes(PolicyRepository(database)).routes(),
-        *IssuerRoutes(IssuerRepository(database), trust.prove).routes(),
+        *ClientRoutes(ClientRepository(database, defaults)).routes(),
+        *KeyRoutes(ApiKeyRepository(database, defaults)).routes(),
+        *PolicyRoutes(PolicyRepository(database, defaults)).routes(),
+        *IssuerRoutes(IssuerRepository(database, defaults), trust.prove).routes(),
     ]
     parts.routes += heard(access, shared.feed.catch_up)
-    defaults = shared.metered.defaults
     parts.routes += QuotaRoutes(QuotaRepository(database), tenants, defaults).routes()
     parts.routes += UsageRoutes(UsageHours(database), tenants).routes()
     parts.routes += AuditRoutes(AuditLog(database), tenants).routes()

@@ -127,21 +127,22 @@ class SeekRepository:
         dry_run: bool = False,
     ) -> Sought:
         """Sets the cursors that have a target; the others stay where they are. A dry run does the
-        same and takes it back.
+        same and takes it back, takes no version, and waits for nobody who changes something else.
 
         NotFound when the subscription is gone.
         """
 
         async def work(session: AsyncSession) -> Sought:
-            version = await changes.next_version(session)
+            version = 0 if dry_run else await changes.next_version(session)
             row = await session.get(SubscriptionRow, (tenant_id, subscription_uid))
             if row is None:
                 raise NotFound("subscription", subscription_uid.hex())
             trimmed = await lock_partitions(session, tenant_id, row.topic_uid)
             cursors = await _lock_cursors(session, row)
             row.generation = await _next_generation(session, row.generation)
-            row.version = version
-            row.updated_at = func.now()
+            if not dry_run:
+                row.version = version
+                row.updated_at = func.now()
             kept = await kept_offsets(session, row, targets, trimmed)
             still_open = await _still_open(session, cursors, targets, trimmed)
             await _forget(session, cursors, targets)
@@ -153,15 +154,16 @@ class SeekRepository:
                     placed = place(targets[lane], trimmed.get(lane, 0), kept.get(lane, ()), keys)
                     set_position(cursor, placed)
                     session.add_all(hole_rows(cursor, placed, keys))
-            await changes.record(
-                session,
-                version,
-                ChangeKind.SUBSCRIPTION,
-                tenant_id,
-                row.uid,
-                row.name,
-                row.topic_uid,
-            )
+            if not dry_run:
+                await changes.record(
+                    session,
+                    version,
+                    ChangeKind.SUBSCRIPTION,
+                    tenant_id,
+                    row.uid,
+                    row.name,
+                    row.topic_uid,
+                )
             positions = {(each.partition, each.lane): _position(each) for each in cursors}
             return Sought(row.generation, positions)
 

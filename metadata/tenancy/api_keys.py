@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from metadata.counts import KEYS, NO_LIMITS, Defaults
 from metadata.database import Connection, Database
 from metadata.models import ApiKeyRow
 from metadata.tenancy.credentials import Secret, from_json, rotated, to_json
@@ -64,9 +65,10 @@ class ApiKey:
 class ApiKeyRepository:
     """Names are unique per tenant, key ids in all tenants."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
-        self._rows = rows_of(database)
+        self._rows = rows_of(database, limits)
 
     async def by_key_id(self, key_id: str) -> ApiKey | None:
         """Of whichever tenant: the id says whose it is."""
@@ -148,8 +150,8 @@ class ApiKeyRepository:
             await self._database.statement(work, writes=True)
 
 
-def rows_of(database: Database) -> NamedRows[ApiKeyRow, ApiKey]:
-    return NamedRows(database, ApiKeyRow, "key", ChangeKind.KEY, api_key)
+def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[ApiKeyRow, ApiKey]:
+    return NamedRows(database, ApiKeyRow, "key", ChangeKind.KEY, api_key, KEYS, limits)
 
 
 def _columns(spec: ApiKeySpec) -> Mapping[str, Any]:

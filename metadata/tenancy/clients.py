@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from metadata.counts import CLIENTS, NO_LIMITS, Defaults
 from metadata.database import Connection, Database
 from metadata.models import ClientRow
 from metadata.tenancy.credentials import Secret, from_json, rotated, to_json, without
@@ -70,9 +71,10 @@ class Client:
 class ClientRepository:
     """Names are unique per tenant, client ids in all tenants."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
-        self._rows = rows_of(database)
+        self._rows = rows_of(database, limits)
 
     async def by_client_id(self, client_id: str) -> Client | None:
         """Of whichever tenant: the id says whose it is."""
@@ -179,8 +181,8 @@ class ClientRepository:
             await self._database.statement(work, writes=True)
 
 
-def rows_of(database: Database) -> NamedRows[ClientRow, Client]:
-    return NamedRows(database, ClientRow, "client", ChangeKind.CLIENT, client)
+def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[ClientRow, Client]:
+    return NamedRows(database, ClientRow, "client", ChangeKind.CLIENT, client, CLIENTS, limits)
 
 
 def new_columns(spec: ClientSpec, client_id: str, secret: Secret) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from metadata.counts import ISSUERS, NO_LIMITS, Defaults
 from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.models import IssuerRow
@@ -92,8 +93,9 @@ class Issuer:
 class IssuerRepository:
     """In a tenant names are unique, and so are issuers with an audience."""
 
-    def __init__(self, database: Database) -> None:
-        self._rows = rows_of(database)
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        self._rows = rows_of(database, limits)
 
     async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]:
         """Of all tenants; a token's audiences, and how each proved its own, say whose it is."""
@@ -171,8 +173,8 @@ def allowance(issuer: str, audience: str) -> str:
     return f"{issuer}#{audience}"
 
 
-def rows_of(database: Database) -> NamedRows[IssuerRow, Issuer]:
-    return NamedRows(database, IssuerRow, "issuer", ChangeKind.ISSUER, issuer)
+def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[IssuerRow, Issuer]:
+    return NamedRows(database, IssuerRow, "issuer", ChangeKind.ISSUER, issuer, ISSUERS, limits)
 
 
 def _columns(spec: IssuerSpec) -> Mapping[str, Any]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
+from metadata.counts import Defaults, require_room
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
@@ -53,12 +54,15 @@ class NamedRows(Generic[R, V]):
     kind: str
     change: ChangeKind
     value: Callable[[R], V]
+    quota: str
+    """By what name they are limited in number."""
+    limits: Defaults = field(default_factory=dict)
 
     async def create(
         self, tenant_id: bytes, name: str, columns: Columns, guard: Guard = unguarded
     ) -> V:
         """Conflict when the name is taken (`existing` is what has it); NotFound of a tenant that is
-        being deleted."""
+        being deleted; QuotaExceeded."""
 
         async def work(session: AsyncSession) -> V:
             version = await changes.next_version(session)
@@ -78,6 +82,8 @@ class NamedRows(Generic[R, V]):
         existing = await self.find(session, tenant_id, name)
         if existing is not None:
             raise Conflict(self.kind, name, "exists already", self.value(existing))
+        count = select(func.count()).where(self.row.tenant_id == tenant_id)
+        await require_room(session, tenant_id, self.quota, count, self.limits)
         row = self.row(tenant_id=tenant_id, uid=new_uid(), name=name, **columns)
         row.version = version
         session.add(row)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from metadata.counts import NO_LIMITS, POLICIES, POLICY_MEMBERS, Defaults, limit_of
 from metadata.database import Database
+from metadata.errors import QuotaExceeded
 from metadata.models import PolicyRow
 from metadata.tenancy.named_rows import NamedRows, unguarded
-from metadata.tenancy.owners import keep_owner
+from metadata.tenancy.owners import Guard, keep_owner
 from metadata.types import ChangeKind, Page
 
 
@@ -48,8 +54,10 @@ class Policy:
 class PolicyRepository:
     """Names are unique per tenant."""
 
-    def __init__(self, database: Database) -> None:
-        self._rows = rows_of(database)
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        self._rows = rows_of(database, limits)
+        self._limits = limits
 
     async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]:
         """All of them, by name."""
@@ -60,8 +68,9 @@ class PolicyRepository:
         return await self._rows.get(tenant_id, name)
 
     async def create(self, tenant_id: bytes, spec: PolicySpec) -> Policy:
-        """Conflict when the name is taken (`existing` is the policy that has it)."""
-        return await self._rows.create(tenant_id, spec.name, columns_of(spec))
+        """Conflict when the name is taken (`existing` is the policy that has it). QuotaExceeded."""
+        guard = self._room_for(tenant_id, spec.name, spec.members)
+        return await self._rows.create(tenant_id, spec.name, columns_of(spec), guard)
 
     async def update(
         self,
@@ -72,13 +81,17 @@ class PolicyRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Policy:
-        """NotFound; Conflict when `if_version` is another; LastOwner."""
+        """NotFound; Conflict when `if_version` is another; LastOwner; QuotaExceeded."""
+        owned = unguarded if force else keep_owner(tenant_id)
+        room = self._room_for(tenant_id, name, spec.members)
+
+        @asynccontextmanager
+        async def guard(session: AsyncSession) -> AsyncIterator[None]:
+            async with room(session), owned(session):
+                yield
+
         return await self._rows.update(
-            tenant_id,
-            name,
-            lambda _: columns_of(spec),
-            if_version=if_version,
-            guard=unguarded if force else keep_owner(tenant_id),
+            tenant_id, name, lambda _: columns_of(spec), if_version=if_version, guard=guard
         )
 
     async def delete(
@@ -93,6 +106,26 @@ class PolicyRepository:
         guard = unguarded if force else keep_owner(tenant_id)
         return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
 
+    def _room_for(self, tenant_id: bytes, name: str, members: Sequence[str]) -> Guard:
+        """Raises QuotaExceeded where the tenant's policies would have more members than they may,
+        and more than now."""
+
+        @asynccontextmanager
+        async def guard(session: AsyncSession) -> AsyncIterator[None]:
+            limit = limit_of(POLICY_MEMBERS, self._limits)
+            if limit:
+                size = func.jsonb_array_length(PolicyRow.members)
+                rows = await session.execute(
+                    select(PolicyRow.name, size).where(PolicyRow.tenant_id == tenant_id)
+                )
+                sizes = {each: count for each, count in rows}
+                before, used = sizes.pop(name, 0), sum(sizes.values())
+                if len(members) > before and used + len(members) > limit:
+                    raise QuotaExceeded(POLICY_MEMBERS, int(limit), used + before)
+            yield
+
+        return guard
+
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Policy]:
@@ -100,8 +133,8 @@ class PolicyRepository:
         return await self._rows.page(tenant_id, page_size, page_token)
 
 
-def rows_of(database: Database) -> NamedRows[PolicyRow, Policy]:
-    return NamedRows(database, PolicyRow, "policy", ChangeKind.POLICY, policy)
+def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[PolicyRow, Policy]:
+    return NamedRows(database, PolicyRow, "policy", ChangeKind.POLICY, policy, POLICIES, limits)
 
 
 def columns_of(spec: PolicySpec) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from metadata import changes
+from metadata.counts import NO_LIMITS, SCHEDULES, Defaults, require_room
 from metadata.database import Connection, Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
@@ -129,17 +130,22 @@ WHERE s.tenant_id = d.tenant_id AND s.uid = d.uid AND s.failure IS DISTINCT FROM
 class ScheduleRepository:
     """Names are unique per tenant."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
+        self._limits = limits
 
     async def create(self, tenant_id: bytes, spec: ScheduleSpec) -> Schedule:
-        """NotFound when the topic isn't active; Conflict when the name is taken."""
+        """NotFound when the topic isn't active; Conflict when the name is taken;
+        QuotaExceeded."""
 
         async def work(session: AsyncSession) -> Schedule:
             version = await changes.next_version(session)
             topic_name = await _topic_name(session, tenant_id, spec.topic_uid)
             if await _named(session, tenant_id, spec.name) is not None:
                 raise Conflict("schedule", spec.name, "exists already")
+            count = select(func.count()).where(ScheduleRow.tenant_id == tenant_id)
+            await require_room(session, tenant_id, SCHEDULES, count, self._limits)
             row = ScheduleRow(tenant_id=tenant_id, uid=new_uid())
             _set(row, spec)
             return await _put(session, version, row, topic_name)

@@ -9,6 +9,7 @@ from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
+from metadata.counts import NO_LIMITS, SCHEMAS, Defaults, require_room
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.models import SchemaRow, SchemaVersionRow, TopicRow
@@ -49,18 +50,22 @@ class SchemaVersion:
 class SchemaRepository:
     """Names are unique per tenant."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
+        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
+        self._limits = limits
 
     async def create(
         self, tenant_id: bytes, name: str, *, type_: str, compatibility: str, definition: str
     ) -> Schema:
-        """With version 1. Conflict when the name is taken."""
+        """With version 1. Conflict when the name is taken; QuotaExceeded."""
 
         async def work(session: AsyncSession) -> Schema:
             version = await changes.next_version(session)
             if await session.get(SchemaRow, (tenant_id, name)) is not None:
                 raise Conflict("schema", name, "exists already")
+            count = select(func.count()).where(SchemaRow.tenant_id == tenant_id)
+            await require_room(session, tenant_id, SCHEMAS, count, self._limits)
             session.add(
                 SchemaRow(
                     tenant_id=tenant_id,

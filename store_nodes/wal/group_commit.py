@@ -24,7 +24,6 @@ from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 
 DEFAULT_MAX_FLUSH_BYTES = 16 * 1024 * 1024
-DEFAULT_MAX_QUEUED_BYTES = 256 * 1024 * 1024
 IDLE_MARK_S = 1.0
 FLUSH_SAMPLES = 4096
 
@@ -51,13 +50,11 @@ class GroupCommit:
         *,
         on_fatal: Callable[[BaseException], None],
         max_flush_bytes: int = DEFAULT_MAX_FLUSH_BYTES,
-        max_queued_bytes: int = DEFAULT_MAX_QUEUED_BYTES,
         idle_mark_s: float = IDLE_MARK_S,
     ) -> None:
         self._log = log
         self._on_fatal = on_fatal
         self._max_flush_bytes = max_flush_bytes
-        self._max_queued_bytes = max_queued_bytes
         self._idle_mark_s = idle_mark_s
         self._queue: deque[_Submission] = deque()
         self._flight: list[_Submission] = []
@@ -98,10 +95,6 @@ class GroupCommit:
             self._wanted = True
             if not self._busy:
                 self._start_soon()
-
-    def has_room(self) -> bool:
-        """False when admission should stop: more is queued than the configured bound."""
-        return self.queued_bytes < self._max_queued_bytes
 
     async def run(self) -> None:
         """Start flushing; returns after `close`, or after a fatal error was reported."""

@@ -14,6 +14,7 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.expressions import BadExpression
 from edge.problem import FieldError, Problem, invalid
+from edge.shares import Shares
 from metadata.types import Topic
 from subscribe_forwarder.api.replay import Reading
 from subscribe_forwarder.api.requests import decode
@@ -52,7 +53,7 @@ class PreviewRoutes:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._replays: Replays | None = None
-        self._running = 0
+        self._running = Shares(MAX_PREVIEWS, name="previews")
 
     def routes(self) -> list[Route]:
         return [
@@ -82,18 +83,17 @@ class PreviewRoutes:
         self, send: Send, topic: Topic, body: PreviewBody, present: str | None
     ) -> None:
         wanted = body.wanted()
-        if self._running >= MAX_PREVIEWS:
-            detail = f"{MAX_PREVIEWS} previews are running here; ask again."
-            raise Problem(503, "too-many-replays", "Too many previews", detail, retry_after_s=1.0)
-        try:
-            preview = Preview(body.filter, present)
-        except BadExpression as error:
-            raise invalid("The filter is not taken.", [error.field_error("filter")]) from error
-        self._running += 1
-        try:
+        with self._running.held_by(topic.tenant_id) as refused:
+            if refused is not None:
+                detail = f"{self._running.held:g} previews are running here; ask again."
+                raise Problem(
+                    503, "too-many-replays", "Too many previews", detail, retry_after_s=1.0
+                )
+            try:
+                preview = Preview(body.filter, present)
+            except BadExpression as error:
+                raise invalid("The filter is not taken.", [error.field_error("filter")]) from error
             await self._read(topic, preview, wanted)
-        finally:
-            self._running -= 1
         await respond(send, 200, msgspec.json.encode(preview.result()))
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:

@@ -198,7 +198,7 @@ class ReplayRoutes:
         topic = await self._topic(scope)
         number = partition_of(scope, topic, request.lane)
         await read_body(scope, receive, _MAX_GET_BODY_BYTES)
-        with self._places().place():
+        with self._places().place(tenant_of(scope)):
             work = self._answer(send, form, topic, number, request)
             await _until_gone(work, receive)
 

@@ -18,6 +18,7 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.problem import FieldError, Problem, invalid
+from edge.shares import SHARE, Shares
 from metadata.types import Change, ChangeKind
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.requests import MAX_DEADLINE_S, MAX_WAIT_S, Query
@@ -41,7 +42,7 @@ class BacklogRoutes:
     ) -> None:
         self._backlogs = backlogs
         self._selector = selector
-        self._max_streams = max_streams
+        self._open = Shares(max_streams, name="backlog_streams")
         self._streams: dict[BacklogStream, bytes] = {}
         """Those that are open, each with its tenant."""
         self._draining = False
@@ -85,15 +86,28 @@ class BacklogRoutes:
     ) -> None:
         request = _request(scope, alone)
         tenant_id = tenant_of(scope)
-        if self._draining or len(self._streams) >= self._max_streams:
-            raise Problem(
-                503,
-                "too-many-backlog-streams",
-                "Too many backlog streams",
-                f"This process serves {len(self._streams)} of them already, or is stopping; ask"
-                " again, or open one for several subscriptions.",
-                retry_after_s=_RETRY_AFTER_S,
-            )
+        with self._open.held_by(tenant_id) as refused:
+            if self._draining or refused is not None:
+                serving = self._open.of(tenant_id) if refused == SHARE else len(self._streams)
+                raise Problem(
+                    503,
+                    "too-many-backlog-streams",
+                    "Too many backlog streams",
+                    f"This process serves {serving:g} of them already, or is stopping; ask again,"
+                    " or open one for several subscriptions.",
+                    retry_after_s=_RETRY_AFTER_S,
+                )
+            await self._stream(scope, receive, send, tenant_id, selection, request)
+
+    async def _stream(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        tenant_id: bytes,
+        selection: Selection,
+        request: BacklogRequest,
+    ) -> None:
         caller = caller_of(scope)
         found = await self._selector.find(tenant_id, selection, caller, strict=True)
         await read_body(scope, receive, _MAX_BODY_BYTES)

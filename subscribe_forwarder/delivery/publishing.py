@@ -24,6 +24,14 @@ import structlog
 
 from edge import failpoints
 from edge.problem import Problem, unavailable
+from edge.quota import (
+    NO_LIMITS,
+    PUBLISHED_BYTES,
+    PUBLISHED_MESSAGES,
+    Quotas,
+    Usage,
+    rate_limited,
+)
 from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.errors import MetadataError
 from outbox import TopicFull
@@ -106,7 +114,13 @@ class AckPublisher:
         publications: Publications,
         flusher: AckFlusher,
         clock: Callable[[], float] = time.monotonic,
+        quotas: Quotas = NO_LIMITS,
+        usage: Usage = NO_LIMITS,
     ) -> None:
+        """`quotas` and `usage`: outputs take from the tenant's publish rates, and are counted, as
+        if they had been published alone."""
+        self.quotas = quotas
+        self.usage = usage
         self._staging = staging
         self._flusher = flusher
         self._clock = clock
@@ -125,15 +139,23 @@ class AckPublisher:
         again when a topic turns out to have changed. `check` is called before the ack is made, and
         raises a Problem when it may not be.
 
-        Raises Problem: 409 when some of the messages are acked already, 503 when the outcome is not
-        done or unknown; StoreError and MetadataError before anything was committed.
+        Raises Problem: 409 when some of the messages are acked already, 429 when the tenant's
+        publish rate is used up, 503 when the outcome is not done or unknown; StoreError and
+        MetadataError before anything was committed.
         """
         generation = reader.cursor.generation
+        taken = False
         for _ in range(TRIES):
             if _settled(reader, offsets):
                 await self._flusher.commit([reader])
                 return Published([], duplicate=True)
             outputs = await read()
+            size_bytes = sum(output.size_bytes for output in outputs)
+            if not taken:
+                refusal = self.quotas.take_publish(tenant_id, len(outputs), size_bytes)
+                if refusal is not None:
+                    raise rate_limited(refusal)
+                taken = True
             tag = os.urandom(16)
             try:
                 planned = plan(outputs)
@@ -158,6 +180,8 @@ class AckPublisher:
             await self._flusher.commit([reader])
             failpoints.reach("publication.committed")
             metrics.ack_published.inc(len(outputs))
+            self.usage.count(tenant_id, PUBLISHED_MESSAGES, len(outputs))
+            self.usage.count(tenant_id, PUBLISHED_BYTES, size_bytes)
             await self._release(publication)
             return Published(staged.message_ids, duplicate=False)
         raise unavailable("topic", "A topic to publish to is being moved; send the ack again.")

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from edge.problem import Problem
+from edge.shares import SHARE, Shares
 from metadata.types import SealedPartition, Topic
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
 from subscribe_forwarder.ports import Catalog, Entry, Fetched, Store
@@ -94,24 +95,24 @@ class Replays:
         self.clock = clock
         self.fetching = asyncio.Semaphore(MAX_FETCHES)
         self.turns = Turns(late_s, clock=clock)
-        self._running = 0
+        self.places = Shares(MAX_REPLAYS, name="replays")
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """One of the places there are; a 503 Problem where all are taken."""
-        if self._running >= MAX_REPLAYS:
-            raise Problem(
-                503,
-                "too-many-replays",
-                "Too many replay reads",
-                f"{MAX_REPLAYS} replay reads are running here; ask again.",
-                retry_after_s=1.0,
-            )
-        self._running += 1
-        try:
+    def place(self, tenant_id: bytes) -> Iterator[None]:
+        """One of the places there are; a 503 Problem where all are taken, or the tenant has its
+        share."""
+        with self.places.held_by(tenant_id) as refused:
+            if refused is not None:
+                whose = "of this tenant" if refused == SHARE else "at most"
+                running = self.places.of(tenant_id) if refused == SHARE else MAX_REPLAYS
+                raise Problem(
+                    503,
+                    "too-many-replays",
+                    "Too many replay reads",
+                    f"{running:g} replay reads {whose} are running here; ask again.",
+                    retry_after_s=1.0,
+                )
             yield
-        finally:
-            self._running -= 1
 
 
 class LaneReplay:

@@ -9,12 +9,12 @@ from datetime import datetime
 import asyncpg
 import pytest
 
+from edge.shares import TooManyWaiting
 from gateway.locks import line as lock_line
-from gateway.locks.line import TooManyWaiting
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.locks.catalog import LockCatalog
-from metadata.locks.locks import Held, Lock, TooManyLocks
+from metadata.locks.locks import Claim, Held, Lock, TooManyLocks
 from metadata.locks.waiters import LockWaiterRepository
 from tests.integration.locks.conftest import OpenProcess
 from tests.integration.locks.lock_support import (
@@ -270,6 +270,30 @@ async def test_line_and_locks_are_bounded(
     monkeypatch.setattr("metadata.locks.locks.MAX_LOCKS", 1)
     with pytest.raises(TooManyLocks):
         await process.locks.take("another", bytes(16), tenant_id=TENANT)
+
+
+async def test_a_tenant_whose_calls_wait_leaves_places_to_others(
+    open_process: OpenProcess, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_line, "MAX_WAITING_IN_ALL", 4)
+    process = await open_process()
+    await process.taken("first")
+    other_tenant = bytes(15) + b"\x09"
+    await process.locks.take(NAME, bytes(16), tenant_id=other_tenant)
+    held = [asyncio.create_task(process.acquire(f"h{n}")) for n in range(4)]
+    async with asyncio.timeout(10):
+        while sum(one.done() for one in held) + await places(database) < 4:
+            await asyncio.sleep(0.01)
+    before = await places(database)
+    claim = Claim(other_tenant, NAME, b"y" * 16, 60.0, "other", "id")
+    other = asyncio.create_task(process.line.acquire(claim, 20.0, repeatable=True))
+    async with asyncio.timeout(10):
+        while not other.done() and await places(database) == before:
+            await asyncio.sleep(0.01)
+    assert not other.done(), "it waits as well"
+    process.line.drain()
+    assert isinstance(await other, Held)
+    await asyncio.gather(*held, return_exceptions=True)
 
 
 async def test_deletes_and_acquires_of_one_name_never_wait_for_each_other(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -23,6 +24,8 @@ from metadata.tenancy.issuers import IssuerRepository, IssuerSpec, IssuerTaken, 
 from metadata.tenancy.policies import PolicyRepository, PolicySpec
 from metadata.tenancy.quotas import QuotaRepository
 from metadata.tenancy.tenants import FirstOwner, TenantRepository
+from metadata.topics.schedules import ScheduleRepository, ScheduleSpec
+from metadata.topics.schemas import SchemaRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import ChangeKind, Tenant, TenantSpec, TenantState, TopicSpec
 from tests.integration.metadata.world import World
@@ -386,3 +389,74 @@ async def test_a_tenant_on_its_way_out_makes_no_topic(world: World) -> None:
     await tenants.mark_deleting(tenant.name)
     with pytest.raises(NotFound):
         await world.topic()
+
+
+async def test_every_kind_of_object_has_a_limit_in_number(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is above it keeps what there is, and makes no more."""
+    names = ("policies", "clients", "keys", "issuers", "schemas", "schedules")
+    monkeypatch.setattr("metadata.counts.OBJECT_LIMITS", dict.fromkeys(names, 2), raising=False)
+    tenant_id, topic = world.tenant_id, await world.topic("t")
+    issuer = IssuerSpec("i", "https://issuer.example", "a", ("RS256",), "sub")
+    policies, schemas = PolicyRepository(world.database), SchemaRepository(world.database)
+
+    async def schedule(name: str) -> object:
+        spec = ScheduleSpec(name, topic.uid, "0 0 * * *", "UTC", "skip", b"{}", None)
+        return await ScheduleRepository(world.database).create(tenant_id, spec)
+
+    async def policy(name: str) -> object:
+        return await policies.create(tenant_id, PolicySpec(name, "viewer", ("key:k",), ("*",)))
+
+    async def client(name: str) -> object:
+        repository = ClientRepository(world.database)
+        return await repository.create(tenant_id, ClientSpec(name), f"pbc_{name}", secret())
+
+    async def key(name: str) -> object:
+        repository = ApiKeyRepository(world.database)
+        return await repository.create(tenant_id, ApiKeySpec(name, ("read",)), f"k{name}", secret())
+
+    async def trusted(name: str) -> object:
+        spec = replace(issuer, name=name, issuer=f"https://{name}.example")
+        return await IssuerRepository(world.database).create(tenant_id, spec)
+
+    async def schema(name: str) -> object:
+        return await schemas.create(
+            tenant_id, name, type_="json_schema", compatibility="none", definition="{}"
+        )
+
+    refused = []
+    for make in (policy, client, key, trusted, schema, schedule):
+        await make("one")
+        await make("two")
+        with contextlib.suppress(QuotaExceeded):
+            await make("three")
+            continue
+        refused.append(make.__name__)
+    assert refused == ["policy", "client", "key", "trusted", "schema", "schedule"]
+    changed = PolicySpec("one", "publisher", ("key:k",), ("*",))
+    assert (await policies.update(tenant_id, "one", changed)).role == "publisher"
+
+
+async def test_members_of_all_policies_of_a_tenant_are_limited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are matched when a token is seen for the first time."""
+    monkeypatch.setattr("metadata.counts.OBJECT_LIMITS", {"policy_members": 5}, raising=False)
+    policies = PolicyRepository(world.database)
+
+    def spec(name: str, members: int) -> PolicySpec:
+        return PolicySpec(name, "viewer", tuple(f"key:{n}" for n in range(members)), ("*",))
+
+    async def put(name: str, members: int) -> None:
+        await policies.update(world.tenant_id, name, spec(name, members))
+
+    await policies.create(world.tenant_id, spec("one", 3))
+    with pytest.raises(QuotaExceeded):
+        await policies.create(world.tenant_id, spec("two", 3))
+    await policies.create(world.tenant_id, spec("two", 2))
+    with pytest.raises(QuotaExceeded):
+        await put("one", 4)
+    monkeypatch.setattr("metadata.counts.OBJECT_LIMITS", {"policy_members": 1})
+    await put("one", 2)
+    await put("two", 2)

@@ -106,6 +106,6 @@ async def test_lanes_with_nothing_left_are_passed_over_and_the_line_ends() -> No
     assert quiet.left == 2
     await group.answer(100)
     assert quiet.left == 0
-    assert not group.turns._lines
-    assert not group.turns._sent
+    assert not group.turns._line
+    assert not group.turns._line._had
     assert group.turns._held_bytes == 0

@@ -301,7 +301,7 @@ def test_bodies_are_bounded() -> None:
     assert admission.enter(CALM, PUBLISH, 150) is None
     assert admission.enter(CALM, PUBLISH, 100) is not None, "never beyond"
     admission.leave(FLOOD, PUBLISH, 800)
-    assert admission.bytes == 150
+    assert admission.body_bytes == 150
 
 
 def test_what_is_only_asked_is_not_counted_unless_it_is_refused() -> None:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from edge.shares import TooManyWaiting
 from gateway.exports import claim_line
-from gateway.exports.claim_line import ClaimLine, TooManyWaiting, Wanted
+from gateway.exports.claim_line import ClaimLine, Wanted
 from metadata.errors import MetadataUnavailable
 from metadata.exports.types import EXPORT, ClaimedRun, ExportSpec, RunId
 
@@ -182,9 +183,10 @@ async def test_a_try_in_vain_does_not_end_the_wait(line: ClaimLine, store: Store
 
 
 async def test_there_is_an_end_to_who_may_wait(
-    line: ClaimLine, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
+    line = ClaimLine(store)
     waiting = asyncio.create_task(line.claim(wanted(), 60.0))
     await turns()
     with pytest.raises(TooManyWaiting):

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.jobs import claim_line, settle_line
-from gateway.jobs.claim_line import ClaimLine, TooManyWaiting
+from edge.shares import TooManyWaiting
+from gateway.jobs import claim_line, end_watch, settle_line
+from gateway.jobs.claim_line import ClaimLine
+from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
 from metadata.errors import MetadataUnavailable, StatementRefused
 from metadata.jobs.claims import Wanted
@@ -19,6 +21,7 @@ from metadata.jobs.settling import Item
 from metadata.jobs.types import Lease, LeasedTask
 
 TENANT = bytes(16)
+OTHER = b"another tenant!!"
 
 
 def lease(number: int) -> Lease:
@@ -201,16 +204,71 @@ async def test_a_failure_at_once_is_told(line: ClaimLine, store: Store) -> None:
         await line.claim(TENANT, wanted(), 60.0)
 
 
-async def test_who_waits_is_bounded(
-    line: ClaimLine, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_waits_is_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
+    line = ClaimLine(store)
     waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
     await turns()
     with pytest.raises(TooManyWaiting):
         await line.claim(TENANT, wanted(), 60.0)
     line.drain()
     assert await waiting == []
+
+
+async def test_a_tenant_whose_claims_wait_leaves_places_to_others(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_line, "MAX_WAITING", 8)
+    line = ClaimLine(store)
+    held = [asyncio.create_task(line.claim(TENANT, wanted(), 60.0)) for _ in range(8)]
+    await turns()
+    other = asyncio.create_task(line.claim(OTHER, wanted(), 60.0))
+    await turns()
+    assert not other.done(), "it waits as well"
+    line.drain()
+    assert await other == []
+    await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_tries_of_a_tenant_do_not_hold_up_those_of_another(store: Any) -> None:
+    """They may wait for a lock in Postgres, as those of a pool with a limit do."""
+    line = ClaimLine(store)
+    store.gate.clear()
+    held = [
+        asyncio.create_task(line.claim(TENANT, wanted(kinds=(f"k{n}",)), 0.0)) for n in range(20)
+    ]
+    await turns()
+    before = store.claims
+    other = asyncio.create_task(line.claim(OTHER, wanted(), 0.0))
+    await turns()
+    assert store.claims == before + 1, "it is tried beside them"
+    store.gate.set()
+    assert await other == []
+    await asyncio.gather(*held)
+
+
+async def test_who_waits_for_the_end_of_a_job_leaves_places_to_other_tenants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(end_watch, "MAX_WAITING", 4)
+    watch = EndWatch(Unended(), Unended())  # type: ignore[arg-type]
+    held = [asyncio.create_task(watch.get(TENANT, "j", 60.0)) for _ in range(4)]
+    await turns()
+    other = asyncio.create_task(watch.get(OTHER, "j", 60.0))
+    await turns()
+    assert not other.done(), "it waits as well"
+    watch.drain()
+    await asyncio.gather(other, *held)
+
+
+class Unended:
+    """A job that goes on."""
+
+    finished = False
+    uid = bytes(16)
+
+    async def get(self, tenant_id: bytes, name: str) -> Unended:
+        return self
 
 
 # Settlements.

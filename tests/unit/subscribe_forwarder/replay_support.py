@@ -53,6 +53,7 @@ class Site:
         accept: bytes = b"application/json",
         gone_after_s: float = 3600.0,
         refusal: Problem | None = None,
+        tenant_id: bytes = TENANT,
         **params: str,
     ) -> Answer:
         answer, asked = Answer(0, {}, b""), False
@@ -77,7 +78,7 @@ class Site:
                 self.on_part()
 
         scope: dict[str, Any] = {
-            "packetboat.tenant": TENANT,
+            "packetboat.tenant": tenant_id,
             CALLER: AUTHORISED,
             "path_params": {"topic": "orders", "partition": "0"} | params,
             "query_string": query.encode(),

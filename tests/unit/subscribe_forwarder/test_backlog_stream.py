@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -85,9 +85,15 @@ class Served:
 
     @asynccontextmanager
     async def stream(
-        self, query: str = "", path: str = SEVERAL, headers: Mapping[bytes, bytes] | None = None
+        self,
+        query: str = "",
+        path: str = SEVERAL,
+        headers: Mapping[bytes, bytes] | None = None,
+        tenant_id: bytes | None = None,
     ) -> AsyncIterator[Lines]:
         opened = Lines(self.w, query, headers or {}, self.handler(path))
+        if tenant_id is not None:
+            opened.scope["packetboat.tenant"] = tenant_id
         try:
             yield opened
         finally:
@@ -306,6 +312,16 @@ async def test_no_more_streams_than_allowed() -> None:
                 assert refused.problem.slug == "too-many-backlog-streams"
         async with s.stream() as lines:
             await lines.sees(lambda: bool(lines.of("reader")))
+
+
+async def test_a_tenant_that_holds_streams_leaves_some_to_others() -> None:
+    async with served(max_streams=4) as s, AsyncExitStack() as held:
+        for _ in range(4):
+            await held.enter_async_context(s.stream())
+        await asyncio.sleep(0)
+        async with s.stream(tenant_id=b"another tenant!!") as lines:
+            await lines.sees(lambda: bool(lines.objects))
+            assert lines.problem is None
 
 
 async def test_what_is_closed_is_wanted_no_more() -> None:

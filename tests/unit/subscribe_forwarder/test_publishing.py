@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,9 +12,13 @@ from typing import Any, cast
 import pytest
 
 from edge.problem import Problem
+from edge.quota import PUBLISH_MESSAGES, PUBLISH_QUOTAS, PUBLISHED_BYTES, PUBLISHED_MESSAGES
+from gateway.settings import Role
+from gateway.wiring.quotas import enforced
 from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.types import CursorKey, CursorUpdate, Delivery
 from outbox.staging import Output, Plan, Staged
+from quotas.limiter import Limiter
 from store_nodes.errors import QueueSealed
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.items import Named, Place
@@ -117,6 +122,37 @@ async def bench() -> Any:
         await w.ready()
         w.store.publish(b"a", b"b", b"c")
         yield Bench(w, metadata)
+
+
+async def test_outputs_take_from_the_publish_rate_and_are_counted(bench: Bench) -> None:
+    first, second, *_ = await bench.w.pulled()
+    clock, used = [0.0], Counter[str]()
+    bench.publisher.quotas = Limiter(PUBLISH_QUOTAS, {PUBLISH_MESSAGES: 1}, lambda: clock[0])
+    bench.publisher.usage = cast(Any, Metered(used))
+    assert not (await bench.ack(first)).duplicate
+    with pytest.raises(Problem) as refused:
+        await bench.ack(second)
+    assert (refused.value.status, refused.value.extra["quota"]) == (429, PUBLISH_MESSAGES)
+    assert bench.staging.released == [0], "nothing of it was done"
+    assert (await bench.ack(first)).duplicate, "what was acked before takes nothing"
+    clock[0] = 5.0
+    assert not (await bench.ack(second)).duplicate
+    assert used == {PUBLISHED_MESSAGES: 2, PUBLISHED_BYTES: 2 * len("outputk")}
+
+
+class Metered:
+    """Counts what is metered."""
+
+    def __init__(self, used: Counter[str]) -> None:
+        self._used = used
+
+    def count(self, tenant_id: bytes, metric: str, value: float) -> None:
+        assert tenant_id == TENANT
+        self._used[metric] += int(value)
+
+
+def test_every_process_that_takes_acks_holds_tenants_to_their_publish_rate() -> None:
+    assert set(PUBLISH_QUOTAS) <= set(enforced(Role.SUBSCRIBE))
 
 
 async def test_outputs_are_released_once_the_ack_is_committed(bench: Bench) -> None:

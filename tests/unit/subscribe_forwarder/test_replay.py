@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,7 +24,15 @@ from subscribe_forwarder.reading import replay
 from subscribe_forwarder.selection.apart import Apart
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.subscribe_forwarder.replay_support import Site
-from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, world
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    TOPIC_UID,
+    Answer,
+    FakeQueue,
+    topic,
+    world,
+)
+
+OTHER = b"another tenant!!"
 
 
 @pytest.fixture
@@ -197,14 +206,14 @@ async def test_a_wait_goes_on_over_a_move(site: Site) -> None:
 async def test_who_goes_away_leaves_its_place(site: Site) -> None:
     with pytest.raises(ClientGone):
         await site.ask("wait_seconds=60", gone_after_s=0.02)
-    assert site.routes._places()._running == 0
+    assert site.routes._places().places.held == 0
 
 
 async def test_a_caller_that_may_not_go_on_is_told(site: Site) -> None:
     refusal = Problem(401, "unauthenticated", "Authentication required")
     answer = await site.ask("wait_seconds=60", gone_after_s=0.02, refusal=refusal)
     assert answer.status == 401
-    assert site.routes._places()._running == 0
+    assert site.routes._places().places.held == 0
 
 
 async def test_places_are_few(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +225,23 @@ async def test_places_are_few(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert (await site.ask()).status == 200
+
+
+async def test_a_tenant_that_holds_replays_leaves_places_to_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "MAX_REPLAYS", 8)
+    held = [asyncio.create_task(site.ask("wait_seconds=60")) for _ in range(8)]
+    await asyncio.sleep(0.02)
+    other_tenant = topic()
+    site.catalog.topics[OTHER] = replace(other_tenant, uid=OTHER, tenant_id=OTHER)
+    site.store.queues[QueueId(OTHER, 0)] = FakeQueue()
+    answer = await site.ask(tenant_id=OTHER)
+    assert answer.status == 200, answer.body
+    for one in held:
+        one.cancel()
+    refused = [one for one in await asyncio.gather(*held, return_exceptions=True) if one]
+    assert {one.status for one in refused if isinstance(one, Answer)} == {503}
 
 
 async def test_a_filter_and_how_far_it_looked(site: Site) -> None:

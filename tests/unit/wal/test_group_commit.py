@@ -200,15 +200,6 @@ async def test_a_flush_has_a_size() -> None:
         assert bench.commit.queued_bytes == 0
 
 
-async def test_admission_can_see_that_it_should_stop() -> None:
-    log, _ = open_log(SimDisk())
-    commit = GroupCommit(log, on_fatal=print, max_queued_bytes=100)
-    assert commit.has_room()
-    commit.submit([accept(1, bytes(100))], True, print)
-    assert not commit.has_room()
-    await commit.close()
-
-
 async def test_what_was_submitted_before_run_is_flushed() -> None:
     bench = Bench()
     bench.submit("early")
