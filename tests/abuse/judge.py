@@ -11,16 +11,18 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from benchmarks.measure import median, percentile
+from gateway.settings import ServerSettings
 from tests.abuse.site import Site
 from tests.loop_cpu import MAX_CALLBACK_MS
 
 MAX_KEPT_MIB = 24.0
 """Of memory, that an attack may leave the second time that it is made."""
-MAX_PEAK_MIB = 128.0
-"""And that may be used for it while it goes on."""
+_DEFAULTS = {one.name: one.default for one in fields(ServerSettings)}
+MAX_PEAK_MIB = 64.0 + _DEFAULTS["max_unsent_bytes_of_tenant"] / 2**20
+"""And that may be used for it while it goes on: with what a tenant's clients may leave unread."""
 MAX_KEPT_DESCRIPTORS = 64
 MAX_LOG_KIB = 256.0
 MAX_RATIO = 2.0

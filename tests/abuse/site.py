@@ -36,7 +36,10 @@ class Site:
         self._probes.mkdir()
         # HTTP/2 is off by default, and attacked too.
         http2 = {"PACKETBOAT_HTTP2": "1"}
-        self.installation.settings = {probe.DIRECTORY: str(self._probes)} | http2
+        self.installation.settings = {
+            probe.DIRECTORY: str(self._probes),
+            "PACKETBOAT_HTTP2": "1",  # Off by default; attacks on it are attacks all the same.
+        } | http2
 
     def open(self) -> None:
         """Makes the tenants, and starts the witness."""
