@@ -78,6 +78,8 @@ class Load:
         self._made = 0
         self._stored: deque[tuple[Book, list[str], int, bool]] = deque(maxlen=REMEMBERED)
         """Messages with ids that are stored: where, and whether they were staged."""
+        self._changed: Book | None = None
+        """The queue of which a message was staged or released last, as answered."""
 
     def start(self) -> None:
         """The director makes the queues; the other clients begin once they are there."""
@@ -253,6 +255,7 @@ class Load:
         book.due_us.update(zip(ids, due_us, strict=True))
         waiting = dict(enumerate(ids, base))
         book.staged |= dict.fromkeys(waiting)
+        self._changed = book
         dropped = await self._discard(client, book, waiting)
         await self._reschedule(client, book, waiting, dropped)
         certain = True
@@ -271,6 +274,7 @@ class Load:
                 if offset is not None and offset >= 0:
                     self.oracle.acks(book, [waiting[number]], offset)
                     book.staged[number] = offset
+                    self._changed = book
                 elif offset is None and certain and number not in dropped:
                     self.oracle.fail(f"{book.queue}: {waiting[number]} is staged, and said gone")
                 if offset is None or offset >= 0:
@@ -368,10 +372,14 @@ class Load:
     async def _ask_for(
         self, client: StoreClient, call: Callable[[StoreClient, Book], Awaitable[None]]
     ) -> None:
-        """One kind of confirmed read, of one queue after the other."""
+        """One kind of confirmed read, of one queue after the other: mostly of that which changed
+        last, since an answer of before shows there."""
         while not self.stopping:
             await asyncio.sleep(self.world.rng.random() * self.options.read_ms / 150)
-            await call(client, self.world.rng.choice(list(self.oracle.books.values())))
+            book = self._changed
+            if book is None or self.world.chance(0.3):
+                book = self.world.rng.choice(list(self.oracle.books.values()))
+            await call(client, book)
 
     async def _offsets(self, client: StoreClient, book: Book) -> None:
         known = self.oracle.known(book)

@@ -100,7 +100,7 @@ def draw(rng: random.Random) -> Options:
     if lagging and not damaged:
         history = rng.choice(["", "passed", "passed", "behind", "behind"])
     elif not alone:
-        history = rng.choice(["", "deposed"])
+        history = rng.choice(["", "deposed", "deposed", "deposed"])
     calm = history in ("passed", "behind") and rng.random() < 0.7
     body_bytes = rng.choice([600, 2000] if lagging else [100, 600, 2000])
     copy_bytes_per_s = rng.choice([32, 64, 1024]) * KIB
