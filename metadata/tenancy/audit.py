@@ -124,6 +124,8 @@ class AuditLog:
             .limit(limit)
         )
         statement = delete(AuditRow).where(key.in_(old)).returning(AuditRow.id)
+        # The session has none of these rows; else it asks for their keys too, in any order.
+        statement = statement.execution_options(synchronize_session=False)
 
         async def work(session: AsyncSession) -> int:
             return len((await session.execute(statement)).all())
