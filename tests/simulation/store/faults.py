@@ -215,6 +215,12 @@ class Faults:
             return
         self._lagging = True
         first, second = self.world.rng.sample(self.cluster.ids, 2)
+        creeping = self.cluster.creeping
+        if second == creeping:
+            # It stays slow until it starts again: one node at a time is.
+            first, second = second, first
+        elif creeping is not None and creeping in self.cluster.ids:
+            first = creeping
         self.cluster.creeping = first
         self._goes(first)
 
