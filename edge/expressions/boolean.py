@@ -8,7 +8,7 @@ message, a member of `data` above all, is taken, and is no match where it turns 
 from __future__ import annotations
 
 from edge.expressions.bounds import Refused
-from edge.expressions.tokens import Kind, Token, closing
+from edge.expressions.tokens import Kind, Operands, Token, closing
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in")
 _ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -28,76 +28,65 @@ _VARIABLES = {
 
 def check_boolean(tokens: list[Token]) -> None:
     """Raises Refused where the whole, or an operand that must be a boolean, certainly is none."""
-    tokens = _bare(tokens)
-    condition = _first(tokens, ("?",))
-    if condition is not None:
-        otherwise = _otherwise(tokens, condition)
-        for part in (
-            tokens[:condition],
-            tokens[condition + 1 : otherwise],
-            tokens[otherwise + 1 :],
-        ):
-            check_boolean(part)
-        return
-    for operator in ("||", "&&"):
-        at = _first(tokens, (operator,))
-        if at is not None:
-            check_boolean(tokens[:at])
-            check_boolean(tokens[at + 1 :])
-            return
-    if _first(tokens, _COMPARISONS) is not None:
-        return
-    what = _arithmetic(tokens) or _operand(tokens)
-    if what is not None:
-        detail = f"this is {what}, not a boolean: compare it with something"
-        raise Refused(tokens[0].at, detail)
+    operands = Operands(tokens)
+    waiting = [operands.whole()]
+    while waiting:
+        operand = _bare(operands, waiting.pop(), tokens)
+        parts = _booleans_of(operands, operand)
+        if len(parts) > 1:
+            waiting.extend(reversed(parts))
+        elif operands.find(operand, *_COMPARISONS) is None:
+            what = _certainly(operands, operand)
+            if what is not None:
+                detail = f"this is {what}, not a boolean: compare it with something"
+                raise Refused(tokens[operand[0]].at, detail)
 
 
-def _bare(tokens: list[Token]) -> list[Token]:
+def _bare(operands: Operands, operand: list[int], tokens: list[Token]) -> list[int]:
     """Without brackets around it, and without `!` before it."""
-    while tokens:
-        if tokens[0].is_("!"):
-            tokens = tokens[1:]
-        elif tokens[0].is_("(") and closing(tokens, 0) == len(tokens) - 1:
-            tokens = tokens[1:-1]
-        else:
-            break
-    return tokens
+    while True:
+        negations = 0
+        while tokens[operand[negations]].is_("!"):
+            negations += 1
+        inner = operands.bare(operand[negations:])
+        if inner == operand:
+            return operand
+        operand = inner
 
 
-def _first(tokens: list[Token], texts: tuple[str, ...]) -> int | None:
-    """Where one of these stands outside all brackets, and not as the name of a member."""
-    depth = tokens[0].depth
-    for index, token in enumerate(tokens):
-        if not index or token.depth != depth or tokens[index - 1].is_("."):
-            continue
-        if any(token.is_(text) for text in texts):
-            return index
-    return None
+def _booleans_of(operands: Operands, operand: list[int]) -> list[list[int]]:
+    """What must be a boolean for it to be one: the operands of a logical operator, or it alone."""
+    condition = operands.find(operand, "?")
+    if condition is not None:
+        otherwise = _otherwise(operands, operand, condition)
+        return [
+            operand[:condition],
+            operand[condition + 1 : otherwise],
+            operand[otherwise + 1 :],
+        ]
+    parts = operands.split(operand, "||")
+    return parts if len(parts) > 1 else operands.split(operand, "&&")
 
 
-def _otherwise(tokens: list[Token], condition: int) -> int:
-    """The `:` of that `?`."""
-    depth, open_conditions = tokens[0].depth, 0
-    for index in range(condition + 1, len(tokens)):
-        token = tokens[index]
-        if token.depth != depth:
-            continue
-        if token.is_("?"):
-            open_conditions += 1
-        elif token.is_(":"):
-            if not open_conditions:
-                return index
-            open_conditions -= 1
-    return len(tokens) - 1
+def _otherwise(operands: Operands, operand: list[int], condition: int) -> int:
+    """The place of the `:` of that `?`."""
+    open_conditions, place = 1, condition
+    while open_conditions:
+        found = operands.find(operand, "?", ":", start=place + 1)
+        if found is None:
+            return len(operand) - 1
+        place = found
+        open_conditions += 1 if operands.tokens(operand[place : place + 1])[0].is_("?") else -1
+    return place
 
 
-def _arithmetic(tokens: list[Token]) -> str | None:
+def _certainly(operands: Operands, operand: list[int]) -> str | None:
+    tokens = operands.tokens(operand)
     if tokens[0].is_("-"):
         return _NUMBER
-    if _first(tokens, _ARITHMETIC) is not None:
+    if operands.find(operand, *_ARITHMETIC) is not None:
         return "a sum or another result of arithmetic"
-    return None
+    return _operand(tokens)
 
 
 def _operand(tokens: list[Token]) -> str | None:

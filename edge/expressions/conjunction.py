@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from edge.expressions.tokens import Kind, Token, closing, string_of
+from edge.expressions.tokens import Kind, Operands, Token, string_of
 
 _ATTRIBUTES = "attributes"
 
@@ -40,21 +40,18 @@ def split(text: str, tokens: list[Token]) -> Conjunction:
 
 
 def _parts(tokens: list[Token]) -> list[list[Token]]:
-    while tokens[0].is_("(") and closing(tokens, 0) == len(tokens) - 1:
-        tokens = tokens[1:-1]
-    depth = tokens[0].depth
-    top = [token for token in tokens if token.depth == depth]
-    if any(token.is_("||") or token.is_("?") for token in top):
-        return [tokens]
-    parts: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.depth == depth and token.is_("&&"):
-            parts.append([])
+    operands = Operands(tokens)
+    waiting, parts = [operands.whole()], []
+    while waiting:
+        operand = operands.bare(waiting.pop())
+        of_it = [operand]
+        if operands.find(operand, "||", "?") is None:
+            of_it = operands.split(operand, "&&")
+        if len(of_it) > 1:
+            waiting.extend(reversed(of_it))
         else:
-            parts[-1].append(token)
-    if len(parts) == 1:
-        return parts
-    return [inner for part in parts for inner in _parts(part)]
+            parts.append(operands.tokens(operand))
+    return parts
 
 
 def _equality(tokens: list[Token]) -> Equality | None:

@@ -169,3 +169,63 @@ def closing(tokens: list[Token], opening: int) -> int:
         if token.depth == depth and token.kind is Kind.OTHER and token.text in _CLOSING:
             return index
     return len(tokens) - 1
+
+
+class Operands:
+    """The expression as operands of its operators. Each is a list of indices: its tokens outside
+    of brackets, and the brackets. However deep they are nested, all together are looked at once."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = tokens
+        self._ends: dict[int, int] = {}
+        open_at: list[int] = []
+        for index, token in enumerate(tokens):
+            if token.kind is Kind.OTHER and token.text in _OPENING:
+                open_at.append(index)
+            elif token.kind is Kind.OTHER and token.text in _CLOSING and open_at:
+                self._ends[open_at.pop()] = index
+
+    def whole(self) -> list[int]:
+        return self._between(0, len(self._tokens))
+
+    def tokens(self, operand: list[int]) -> list[Token]:
+        """All tokens of an operand, those in brackets too."""
+        return self._tokens[operand[0] : operand[-1] + 1]
+
+    def bare(self, operand: list[int]) -> list[int]:
+        """Without brackets around all of it."""
+        while len(operand) == 2 and self._tokens[operand[0]].is_("("):
+            operand = self._between(operand[0] + 1, operand[1])
+        return operand
+
+    def find(self, operand: list[int], *texts: str, start: int = 1) -> int | None:
+        """The place in `operand`, from `start` on, of the first of these operators."""
+        for place in range(start, len(operand)):
+            index = operand[place]
+            token = self._tokens[index]
+            is_one = token.kind is not Kind.STRING and token.text in texts
+            # After a dot it is the name of a member.
+            if is_one and not self._tokens[index - 1].is_("."):
+                return place
+        return None
+
+    def split(self, operand: list[int], operator: str) -> list[list[int]]:
+        """The operands of all uses of a binary operator; the operand itself where there is none."""
+        parts: list[list[int]] = [[]]
+        for index in operand:
+            if self._tokens[index].is_(operator):
+                parts.append([])
+            else:
+                parts[-1].append(index)
+        return parts
+
+    def _between(self, start: int, end: int) -> list[int]:
+        found = []
+        at = start
+        while at < end:
+            found.append(at)
+            if (closing_at := self._ends.get(at)) is not None:
+                found.append(closing_at)
+                at = closing_at
+            at += 1
+        return found

@@ -124,7 +124,9 @@ async def test_books_that_do_not_balance_raise_the_alert(cluster: ChaosCluster, 
     messages = await platform.pull(platform.name, 5)
     assert not await _alarmed(cluster)
     cluster.act_once(f"flush.update:{how}")
-    for message in messages:
+    # The second flush is falsified. A third would write the whole row anew, and right: a recount
+    # that comes then ends the alert before anybody sees it.
+    for message in messages[:2]:
         await platform.ok(
             "POST", f"/subscriptions/{platform.name}/ack", {"ack_id": message["ack_id"]}
         )
@@ -133,7 +135,7 @@ async def test_books_that_do_not_balance_raise_the_alert(cluster: ChaosCluster, 
         assert time.monotonic() < deadline_s, "no alert"
         await asyncio.sleep(0.2)
     assert "books do not balance" in (cluster.root / "serve.log").read_text()
-    await platform.ok("DELETE", f"/subscriptions/{platform.name}")
+    await platform.ok("DELETE", f"/subscriptions/{platform.name}?force=true")
     deadline_s = time.monotonic() + 10 * ALERT_S
     while await _alarmed(cluster):
         assert time.monotonic() < deadline_s, "an alert without a cause"

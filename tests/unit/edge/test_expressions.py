@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -118,6 +119,50 @@ def test_refused_with_its_place(text: str, place: tuple[int, int], detail: str) 
         compile_expression(text)
     assert (refused.value.line, refused.value.column) == place
     assert detail in str(refused.value)
+
+
+def joined(operator: str, text: str, count: int) -> str:
+    return operator.join([text] * count)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        joined(" && ", 'key==""', 360),
+        joined(" || ", "offset>1", 330),
+        "(" * 50 + joined(" && ", 'key==""', 350) + ")" * 50,
+        "(" + joined(" && (", 'key==""', 60) + ")" * 60,
+        "true?true:" * 90 + "true",
+        "!" * 1990 + "true",
+        "[" + joined(",", "1", 990) + "].size()>1",
+        "{" + joined(",", "1:1", 495) + "}.size()>1",
+        joined(" && ", 'attributes.a=="1"', 190),
+        joined("<", "key", 990),
+        "data" + ".a" * 990 + " > 1",
+        "@" * 4096,
+        "@" * 1900,
+        "(" * 1900,
+        ")" * 1900,
+        "1," * 2048,
+    ],
+)
+def test_a_new_filter_holds_the_loop_for_no_long_callback(text: str) -> None:
+    """A conjunction of 400 parts took 0.9 s: its end was looked at again for each part."""
+    compile_filter("key == 'k'")  # imports the engine
+
+    def take() -> None:
+        with suppress(BadExpression):
+            compile_filter(text).conjunction()
+
+    took_ms, _ = cpu_ms(take)
+    assert took_ms < MAX_CALLBACK_MS
+
+
+def test_a_new_filter_has_a_limit_of_tokens_and_a_stored_one_has_none() -> None:
+    text = joined("&&", "1<2", 600)
+    with pytest.raises(BadExpression, match="over 2000 names, literals and operators"):
+        compile_filter(text)
+    assert compile_expression(text).matches(MESSAGE)
 
 
 @pytest.mark.parametrize(
