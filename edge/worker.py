@@ -45,20 +45,26 @@ def framed(message: Call | Reply) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-def _answer(call: Call) -> Reply:
+def answer(call: Call, limit_cpu: Callable[[float], None]) -> Reply:
+    """Call the function. `limit_cpu` is told the seconds of CPU time that it may use from then on,
+    and 0 when it has returned."""
     began_s = time.process_time()
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(call.module), call.function)
-        # SIGPROF is left as it is: without a handler it ends the process, also within a library
-        # that never comes back to Python.
-        signal.setitimer(signal.ITIMER_PROF, call.limit_s)
+        limit_cpu(call.limit_s)
         began_s = time.process_time()
         result = function(*call.arguments)
     except Exception as error:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        limit_cpu(0)
         return Reply(time.process_time() - began_s, failure=f"{type(error).__name__}: {error}")
-    signal.setitimer(signal.ITIMER_PROF, 0)
+    limit_cpu(0)
     return Reply(time.process_time() - began_s, result)
+
+
+def _limit_cpu(seconds: float) -> None:
+    """SIGPROF is left as it is: without a handler it ends the process, also within a library that
+    never comes back to Python."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _serve(calls: BinaryIO, replies: BinaryIO) -> None:
@@ -66,7 +72,7 @@ def _serve(calls: BinaryIO, replies: BinaryIO) -> None:
     decoder = msgspec.msgpack.Decoder(Call)
     while length := calls.read(LENGTH_BYTES):
         call = decoder.decode(calls.read(int.from_bytes(length, "big")))
-        replies.write(framed(_answer(call)))
+        replies.write(framed(answer(call, _limit_cpu)))
         replies.flush()
 
 

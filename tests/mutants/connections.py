@@ -93,6 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         breaks="P8",
         killed_by=f"{_HYPERCORN}::test_no_more_handlers_run_than_streams_may_be_open",
+        fails_with="TimeoutError",
     ),
     Mutant(
         "a connection of Hypercorn that its client closed lives until it is idle for long",
@@ -105,5 +106,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         breaks="P8",
         killed_by=f"{_HYPERCORN}::test_a_closed_connection_is_not_counted",
+        fails_with="TimeoutError",
     ),
 )

@@ -548,6 +548,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         killed_by="tests/unit/auth/test_oidc.py::test_who_has_proved_it_better_has_the_token",
+        fails_with="auth.errors.TokenRefused",
         breaks="P12",
     ),
     Mutant(

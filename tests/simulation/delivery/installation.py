@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import asyncpg.connection
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client import CollectorRegistry
 
-from edge import load
+from edge import load, worker, workshop
 from gateway import heap, server
 from gateway.access_watch import OpenRequest
 from gateway.http.connection import Connection
@@ -214,6 +215,25 @@ HASHED = (
 """What sets of the product hold."""
 
 
+class _Worker:
+    """A worker process. Its calls are the product's, and take no time."""
+
+    calls = 0
+
+    @classmethod
+    async def start(cls) -> _Worker:
+        return cls()
+
+    async def call(self, call: worker.Call) -> worker.Reply:
+        self.calls += 1
+        sent = msgspec.msgpack.decode(msgspec.msgpack.encode(call), type=worker.Call)
+        reply = worker.answer(sent, lambda _: None)
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(reply), type=worker.Reply)
+
+    async def end(self) -> None:
+        """It is idle."""
+
+
 def _make_key(curve: ec.EllipticCurve, backend: object = None) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(int.from_bytes(os.urandom(16)) + 1, curve)
 
@@ -242,6 +262,7 @@ def replaced(world: World) -> list[Any]:
         mock.patch.object(load.MachineCpu, "__call__", busy),
         mock.patch.object(time, "process_time", process_time),
         mock.patch.object(os, "_exit", leave),
+        mock.patch.object(workshop, "_Worker", _Worker),
         # The processes of a world are in one, whose metrics would be taken for the same.
         mock.patch.object(CollectorRegistry, "register", nothing),
         mock.patch.object(CollectorRegistry, "unregister", nothing),

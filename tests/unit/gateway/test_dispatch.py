@@ -322,7 +322,7 @@ class Pressed(Admission):
     def pressed(self) -> bool:
         return True
 
-    def _reason(self, tenant: object, kind: Kind, body_bytes: int) -> str | None:
+    def _reason(self, tenant_id: bytes, tenant: object, kind: Kind, body_bytes: int) -> str | None:
         return None if kind.urgency is Urgency.SETTLING else "delay"
 
 
@@ -347,7 +347,7 @@ async def test_what_has_ended_is_counted_out_however_it_ended(handler: Handler) 
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
         with contextlib.suppress(Exception):
             await http.post("/echo", content=b"hi", headers=AUTH)
-    assert (admission.running, admission.bytes) == (0, 0)
+    assert (admission.running, admission.body_bytes) == (0, 0)
 
 
 async def test_a_request_is_turned_away_by_its_bytes_alone() -> None:
