@@ -9,6 +9,7 @@ import pytest
 import openapi
 from auth.permissions import Permission
 from auth.signing_keys import KeyPolicy, SigningKeys
+from edge.asgi import Route
 from gateway.exports.exports import ExportRoutes
 from gateway.exports.runner import RunnerRoutes
 from gateway.exports.runs import ExportRunRoutes
@@ -30,6 +31,7 @@ from gateway.subscriptions.skip_rules import SkipRuleRoutes
 from gateway.subscriptions.snapshots import SnapshotRoutes
 from gateway.subscriptions.subscriptions import SubscriptionRoutes
 from gateway.tenancy.audit import AuditRoutes
+from gateway.tenancy.auditor import Auditor
 from gateway.tenancy.clients import ClientRoutes
 from gateway.tenancy.issuers import IssuerRoutes
 from gateway.tenancy.keys import KeyRoutes
@@ -41,6 +43,7 @@ from gateway.topics.delayed import DelayedRoutes
 from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.topics import TopicRoutes
 from gateway.whoami import WhoAmI
+from gateway.write_turns import WriteTurns
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
 from subscribe_forwarder.api.dead_letters import DeadLetters
@@ -137,6 +140,25 @@ def test_what_needs_a_token_says_so(router: Router) -> None:
         assert (operation.get("security") == []) is public, key
         if not public:
             assert {"401", "403", "500"} <= set(operation["responses"]), key
+
+
+def test_what_a_tenant_does_too_much_of_is_in_the_contract(router: Router) -> None:
+    """Any operation takes from the rate of requests; a change of the control plane waits for its
+    turn, too."""
+    components = openapi.document()["components"]["responses"]
+    part: Any = Anything()
+    auditor, turns = Auditor(part), WriteTurns()
+    for endpoint in router.endpoints:
+        if endpoint.permission is Permission.PUBLIC:
+            continue
+        key = endpoint.method, endpoint.template
+        described = operations()[key]["responses"].get("429", {"$ref": "none"})
+        text = components[described["$ref"].rsplit("/", 1)[-1]]["description"]
+        route = Route(*key, endpoint.handler, endpoint.permission.value, "*")
+        changing = auditor.audited(route)
+        in_turn = changing is not route and turns.around(changing) is not changing
+        assert "`rate-limited`" in text, key
+        assert ("`too-many-changes`" in text) is (in_turn or "`too-many-stored`" in text), key
 
 
 def test_path_parameters_are_described(router: Router) -> None:

@@ -12,6 +12,7 @@ PacketboatError
 │   └── ApiError            the server refused, with a problem (RFC 9457)
 │       ├── InvalidRequest  400, 408, 413, 415, 422, 431: it is wrong; `errors` says where
 │       ├── NotAuthorized   401, 403
+│       │   └── QuotaExceeded  403: the tenant has as many of these as it may
 │       ├── NotFound        404
 │       ├── Conflict        409, 412
 │       ├── Overloaded      429: `retry_after_s` says when to come back
@@ -134,6 +135,11 @@ class NotAuthorized(ApiError):
     """The token is missing, not valid, or lacks the permission."""
 
 
+class QuotaExceeded(NotAuthorized):
+    """The tenant has as many of these as it may; `quota` and `limit` of `problem.members` say which
+    and how many."""
+
+
 class NotFound(ApiError):
     """There is no such thing in this tenant."""
 
@@ -192,13 +198,15 @@ _KINDS: dict[int, type[ApiError]] = {
     503: Unavailable,
     507: Unavailable,
 }
+_KINDS_OF_TYPES: dict[tuple[int, str], type[ApiError]] = {(403, "quota-exceeded"): QuotaExceeded}
+"""Problems that have an error of their own, among those of their status."""
 
 
 def error_of(problem: Problem, retry_after_s: float | None = None) -> PacketboatError:
     """The error that a problem stands for."""
     if problem.status in (502, 504):  # 502 is a balancer's, whose server may have begun
         return UnknownOutcome(_text(problem), problem)
-    kind = _KINDS.get(problem.status)
+    kind = _KINDS_OF_TYPES.get((problem.status, problem.slug)) or _KINDS.get(problem.status)
     if kind is None:
         if problem.status < 400:
             return ServerError(problem.status, "redirects are not followed; is the URL right?")

@@ -15,6 +15,7 @@ from packetboat import (
     Outgoing,
     Overloaded,
     PacketboatError,
+    QuotaExceeded,
     Receipt,
     ServerError,
     Unavailable,
@@ -107,6 +108,26 @@ def test_refusals_of_the_request_itself_are_not_sent_again() -> None:
     script = Script(problem(422, "x"))
     with pytest.raises(InvalidRequest):
         Client(transport=script).publish_batch("orders", [b"x"])
+
+
+@pytest.mark.parametrize("slug", ["too-many-changes", "work-limited", "rate-limited"])
+def test_what_a_tenant_does_too_much_of_is_sent_again_after_the_servers_pause(slug: str) -> None:
+    refused = problem(429, slug, {"retry-after": "2"})
+    with pytest.raises(Overloaded) as caught:
+        Client(transport=Script(refused), retry_for_s=0).topics.delete("t")
+    assert caught.value.slug == slug
+    pause_s = Retries(10.0, safe=False, started_s=0.0).pause_s(caught.value, 0.0)
+    assert pause_s is not None
+    assert 2.0 <= pause_s <= 2.05
+
+
+def test_a_quota_has_an_error_of_its_own_and_is_not_tried_again() -> None:
+    body = b'{"type": "https://x/quota-exceeded", "status": 403, "quota": "topics", "limit": 5}'
+    error = failure(Response(403, {}, body))
+    assert isinstance(error, QuotaExceeded)
+    assert isinstance(error, NotAuthorized)
+    assert error.problem.members == {"quota": "topics", "limit": 5}
+    assert Retries(10.0, safe=True, started_s=0.0).pause_s(error, 0.0) is None
 
 
 def test_retries_keep_the_servers_pause_and_the_total_time() -> None:

@@ -108,6 +108,31 @@ func TestWhatWasRefusedIsAskedAgain(t *testing.T) {
 	}
 }
 
+func TestWhatATenantChangesTooFastIsAskedAgainWhenTheServerSays(t *testing.T) {
+	later := func(slug string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			problem(http.StatusTooManyRequests, `{"title": "no", "type": "x/`+slug+`"}`)(w, r)
+		}
+	}
+	made := serving(t, later("too-many-changes"), later("work-limited"), said(http.StatusCreated, `{}`)).client(t, nil)
+	began := time.Now()
+	answer, err := do(t, made, client.Request{Method: "POST", Path: "/x", Body: map[string]any{}, Once: true})
+	if err != nil || answer.Status != http.StatusCreated || time.Since(began) < 2*time.Second {
+		t.Fatal(answer, err, time.Since(began))
+	}
+}
+
+func TestAQuotaIsSaidOnceAndWithItsName(t *testing.T) {
+	over := problem(http.StatusForbidden, `{"title": "no", "type": "x/quota-exceeded", "quota": "topics", "limit": 5}`)
+	made := serving(t, over).client(t, nil)
+	_, err := do(t, made, client.Request{Method: "POST", Path: "/x", Body: map[string]any{}, Once: true})
+	var refused *client.Problem
+	if !errors.As(err, &refused) || refused.Slug() != "quota-exceeded" || refused.Members["quota"] != "topics" {
+		t.Fatal(err)
+	}
+}
+
 func TestTriesEnd(t *testing.T) {
 	unavailable := problem(http.StatusServiceUnavailable, `{"title": "no", "type": "x/overload"}`)
 	made := serving(t, unavailable, unavailable, unavailable, unavailable).client(t, nil)
