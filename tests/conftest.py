@@ -41,6 +41,15 @@ EMPTY = "; ".join(
     ]
 )
 
+# All are off by default; they change nothing for a client that does not ask for them.
+SHARED_SETTINGS = {
+    "PACKETBOAT_CORS_ORIGINS": "*",
+    "PACKETBOAT_STREAM_TICKETS": "1",
+    "PACKETBOAT_HTTP2": "1",
+    "PACKETBOAT_HTTP_LISTENER": os.environ.get("TEST_LISTENER", "own"),
+}
+"""Settings of the installation that the tests of all suites share."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="all", help="long tests: all, K/N or rotating")
@@ -87,13 +96,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """One installation for the tests of all suites that only use it; a start takes seconds."""
     installation = Installation(tmp_path_factory.mktemp("up") / "data")
-    # All are off by default; they change nothing for a client that does not ask for them.
-    installation.settings = {
-        "PACKETBOAT_CORS_ORIGINS": "*",
-        "PACKETBOAT_STREAM_TICKETS": "1",
-        "PACKETBOAT_HTTP2": "1",
-        "PACKETBOAT_HTTP_LISTENER": os.environ.get("TEST_LISTENER", "own"),
-    }
+    installation.settings = SHARED_SETTINGS
     with installation.started():
         yield installation
 

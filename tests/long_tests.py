@@ -39,7 +39,13 @@ SHARES = (
             "tests/integration/store_nodes",
         ),
     ),
-    Share("outside", ("tests/packaging", "tests/terraform", "tests/security", "tests/contract")),
+    Share(
+        "outside",
+        (
+            *("tests/packaging", "tests/terraform", "tests/security", "tests/contract"),
+            "tests/recorded",
+        ),
+    ),
     Share(
         "postgres",
         (
