@@ -82,6 +82,7 @@ fresh-check: ## From git clone to the first 201 as on a new machine, with times 
 lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m openapi --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
@@ -220,9 +221,9 @@ lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into re
 	  --upgrade --generate-hashes --no-annotate --no-header --quiet -o build/all.lock
 	$(BIN)/python deploy/lock.py build/all.lock
 
-.PHONY: contract
-contract: $(INSTALLED) ## Write openapi/document.json, which servers and tests read, from the YAML beside it
-	$(BIN)/python -m openapi.assemble
+.PHONY: generate
+generate: $(INSTALLED) ## Write all that is derived from the API's contract in openapi/
+	$(BIN)/python -m openapi
 
 .PHONY: contract-test
 contract-test: $(INSTALLED) ## The contract's tests over both listeners, and over HTTP/2 (some 20 minutes)
@@ -275,10 +276,6 @@ bounds-docs: $(INSTALLED) ## Write docs/operations/bounds.md of gateway/bounds.p
 .PHONY: terraform-docs
 terraform-docs: $(INSTALLED) terraform-provider ## Write docs/terraform-resources.md of what the provider says of itself
 	@$(BIN)/python deploy/terraform/reference.py
-
-.PHONY: terraform-contract
-terraform-contract: $(INSTALLED) ## Write what the Terraform provider has of the HTTP contract
-	@$(BIN)/python deploy/terraform/contract.py
 
 KUBERNETES := build/kubernetes
 KUBERNETES_VERSION = $(shell sed -n 's|^[[:space:]]*k8s.io/kubernetes \(v[0-9.]*\).*|\1|p' tests/terraform/kubernetes/go.mod)

@@ -30,9 +30,10 @@ from benchmarks import wrk
 from benchmarks.measure import median
 from benchmarks.packetboat_cluster import PacketboatCluster, settle
 from benchmarks.processes import NotReady
-from edge.asgi import Receive, Route, Scope, Send
+from edge.asgi import Receive, Scope, Send
 from gateway.http.router import Endpoint
 from gateway.middleware.auth import bearer_token
+from tests.made_up_routes import made_up
 
 TOPIC = "bench"
 CONNECTIONS = 32
@@ -94,7 +95,7 @@ async def _handler(scope: Scope, receive: Receive, send: Send) -> None:
 
 def check_us(token: str) -> float:
     """CPU of one check, as the dispatcher does it."""
-    route = Route(
+    route = made_up(
         "POST",
         "/topics/{topic}/messages",
         _handler,

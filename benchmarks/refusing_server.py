@@ -11,12 +11,13 @@ import uvloop
 
 from auth.development import DevTokenVerifier
 from auth.verifier import CachingVerifier
-from edge.asgi import Receive, Route, Scope, Send
+from edge.asgi import Receive, Scope, Send
 from gateway import heap, server
 from gateway.admission.admission import Admission, Limits
 from gateway.app import create_app
 from gateway.http.server import HttpServer
 from gateway.readiness import Readiness
+from tests.made_up_routes import made_up
 
 
 async def publish(scope: Scope, receive: Receive, send: Send) -> None:
@@ -28,7 +29,7 @@ async def serve(port: int, token: str) -> None:
     verifier = CachingVerifier(DevTokenVerifier(hashlib.sha256(token.encode()).digest()))
     await verifier.verify(token.encode())  # whose it is must be known
     app = create_app(
-        [Route("POST", "/topics/{topic}/messages", publish, "publish", "topic:topic")],
+        [made_up("POST", "/topics/{topic}/messages", publish, "publish", "topic:topic")],
         verifier,
         Readiness(),
         admission=Admission(Limits(requests=0)),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from edge.caller import Caller
 from edge.problem import Problem
+from openapi.contract import Operation
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -39,25 +40,23 @@ class ClientGone(Exception):
 
 
 class Route(NamedTuple):
-    """One operation. `permission` is the name of an auth Permission; a route cannot lack one.
+    """A row of the contract's table, and the handler that carries it out. The row says which
+    permission the caller needs, and on what; without a row there is no route."""
 
-    `resource` is what the permission is needed on; a route that is not public cannot lack it:
-
-    - `topic:name`: on the topic whose name is the path's parameter `{name}`;
-    - `topic:*`: on every topic;
-    - `topic:?`: on some topic; the handler looks at `caller_of(scope)` for the names it meets, in a
-      body or a listing;
-    - `*`: on everything.
-
-    `head`: whether a GET also answers HEAD. It does not where it leases messages or streams.
-    """
-
-    method: str
-    path: str
+    operation: Operation
     handler: Handler
-    permission: str
-    resource: str = ""
-    head: bool = True
+
+    @property
+    def method(self) -> str:
+        return self.operation.method
+
+    @property
+    def path(self) -> str:
+        return self.operation.path
+
+    @property
+    def permission(self) -> str:
+        return self.operation.permission
 
 
 def tenant_of(scope: Scope) -> bytes:

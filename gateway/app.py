@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import openapi
 from auth.verifier import CachingVerifier, TokenVerifier
 from edge.asgi import Route
 from edge.quota import NO_LIMITS, Quotas, Usage
@@ -13,7 +12,6 @@ from gateway.admission.gate import Gate
 from gateway.http.cors import Cors, response_headers
 from gateway.http.dispatch import Dispatcher
 from gateway.http.pages import Pages
-from gateway.http.parameters import declared
 from gateway.http.router import Router
 from gateway.middleware.access_log import AccessLog
 from gateway.readiness import Readiness
@@ -38,11 +36,10 @@ def create_app(
     `admission`, which somebody ticks, everybody is let in."""
     if not isinstance(verifier, CachingVerifier):
         verifier = CachingVerifier(verifier)
-    document = openapi.document()
-    router = Router(declared(document))
+    router = Router()
     for route in routes:
         router.add(route)
-    cors = Cors(cors_origins, response_headers(document)) if cors_origins else None
+    cors = Cors(cors_origins, response_headers()) if cors_origins else None
     gate = None if admission is None else Gate(admission, router.endpoints)
     return Dispatcher(
         router,

@@ -8,6 +8,7 @@ from edge.asgi import Receive, Route, Scope, Send, respond, tenant_of
 from gateway.commands.forwarder_view import document, named_in
 from metadata.delivery.fleet import FleetRepository
 from metadata.delivery.hints import HintRepository
+from openapi.forwarders import OPERATIONS
 
 NO_STORE = [(b"cache-control", b"no-store")]
 
@@ -20,7 +21,7 @@ class ForwarderRoutes:
         self._hints = hints
 
     def routes(self) -> list[Route]:
-        return [Route("GET", "/forwarders", self.listing, "operate", "*")]
+        return [Route(OPERATIONS["listForwarders"], self.listing)]
 
     async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Asked of Postgres each time: no process knows all of it."""

@@ -24,6 +24,7 @@ from edge.problem import Problem
 from edge.sealing import SealBroken, Sealer
 from gateway.http.decoding import Query
 from gateway.middleware.auth import bearer_token
+from openapi.consume import OPERATIONS
 
 STREAM = "/subscriptions/{name}/messages:stream"
 PARAMETER = b"ticket="
@@ -51,8 +52,7 @@ class StreamTickets:
         self._wall = wall
 
     def routes(self) -> list[Route]:
-        path = "/subscriptions/{name}/stream_tickets"
-        return [Route("POST", path, self.create, "consume", "subscription:name")]
+        return [Route(OPERATIONS["createStreamTicket"], self.create)]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 and a ticket, which is never shown again."""

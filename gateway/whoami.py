@@ -14,6 +14,7 @@ from auth.principal import Grant, Principal
 from edge.asgi import Receive, Route, Scope, Send, respond
 from gateway.middleware.auth import PRINCIPAL
 from metadata.types import token_audience
+from openapi.access import OPERATIONS
 
 NO_STORE = [(b"cache-control", b"no-store")]
 
@@ -26,7 +27,7 @@ class WhoAmI:
         self._policies = policies
 
     def routes(self) -> list[Route]:
-        return [Route("GET", "/whoami", self.get, "self")]
+        return [Route(OPERATIONS["whoAmI"], self.get)]
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = cast(Principal, scope[PRINCIPAL])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.problem import Problem
 from edge.quota import PUBLISH_QUOTAS
+from openapi import publish, topics
 from publish_forwarder.accepting import EARLY
 from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, check_event, decode
 from publish_forwarder.body import read_body
@@ -28,18 +29,10 @@ def routes(forwarder: PublishForwarder) -> list[Route]:
     """What the gateway mounts."""
     handlers, waiting = _Handlers(forwarder), forwarder.scheduled
     return [
-        Route("POST", "/topics/{topic}/messages", handlers.publish, "publish", "topic:topic"),
-        Route(
-            "POST",
-            "/topics/{topic}/messages:batch",
-            handlers.publish_batch,
-            "publish",
-            "topic:topic",
-        ),
-        Route("DELETE", "/topics/{topic}/messages/{id}", waiting.cancel, "publish", "topic:topic"),
-        Route(
-            "PATCH", "/topics/{topic}/messages/{id}", waiting.reschedule, "publish", "topic:topic"
-        ),
+        Route(publish.OPERATIONS["publish"], handlers.publish),
+        Route(publish.OPERATIONS["publishBatch"], handlers.publish_batch),
+        Route(topics.OPERATIONS["cancelMessage"], waiting.cancel),
+        Route(topics.OPERATIONS["rescheduleMessage"], waiting.reschedule),
     ]
 
 

@@ -38,6 +38,7 @@ from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.exports.exports import ExportRepository
 from metadata.exports.types import Export, ExportSpec, LaneState
+from openapi.exports import OPERATIONS
 from store_nodes.errors import StoreError
 
 
@@ -60,16 +61,15 @@ class ExportRoutes:
         self._wall = wall
 
     def routes(self) -> list[Route]:
-        one = "/exports/{name}"
         return [
-            Route("POST", "/exports", self.create, "manage", "export:?"),
-            Route("GET", "/exports", self.page, "read", "export:?"),
-            Route("GET", one, self.get, "read", "export:name"),
-            Route("PUT", one, self.put, "manage", "export:name"),
-            Route("PATCH", one, self.patch, "manage", "export:name"),
-            Route("DELETE", one, self.delete, "manage", "export:name"),
-            Route("POST", one + ":pause", self.pause, "manage", "export:name"),
-            Route("POST", one + ":resume", self.resume, "manage", "export:name"),
+            Route(OPERATIONS["createExport"], self.create),
+            Route(OPERATIONS["listExports"], self.page),
+            Route(OPERATIONS["getExport"], self.get),
+            Route(OPERATIONS["putExport"], self.put),
+            Route(OPERATIONS["patchExport"], self.patch),
+            Route(OPERATIONS["deleteExport"], self.delete),
+            Route(OPERATIONS["pauseExport"], self.pause),
+            Route(OPERATIONS["resumeExport"], self.resume),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

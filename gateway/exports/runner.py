@@ -45,6 +45,7 @@ from metadata.exports.types import (
     LaneEnd,
     RunId,
 )
+from openapi.export_runs import OPERATIONS
 
 NO_STORE = [(b"cache-control", b"no-store")]
 LEASE_BYTES = 16
@@ -72,12 +73,11 @@ class RunnerRoutes:
         self._max_messages = max_messages
 
     def routes(self) -> list[Route]:
-        one = "/export_runs/{uid}"
         return [
-            Route("POST", "/export_runs:claim", self.claim, "run_exports", "*"),
-            Route("POST", one + ":plan", self.plan, "run_exports", "*"),
-            Route("POST", one + ":renew", self.renew, "run_exports", "*"),
-            Route("POST", one + ":finish", self.finish, "run_exports", "*"),
+            Route(OPERATIONS["claimExportRun"], self.claim),
+            Route(OPERATIONS["planExportRun"], self.plan),
+            Route(OPERATIONS["renewExportRun"], self.renew),
+            Route(OPERATIONS["finishExportRun"], self.finish),
         ]
 
     async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:

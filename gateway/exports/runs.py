@@ -35,6 +35,7 @@ from gateway.tenancy.answers import page_size_of, respond_page
 from metadata.exports.exports import ExportRepository
 from metadata.exports.runs import ExportRunRepository
 from metadata.exports.types import BACKFILL, EXPORT, MAINTAIN, RUNNING, Export, LaneRange, Run
+from openapi.export_runs import OPERATIONS
 
 TEXT = b"text/plain; charset=utf-8"
 WINDOW = ("from_time", "to_time", "from_offset", "to_offset", "topic", "partition")
@@ -60,13 +61,13 @@ class ExportRunRoutes:
 
     def routes(self) -> list[Route]:
         runs = "/exports/{name}/runs"
-        one = runs + "/{run}"
+        runs + "/{run}"
         return [
-            Route("POST", "/exports/{name}:run", self.run, "manage", "export:name"),
-            Route("GET", runs, self.page, "read", "export:name"),
-            Route("GET", one, self.get, "read", "export:name"),
-            Route("POST", one + ":cancel", self.cancel, "manage", "export:name"),
-            Route("GET", one + "/log", self.log, "read", "export:name"),
+            Route(OPERATIONS["runExport"], self.run),
+            Route(OPERATIONS["listExportRuns"], self.page),
+            Route(OPERATIONS["getExportRun"], self.get),
+            Route(OPERATIONS["cancelExportRun"], self.cancel),
+            Route(OPERATIONS["getExportRunLog"], self.log),
         ]
 
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:

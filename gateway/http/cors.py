@@ -7,10 +7,11 @@ what it knows a token for, and nothing that the browser keeps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from edge.asgi import Header, Scope, Send, header
+from openapi.areas import OPERATIONS
+from openapi.refusals import refusals_of
 
 ANY = "*"
 MAX_AGE_S = 600
@@ -20,18 +21,13 @@ _NAMES = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,2048}")
 _VARY = ((b"vary", b"Origin"),)
 
 
-def response_headers(document: Mapping[str, Any]) -> list[str]:
-    """Names of all headers that answers have by the contract."""
-    components = document["components"].get("responses", {}).values()
-    found = {"X-Request-Id"}
-    responses: list[Mapping[str, Any]] = [*components]
-    for item in document["paths"].values():
-        for operation in item.values():
-            if isinstance(operation, dict):
-                responses += operation.get("responses", {}).values()
-    for response in responses:
-        found |= set(response.get("headers", ()))
-    return sorted(found)
+def response_headers() -> list[str]:
+    """Return the names of all headers that answers have by the contract."""
+    named = {"X-Request-Id"}
+    for operation in OPERATIONS.values():
+        for answer in (*operation.answers, *refusals_of(operation)):
+            named |= {header.name for header in answer.headers}
+    return sorted(named)
 
 
 class Cors:

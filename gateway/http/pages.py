@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -19,6 +18,7 @@ from gateway.http import viewer
 from gateway.http.router import method_not_allowed
 from gateway.middleware.errors import internal
 from gateway.readiness import Readiness
+from openapi.server import OPERATIONS
 
 Page = Callable[[Request], Awaitable[Response]]
 VIEWER_HEADERS = {
@@ -33,22 +33,23 @@ class Pages:
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
-        self._writing_yaml = asyncio.Lock()
         self._json = msgspec.json.encode(openapi.document())
 
     def public(self) -> dict[str, Page]:
+        """Return the pages by the ids of their operations."""
         return {
-            "/": self.root,
-            "/healthz": self.healthz,
-            "/readyz": self.readyz,
-            "/openapi.yaml": self.openapi_yaml,
-            "/openapi.json": self.openapi_json,
-            "/docs": self.docs,
-            "/docs/{asset}": self.docs_asset,
+            "root": self.root,
+            "healthz": self.healthz,
+            "readyz": self.readyz,
+            "openapiYaml": self.openapi_yaml,
+            "openapiJson": self.openapi_json,
+            "docs": self.docs,
+            "docsAsset": self.docs_asset,
         }
 
     def application(self) -> Starlette:
-        routes = [Route(path, page, methods=["GET"]) for path, page in self.public().items()]
+        pages = self.public().items()
+        routes = [Route(OPERATIONS[id].path, page, methods=["GET"]) for id, page in pages]
         return Starlette(
             routes=routes,
             exception_handlers={HTTPException: _http_problem, Exception: _defect},
@@ -73,10 +74,7 @@ class Pages:
         return _response(problem)
 
     async def openapi_yaml(self, request: Request) -> Response:
-        # One request writes the text, which takes a while; then it is kept.
-        async with self._writing_yaml:
-            text = await asyncio.to_thread(openapi.text)
-        return Response(text, media_type="application/yaml")
+        return Response(openapi.text(), media_type="application/yaml")
 
     async def openapi_json(self, request: Request) -> Response:
         return Response(self._json, media_type="application/json")

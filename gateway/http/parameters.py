@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from edge.problem import FieldError, Problem, invalid
@@ -11,16 +9,6 @@ from edge.problem import FieldError, Problem, invalid
 Names = frozenset[bytes]
 MAX_NAMED = 8
 MAX_NAME_CHARS = 64
-
-
-def declared(document: Mapping[str, Any]) -> dict[tuple[str, str], Names]:
-    """The names of each operation's query parameters, by method and path template."""
-    return {
-        (method.upper(), path): frozenset(_names(document, item, operation))
-        for path, item in document["paths"].items()
-        for method, operation in item.items()
-        if method != "parameters"
-    }
 
 
 def refuse_unknown(query: bytes, known: Names) -> None:
@@ -45,16 +33,3 @@ def _problem(unknown: list[bytes], known: list[str]) -> Problem:
         [FieldError(name, f"unknown query parameter; {has}") for name in names],
         status=400,
     )
-
-
-def _names(
-    document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
-) -> Iterable[bytes]:
-    for parameter in (*item.get("parameters", ()), *operation.get("parameters", ())):
-        described: Any = parameter
-        if "$ref" in parameter:
-            described = document
-            for key in parameter["$ref"].removeprefix("#/").split("/"):
-                described = described[key]
-        if described["in"] == "query":
-            yield described["name"].encode()

@@ -7,13 +7,13 @@ one match and no order of registration matters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from urllib.parse import unquote
 
 from auth.permissions import KINDS, Permission
 from edge.asgi import Handler, Route
 from edge.caller import ANY, Caller, forbidden
 from edge.problem import Problem
+from openapi.contract import Operation
 
 SOME = "?"
 """In a route's resource: on some name; the handler looks which."""
@@ -35,10 +35,9 @@ class Endpoint:
         "template",
     )
 
-    def __init__(self, route: Route, query: frozenset[bytes] | None = None) -> None:
-        """`query`: names of the query parameters that it has; None: whatever comes."""
-        self.query = query
-        self.head = route.head and route.method == "GET"
+    def __init__(self, route: Route) -> None:
+        self.query = frozenset(name.encode() for name in route.operation.query)
+        self.head = route.operation.head and route.method == "GET"
         self.method = route.method
         self.template = route.path
         self.handler: Handler = route.handler
@@ -50,20 +49,19 @@ class Endpoint:
             if segment.startswith("{")
         )
         self._needs = route.permission
-        self._kind, self._named_by = self._resource(route)
+        self._kind, self._named_by = self._resource(route.operation)
 
-    def _resource(self, route: Route) -> tuple[str, str]:
+    def _resource(self, row: Operation) -> tuple[str, str]:
         """The kind, and the parameter that names it, `*` or `?`; raises ValueError."""
-        where = f"{route.method} {route.path}"
         if self.permission in (Permission.PUBLIC, Permission.SELF):
-            if route.resource:
-                raise ValueError(f"{where} is {route.permission} and names a resource")
+            if row.resource:
+                raise ValueError(f"{row.route} is {row.permission} and names a resource")
             return "", ""
-        if route.resource == ANY:
+        if row.resource == ANY:
             return ANY, ANY
-        kind, colon, named_by = route.resource.partition(":")
+        kind, colon, named_by = row.resource.partition(":")
         if not colon or kind not in KINDS or named_by not in (ANY, SOME, *self.params):
-            raise ValueError(f"{where} needs a resource: {route.resource!r} is none")
+            raise ValueError(f"{row.route} needs a resource: {row.resource!r} is none")
         return kind, named_by
 
     @property
@@ -115,20 +113,18 @@ class _Node:
 class Router:
     """All data- and control-plane routes of a process."""
 
-    def __init__(self, queries: Mapping[tuple[str, str], frozenset[bytes]] | None = None) -> None:
-        """`queries`: which query parameters an operation has, by method and path template."""
+    def __init__(self) -> None:
         self._root = _Node()
-        self._queries = queries or {}
         self.endpoints: list[Endpoint] = []
 
     def add(self, route: Route) -> None:
         """Raises ValueError for a second route of the same method and shape."""
-        endpoint = Endpoint(route, self._queries.get((route.method, route.path)))
+        endpoint = Endpoint(route)
         node = self._root
         for segment in route.path.split("/")[1:]:
             node = node.grow(segment)
         if endpoint.method in node.endpoints:
-            raise ValueError(f"{route.method} {route.path} is registered twice")
+            raise ValueError(f"{route.operation.route} is registered twice")
         node.endpoints[endpoint.method] = endpoint
         self.endpoints.append(endpoint)
 

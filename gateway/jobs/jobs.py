@@ -57,6 +57,7 @@ from metadata.jobs.types import (
     Job,
     JobSpec,
 )
+from openapi.jobs import OPERATIONS
 
 TASK_STATES = {
     **{each: each for each in (WAITING, RUNNING, DELAYED, SUCCEEDED, FAILED, CANCELLED)},
@@ -83,19 +84,18 @@ class JobRoutes:
         self._limits = limits
 
     def routes(self) -> list[Route]:
-        one = "/jobs/{job}"
         return [
-            Route("GET", "/jobs", self.page, "read", "job:?"),
-            Route("POST", "/jobs", self.create, "publish", "job:?"),
-            Route("GET", one, self.get, "read", "job:job"),
-            Route("PUT", one, self.put, "publish", "job:job"),
-            Route("DELETE", one, self.delete, "manage", "job:job"),
-            Route("GET", one + "/tasks", self.tasks, "read", "job:job"),
-            Route("POST", one + "/tasks", self.add, "publish", "job:job"),
-            Route("GET", one + "/outputs", self.outputs, "read", "job:job"),
-            Route("POST", one + ":seal", self.seal, "publish", "job:job"),
-            Route("POST", one + ":cancel", self.cancel, "publish", "job:job"),
-            Route("POST", one + ":retry", self.retry, "publish", "job:job"),
+            Route(OPERATIONS["listJobs"], self.page),
+            Route(OPERATIONS["createJob"], self.create),
+            Route(OPERATIONS["getJob"], self.get),
+            Route(OPERATIONS["putJob"], self.put),
+            Route(OPERATIONS["deleteJob"], self.delete),
+            Route(OPERATIONS["listTasks"], self.tasks),
+            Route(OPERATIONS["addTasks"], self.add),
+            Route(OPERATIONS["listOutputs"], self.outputs),
+            Route(OPERATIONS["sealJob"], self.seal),
+            Route(OPERATIONS["cancelJob"], self.cancel),
+            Route(OPERATIONS["retryJob"], self.retry),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

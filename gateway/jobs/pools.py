@@ -17,6 +17,7 @@ from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.jobs.pools import JobPoolRepository
 from metadata.jobs.types import Pool
+from openapi.jobs import OPERATIONS
 
 
 class PoolRoutes:
@@ -26,12 +27,11 @@ class PoolRoutes:
         self._pools = pools
 
     def routes(self) -> list[Route]:
-        one = "/pools/{pool}"
         return [
-            Route("GET", "/pools", self.page, "read", "pool:?"),
-            Route("GET", one, self.get, "read", "pool:pool"),
-            Route("PUT", one, self.put, "manage", "pool:pool"),
-            Route("DELETE", one, self.delete, "manage", "pool:pool"),
+            Route(OPERATIONS["listPools"], self.page),
+            Route(OPERATIONS["getPool"], self.get),
+            Route(OPERATIONS["putPool"], self.put),
+            Route(OPERATIONS["deletePool"], self.delete),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:

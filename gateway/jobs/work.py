@@ -48,6 +48,7 @@ from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
 from metadata.jobs.settling import Item
 from metadata.jobs.types import BadLeaseId, Lease, LeasedTask
+from openapi.jobs import OPERATIONS
 
 NO_STORE = [(b"cache-control", b"no-store")]
 Failures = list[dict[str, object]]
@@ -63,11 +64,11 @@ class WorkRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/pools/{pool}:claim", self.claim, "consume", "pool:pool"),
-            Route("POST", "/tasks:complete", self.complete, "consume", "pool:?"),
-            Route("POST", "/tasks:fail", self.fail, "consume", "pool:?"),
-            Route("POST", "/tasks:extend", self.extend, "consume", "pool:?"),
-            Route("POST", "/tasks:release", self.release, "consume", "pool:?"),
+            Route(OPERATIONS["claimTasks"], self.claim),
+            Route(OPERATIONS["completeTasks"], self.complete),
+            Route(OPERATIONS["failTasks"], self.fail),
+            Route(OPERATIONS["extendTasks"], self.extend),
+            Route(OPERATIONS["releaseTasks"], self.release),
         ]
 
     async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:

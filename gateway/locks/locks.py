@@ -39,6 +39,7 @@ from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
 from metadata.locks.catalog import LockCatalog
 from metadata.locks.locks import Claim, Held, Lock, LockRepository, TooManyLocks
 from metadata.locks.waiters import LockWaiterRepository
+from openapi.locks import OPERATIONS
 
 SWEEP_EVERY_S = 600.0
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -54,15 +55,14 @@ class LockRoutes:
         self._line = line
 
     def routes(self) -> list[Route]:
-        one = "/locks/{name}"
         return [
-            Route("GET", "/locks", self.page, "read", "lock:?"),
-            Route("GET", one, self.get, "read", "lock:name"),
-            Route("DELETE", one, self.delete, "manage", "lock:name"),
-            Route("POST", one + ":acquire", self.acquire, "lock", "lock:name"),
-            Route("POST", one + ":renew", self.renew, "lock", "lock:name"),
-            Route("POST", one + ":release", self.release, "lock", "lock:name"),
-            Route("POST", one + ":verify", self.verify, "read", "lock:name"),
+            Route(OPERATIONS["listLocks"], self.page),
+            Route(OPERATIONS["getLock"], self.get),
+            Route(OPERATIONS["deleteLock"], self.delete),
+            Route(OPERATIONS["acquireLock"], self.acquire),
+            Route(OPERATIONS["renewLock"], self.renew),
+            Route(OPERATIONS["releaseLock"], self.release),
+            Route(OPERATIONS["verifyLock"], self.verify),
         ]
 
     async def acquire(self, scope: Scope, receive: Receive, send: Send) -> None:

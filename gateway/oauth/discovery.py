@@ -16,6 +16,7 @@ from auth.signing_keys import SigningKeys
 from edge.asgi import Receive, Route, Scope, Send, respond
 from edge.problem import Problem
 from gateway.oauth.server import METHODS
+from openapi.identity import OPERATIONS
 
 MAX_AGE_S = 3_600
 SHARE_OF_NOTICE = 4
@@ -35,9 +36,9 @@ class DiscoveryRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/.well-known/oauth-authorization-server", self.server, "public"),
-            Route("GET", "/.well-known/openid-configuration", self.openid, "public"),
-            Route("GET", "/.well-known/jwks.json", self.jwks, "public"),
+            Route(OPERATIONS["oauthMetadata"], self.server),
+            Route(OPERATIONS["openidConfiguration"], self.openid),
+            Route(OPERATIONS["jwks"], self.jwks),
         ]
 
     async def server(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,6 +33,7 @@ from metadata.tenancy.clients import Client, ClientRepository, ClientState
 from metadata.tenancy.credentials import CLIENT_ID, matches
 from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 from metadata.tenancy.tenants import PLATFORM_ID, TenantRepository
+from openapi.identity import OPERATIONS
 
 MAX_WAITING = 200
 """Answers that are held back at a time, for one client id half of them; what is over is refused at
@@ -74,13 +75,13 @@ class OAuthEndpoints:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/oauth/token", self.token, "public"),
-            Route("POST", "/oauth/introspect", self.introspect, "public"),
+            Route(OPERATIONS["getToken"], self.token),
+            Route(OPERATIONS["introspectToken"], self.introspect),
         ]
 
     def ending_routes(self) -> list[Route]:
         """The routes whose requests end tokens before their time."""
-        return [Route("POST", "/oauth/revoke", self.revoke, "public")]
+        return [Route(OPERATIONS["revokeToken"], self.revoke)]
 
     async def token(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer("token", self._issue, scope, receive, send)

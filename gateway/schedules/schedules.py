@@ -45,6 +45,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.topics.schedules import Schedule, ScheduleRepository, ScheduleSpec
 from metadata.types import Topic
+from openapi.schedules import OPERATIONS
 from outbox import Item, Outbox, TopicFull
 from store_nodes.record_batch import Message
 
@@ -74,18 +75,17 @@ class ScheduleRoutes:
         self._wall = wall
 
     def routes(self) -> list[Route]:
-        one = "/schedules/{name}"
         return [
-            Route("POST", "/schedules", self.create, "manage", "schedule:?"),
-            Route("GET", "/schedules", self.page, "read", "schedule:?"),
-            Route("GET", one, self.get, "read", "schedule:name"),
-            Route("PUT", one, self.put, "manage", "schedule:name"),
-            Route("PATCH", one, self.patch, "manage", "schedule:name"),
-            Route("DELETE", one, self.delete, "manage", "schedule:name"),
-            Route("GET", one + "/next", self.coming, "read", "schedule:name"),
-            Route("POST", one + ":pause", self.pause, "manage", "schedule:name"),
-            Route("POST", one + ":resume", self.resume, "manage", "schedule:name"),
-            Route("POST", one + ":run", self.run, "manage", "schedule:name"),
+            Route(OPERATIONS["createSchedule"], self.create),
+            Route(OPERATIONS["listSchedules"], self.page),
+            Route(OPERATIONS["getSchedule"], self.get),
+            Route(OPERATIONS["putSchedule"], self.put),
+            Route(OPERATIONS["changeSchedule"], self.patch),
+            Route(OPERATIONS["deleteSchedule"], self.delete),
+            Route(OPERATIONS["nextRuns"], self.coming),
+            Route(OPERATIONS["pauseSchedule"], self.pause),
+            Route(OPERATIONS["resumeSchedule"], self.resume),
+            Route(OPERATIONS["runSchedule"], self.run),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

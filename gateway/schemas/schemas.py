@@ -39,6 +39,7 @@ from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
+from openapi.schemas import OPERATIONS
 from publish_forwarder.schemas.checker import Checker
 from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
 
@@ -63,19 +64,18 @@ class SchemaRoutes:
         self._checker = checker
 
     def routes(self) -> list[Route]:
-        one = "/schemas/{name}"
         return [
-            Route("POST", "/schemas", self.create, "manage", "schema:?"),
-            Route("GET", "/schemas", self.page, "read", "schema:?"),
-            Route("GET", one, self.get, "read", "schema:name"),
-            Route("PATCH", one, self.patch, "manage", "schema:name"),
-            Route("DELETE", one, self.delete, "manage", "schema:name"),
-            Route("POST", one + "/versions", self.add_version, "manage", "schema:name"),
-            Route("GET", one + "/versions", self.versions, "read", "schema:name"),
-            Route("GET", one + "/versions/{number}", self.version, "read", "schema:name"),
-            Route("POST", one + ":check", self.check, "read", "schema:name"),
-            Route("POST", one + ":validate", self.validate, "read", "schema:name"),
-            Route("POST", "/topics/{topic}:preview_schema", self.preview, "read", "topic:topic"),
+            Route(OPERATIONS["createSchema"], self.create),
+            Route(OPERATIONS["listSchemas"], self.page),
+            Route(OPERATIONS["getSchema"], self.get),
+            Route(OPERATIONS["changeSchema"], self.patch),
+            Route(OPERATIONS["deleteSchema"], self.delete),
+            Route(OPERATIONS["addSchemaVersion"], self.add_version),
+            Route(OPERATIONS["listSchemaVersions"], self.versions),
+            Route(OPERATIONS["getSchemaVersion"], self.version),
+            Route(OPERATIONS["checkSchema"], self.check),
+            Route(OPERATIONS["validateBody"], self.validate),
+            Route(OPERATIONS["previewSchema"], self.preview),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -21,6 +21,7 @@ from metadata.errors import Conflict
 from metadata.subscriptions.push_config import PushConfig, SigningKey, SigningKind
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec
+from openapi.webhooks import OPERATIONS
 
 
 class SecretCreate(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,11 +42,11 @@ class SigningSecretRoutes:
         self._sealer = sealer
 
     def routes(self) -> list[Route]:
-        path, on = "/subscriptions/{name}/signing_secrets", "subscription:name"
+        _path, _on = "/subscriptions/{name}/signing_secrets", "subscription:name"
         return [
-            Route("GET", path, self.page, "read", on),
-            Route("POST", path, self.create, "manage", on),
-            Route("DELETE", path + "/{signing_secret}", self.delete, "manage", on),
+            Route(OPERATIONS["listSigningSecrets"], self.page),
+            Route(OPERATIONS["createSigningSecret"], self.create),
+            Route(OPERATIONS["deleteSigningSecret"], self.delete),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,6 +15,7 @@ from gateway.topics.topics import respond_no_content
 from metadata.subscriptions.skip_rules import SkipRuleRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import CursorState, SkipRule
+from openapi.subscriptions import OPERATIONS
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -66,11 +67,10 @@ class SkipRuleRoutes:
         self._cursors = cursors
 
     def routes(self) -> list[Route]:
-        rules = "/subscriptions/{name}/skip_rules"
         return [
-            Route("GET", rules, self.list, "read", "subscription:name"),
-            Route("POST", rules, self.add, "manage", "subscription:name"),
-            Route("DELETE", rules + "/{rule}", self.remove, "manage", "subscription:name"),
+            Route(OPERATIONS["listSkipRules"], self.list),
+            Route(OPERATIONS["addSkipRule"], self.add),
+            Route(OPERATIONS["removeSkipRule"], self.remove),
         ]
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from gateway.topics.topics import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, MetadataError
 from metadata.subscriptions.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
+from openapi.positions import OPERATIONS
 
 DAY_S = 86_400
 SWEEP_EVERY_S = 60.0
@@ -51,16 +52,10 @@ class SnapshotRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(
-                "POST",
-                "/subscriptions/{name}/snapshots",
-                self.create,
-                "manage",
-                "subscription:name",
-            ),
-            Route("GET", "/snapshots", self.page, "read", "snapshot:?"),
-            Route("GET", "/snapshots/{name}", self.get, "read", "snapshot:name"),
-            Route("DELETE", "/snapshots/{name}", self.delete, "manage", "snapshot:name"),
+            Route(OPERATIONS["createSnapshot"], self.create),
+            Route(OPERATIONS["listSnapshots"], self.page),
+            Route(OPERATIONS["getSnapshot"], self.get),
+            Route(OPERATIONS["deleteSnapshot"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -47,6 +47,7 @@ from metadata.ids import new_uid
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic
+from openapi.subscriptions import OPERATIONS
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.reading.places import Found
 
@@ -85,18 +86,18 @@ class SubscriptionRoutes:
         self._egress = egress
 
     def routes(self) -> list[Route]:
-        one, nested = "/subscriptions/{name}", "/topics/{topic}/subscriptions/{name}"
+        _one, _nested = "/subscriptions/{name}", "/topics/{topic}/subscriptions/{name}"
         return [
-            Route("POST", "/topics/{topic}/subscriptions", self.create, "manage", "subscription:?"),
-            Route("GET", "/topics/{topic}/subscriptions", self.page, "read", "topic:topic"),
-            Route("GET", "/subscriptions", self.page, "read", "subscription:?"),
-            Route("GET", one, self.get, "read", "subscription:name"),
-            Route("GET", nested, self.get, "read", "subscription:name"),
-            Route("PUT", one, self.put, "manage", "subscription:name"),
-            Route("PATCH", one, self.patch, "manage", "subscription:name"),
-            Route("DELETE", one, self.delete, "manage", "subscription:name"),
-            Route("DELETE", nested, self.delete, "manage", "subscription:name"),
-            Route("GET", one + "/holds", self.holds, "manage", "subscription:name"),
+            Route(OPERATIONS["createSubscription"], self.create),
+            Route(OPERATIONS["listTopicSubscriptions"], self.page),
+            Route(OPERATIONS["listSubscriptions"], self.page),
+            Route(OPERATIONS["getSubscription"], self.get),
+            Route(OPERATIONS["getTopicSubscription"], self.get),
+            Route(OPERATIONS["putSubscription"], self.put),
+            Route(OPERATIONS["patchSubscription"], self.patch),
+            Route(OPERATIONS["deleteSubscription"], self.delete),
+            Route(OPERATIONS["deleteTopicSubscription"], self.delete),
+            Route(OPERATIONS["listSubscriptionHolds"], self.holds),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,6 +13,7 @@ from gateway.names import name_errors
 from gateway.tenancy.answers import page_size_of, respond_page, time_of
 from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog
 from metadata.tenancy.tenants import TenantRepository
+from openapi import tenants, usage
 
 NDJSON = b"application/x-ndjson"
 LINES_AT_ONCE = 500
@@ -28,12 +29,11 @@ class AuditRoutes:
         self._tenants = tenants
 
     def routes(self) -> list[Route]:
-        one = "/tenants/{tenant}"
         return [
-            Route("GET", "/audit", self.own, "administer", "*"),
-            Route("GET", "/audit:export", self.export_own, "administer", "*", head=False),
-            Route("GET", one + "/audit", self.of_tenant, "operate", "*"),
-            Route("GET", one + "/audit:export", self.export_of_tenant, "operate", "*", head=False),
+            Route(usage.OPERATIONS["getOwnAudit"], self.own),
+            Route(usage.OPERATIONS["exportOwnAudit"], self.export_own),
+            Route(tenants.OPERATIONS["getAudit"], self.of_tenant),
+            Route(tenants.OPERATIONS["exportAudit"], self.export_of_tenant),
         ]
 
     async def own(self, scope: Scope, receive: Receive, send: Send) -> None:

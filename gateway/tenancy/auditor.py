@@ -16,7 +16,6 @@ from typing import Any
 import structlog
 from prometheus_client import Counter
 
-import openapi
 from auth.permissions import Permission
 from edge.asgi import (
     REQUEST_ID,
@@ -39,7 +38,6 @@ from metadata.tenancy.audit import AuditEntry, AuditLog
 
 CHANGING = (Permission.MANAGE.value, Permission.ADMINISTER.value, Permission.OPERATE.value)
 MAX_RESOURCE_CHARS = 512
-METHODS = ("get", "put", "patch", "post", "delete")
 _FAILURES = Counter(
     "packetboat_audit_failures_total",
     "Rows of the audit that could not be written; step=begin: nothing was changed",
@@ -53,29 +51,22 @@ class Auditor:
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
-        self._actions = {
-            (method.upper(), path): item[method]["operationId"]
-            for path, item in openapi.document()["paths"].items()
-            for method in METHODS
-            if method in item
-        }
 
     def audited(self, route: Route) -> Route:
         """The route as it is served: with the audit around it, where it changes something."""
         if route.method == "GET" or route.permission not in CHANGING:
             return route
-        action = self._actions.get((route.method, route.path), f"{route.method} {route.path}")
-        return route._replace(handler=_Audited(self._log, route, action))
+        return route._replace(handler=_Audited(self._log, route))
 
 
 class _Audited:
     """The handler of one route."""
 
-    def __init__(self, log: AuditLog, route: Route, action: str) -> None:
+    def __init__(self, log: AuditLog, route: Route) -> None:
         self._log = log
         self._path = route.path
         self._handler: Handler = route.handler
-        self._action = action
+        self._action = route.operation.id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(receive)

@@ -19,6 +19,7 @@ from gateway.tenancy.client_bodies import ClientBody, view
 from gateway.topics.topics import respond_no_content
 from metadata.tenancy.clients import Client, ClientRepository
 from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
+from openapi.access import OPERATIONS
 
 
 class ClientRoutes:
@@ -26,16 +27,15 @@ class ClientRoutes:
         self._clients = clients
 
     def routes(self) -> list[Route]:
-        one = "/clients/{name}"
         return [
-            Route("POST", "/clients", self.create, "administer", "*"),
-            Route("GET", "/clients", self.page, "administer", "*"),
-            Route("GET", one, self.get, "administer", "*"),
-            Route("PUT", one, self.put, "administer", "*"),
-            Route("DELETE", one, self.delete, "administer", "*"),
-            Route("POST", one + "/secrets", self.add_secret, "administer", "*"),
-            Route("DELETE", one + "/secrets/{prefix}", self.remove_secret, "administer", "*"),
-            Route("POST", one + ":revoke_tokens", self.revoke_tokens, "administer", "*"),
+            Route(OPERATIONS["createClient"], self.create),
+            Route(OPERATIONS["listClients"], self.page),
+            Route(OPERATIONS["getClient"], self.get),
+            Route(OPERATIONS["putClient"], self.put),
+            Route(OPERATIONS["deleteClient"], self.delete),
+            Route(OPERATIONS["addClientSecret"], self.add_secret),
+            Route(OPERATIONS["removeClientSecret"], self.remove_secret),
+            Route(OPERATIONS["revokeClientTokens"], self.revoke_tokens),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

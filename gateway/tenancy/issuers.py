@@ -18,6 +18,7 @@ from gateway.tenancy.issuer_trust import Prove
 from gateway.topics.topics import precondition_failed, respond_no_content
 from metadata.errors import NotFound
 from metadata.tenancy.issuers import Issuer, IssuerRepository, IssuerTaken
+from openapi.access import OPERATIONS
 
 
 class IssuerRoutes:
@@ -26,13 +27,12 @@ class IssuerRoutes:
         self._prove = prove
 
     def routes(self) -> list[Route]:
-        one = "/issuers/{name}"
         return [
-            Route("POST", "/issuers", self.create, "administer", "*"),
-            Route("GET", "/issuers", self.page, "administer", "*"),
-            Route("GET", one, self.get, "administer", "*"),
-            Route("PUT", one, self.put, "administer", "*"),
-            Route("DELETE", one, self.delete, "administer", "*"),
+            Route(OPERATIONS["createIssuer"], self.create),
+            Route(OPERATIONS["listIssuers"], self.page),
+            Route(OPERATIONS["getIssuer"], self.get),
+            Route(OPERATIONS["putIssuer"], self.put),
+            Route(OPERATIONS["deleteIssuer"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

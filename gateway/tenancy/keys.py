@@ -19,6 +19,7 @@ from gateway.tenancy.key_bodies import KeyBody, view
 from gateway.topics.topics import respond_no_content
 from metadata.tenancy.api_keys import ApiKey, ApiKeyRepository
 from metadata.tenancy.credentials import Minted, new_api_key, new_key_id
+from openapi.access import OPERATIONS
 
 
 class KeyRoutes:
@@ -26,14 +27,13 @@ class KeyRoutes:
         self._keys = keys
 
     def routes(self) -> list[Route]:
-        one = "/keys/{name}"
         return [
-            Route("POST", "/keys", self.create, "administer", "*"),
-            Route("GET", "/keys", self.page, "administer", "*"),
-            Route("GET", one, self.get, "administer", "*"),
-            Route("PUT", one, self.put, "administer", "*"),
-            Route("DELETE", one, self.delete, "administer", "*"),
-            Route("POST", one + ":rotate", self.rotate, "administer", "*"),
+            Route(OPERATIONS["createKey"], self.create),
+            Route(OPERATIONS["listKeys"], self.page),
+            Route(OPERATIONS["getKey"], self.get),
+            Route(OPERATIONS["putKey"], self.put),
+            Route(OPERATIONS["deleteKey"], self.delete),
+            Route(OPERATIONS["rotateKey"], self.rotate),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from gateway.tenancy.answers import (
 from gateway.tenancy.policy_bodies import PolicyBody, view
 from gateway.topics.topics import respond_no_content
 from metadata.tenancy.policies import PolicyRepository
+from openapi.access import OPERATIONS
 
 
 class PolicyRoutes:
@@ -23,13 +24,12 @@ class PolicyRoutes:
         self._policies = policies
 
     def routes(self) -> list[Route]:
-        one = "/policies/{name}"
         return [
-            Route("POST", "/policies", self.create, "administer", "*"),
-            Route("GET", "/policies", self.page, "administer", "*"),
-            Route("GET", one, self.get, "administer", "*"),
-            Route("PUT", one, self.put, "administer", "*"),
-            Route("DELETE", one, self.delete, "administer", "*"),
+            Route(OPERATIONS["createPolicy"], self.create),
+            Route(OPERATIONS["listPolicies"], self.page),
+            Route(OPERATIONS["getPolicy"], self.get),
+            Route(OPERATIONS["putPolicy"], self.put),
+            Route(OPERATIONS["deletePolicy"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

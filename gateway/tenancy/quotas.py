@@ -11,6 +11,7 @@ from gateway.tenancy.quota_bodies import QuotaBody, view
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.tenancy.tenants import TenantRepository
+from openapi import tenants, usage
 
 
 class QuotaRoutes:
@@ -24,11 +25,10 @@ class QuotaRoutes:
         self._defaults = defaults
 
     def routes(self) -> list[Route]:
-        one = "/tenants/{tenant}/quotas"
         return [
-            Route("GET", "/quotas", self.own, "read", "*"),
-            Route("GET", one, self.of_tenant, "operate", "*"),
-            Route("PUT", one, self.put, "operate", "*"),
+            Route(usage.OPERATIONS["getOwnQuotas"], self.own),
+            Route(tenants.OPERATIONS["getQuotas"], self.of_tenant),
+            Route(tenants.OPERATIONS["putQuotas"], self.put),
         ]
 
     async def own(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -23,6 +23,7 @@ from metadata.tenancy.clients import Client
 from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
 from metadata.tenancy.tenants import PLATFORM_NAME, FirstOwner, TenantRepository
 from metadata.types import Tenant, TenantSpec, TenantState
+from openapi.tenants import OPERATIONS
 
 Made = tuple[Tenant, Client | None]
 
@@ -33,13 +34,12 @@ class TenantRoutes:
         self._deletion = deletion
 
     def routes(self) -> list[Route]:
-        one = "/tenants/{tenant}"
         return [
-            Route("POST", "/tenants", self.create, "operate", "*"),
-            Route("GET", "/tenants", self.page, "operate", "*"),
-            Route("GET", one, self.get, "operate", "*"),
-            Route("PUT", one, self.put, "operate", "*"),
-            Route("DELETE", one, self.delete, "operate", "*"),
+            Route(OPERATIONS["createTenant"], self.create),
+            Route(OPERATIONS["listTenants"], self.page),
+            Route(OPERATIONS["getTenant"], self.get),
+            Route(OPERATIONS["putTenant"], self.put),
+            Route(OPERATIONS["deleteTenant"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,6 +11,7 @@ from gateway.tenancy.answers import page_size_of, respond_page, time_of
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenancy.tenants import TenantRepository
 from metadata.tenancy.usage_hours import UsageHours
+from openapi import tenants, usage
 
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -22,8 +23,8 @@ class UsageRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/usage", self.own, "read", "*"),
-            Route("GET", "/tenants/{tenant}/usage", self.of_tenant, "operate", "*"),
+            Route(usage.OPERATIONS["getOwnUsage"], self.own),
+            Route(tenants.OPERATIONS["getUsage"], self.of_tenant),
         ]
 
     async def own(self, scope: Scope, receive: Receive, send: Send) -> None:

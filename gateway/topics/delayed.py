@@ -20,6 +20,7 @@ from gateway.http.decoding import Query
 from gateway.topics.placement import queue_of
 from metadata.catalog import Catalog
 from metadata.types import Partition, SealedPartition, Topic
+from openapi.topics import OPERATIONS
 from publish_forwarder.receipts import rfc3339
 from store_nodes import record_batch
 from store_nodes.client import StagedEntry, StagedPage
@@ -69,7 +70,7 @@ class DelayedRoutes:
         self._store = store
 
     def routes(self) -> list[Route]:
-        return [Route("GET", "/topics/{topic}/delayed", self.page, "read", "topic:topic")]
+        return [Route(OPERATIONS["listDelayedMessages"], self.page)]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = Query(scope)

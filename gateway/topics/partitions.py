@@ -16,6 +16,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic, TopicState
+from openapi.topics import OPERATIONS
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
 
@@ -71,15 +72,9 @@ class PartitionRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/topics/{topic}/partitions", self.listing, "read", "topic:topic"),
-            Route("POST", "/topics/{topic}:grow", self.grow, "manage", "topic:topic"),
-            Route(
-                "POST",
-                "/topics/{topic}/partitions/{partition}:move",
-                self.move,
-                "manage",
-                "topic:topic",
-            ),
+            Route(OPERATIONS["listPartitions"], self.listing),
+            Route(OPERATIONS["growTopic"], self.grow),
+            Route(OPERATIONS["movePartition"], self.move),
         ]
 
     async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -29,6 +29,7 @@ from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.topics.topics import TopicRepository
 from metadata.types import Topic, TopicSpec, TopicState
+from openapi.topics import OPERATIONS
 
 
 class TopicRoutes:
@@ -41,13 +42,13 @@ class TopicRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/topics", self.create, "manage", "topic:?"),
-            Route("GET", "/topics", self.page, "read", "topic:?"),
-            Route("GET", "/topics/{topic}", self.get, "read", "topic:topic"),
-            Route("PUT", "/topics/{topic}", self.put, "manage", "topic:topic"),
-            Route("PATCH", "/topics/{topic}", self.patch, "manage", "topic:topic"),
-            Route("DELETE", "/topics/{topic}", self.delete, "manage", "topic:topic"),
-            Route("GET", "/topics/{topic}/holds", self.holds, "manage", "topic:topic"),
+            Route(OPERATIONS["createTopic"], self.create),
+            Route(OPERATIONS["listTopics"], self.page),
+            Route(OPERATIONS["getTopic"], self.get),
+            Route(OPERATIONS["putTopic"], self.put),
+            Route(OPERATIONS["patchTopic"], self.patch),
+            Route(OPERATIONS["deleteTopic"], self.delete),
+            Route(OPERATIONS["listTopicHolds"], self.holds),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -32,7 +32,7 @@ def open_pushing(
     parts, stack = shared.parts, shared.stack
     sender = Sender(shared.egress, proxy=shared.settings.egress_proxy or None)
     stack.push_async_callback(sender.close)
-    actions = {one.name: one for one in Acks(subscriber, task_acks).actions}
+    actions = {one.operation.id: one for one in Acks(subscriber, task_acks).actions}
     ack, release = (
         AckFront(actions[name], routing, subscriber).handle for name in ("ack", "release")
     )

@@ -15,6 +15,8 @@ from edge.message_id import MessageId
 from edge.problem import TYPE_BASE, Problem, unavailable
 from edge.quota import ACKS
 from metadata.types import Delivery
+from openapi.consume import OPERATIONS
+from openapi.contract import Operation
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.hubs import hub_of
@@ -36,15 +38,14 @@ from subscribe_forwarder.reading.staged import Nowhere, Where
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.ledger import Now
 
-MODIFY = "modify_ack_deadline"
+MODIFY = "modifyAckDeadline"
 _encode = msgspec.json.encode
 
 
 class Action(NamedTuple):
     """One of the things that are done to messages by their ids."""
 
-    name: str
-    """The last segment of its path."""
+    operation: Operation
     act: Callable[[Scope, bytes, Send], Awaitable[None]]
     """Given the body. Where it raises the Problem `misdirected`, nothing was done."""
     decoder: msgspec.json.Decoder[Any]
@@ -53,11 +54,7 @@ class Action(NamedTuple):
     @property
     def what(self) -> str:
         """What it is called where nobody knows whether it was done."""
-        return "deadline" if self.name == MODIFY else self.name
-
-    @property
-    def path(self) -> str:
-        return "/subscriptions/{name}/" + self.name
+        return "deadline" if self.operation.id == MODIFY else self.operation.id
 
     def handler(self) -> Handler:
         async def handle(scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,11 +70,11 @@ class Acks:
         self._forwarder = forwarder
         self._task_acks = task_acks
         self.actions = (
-            Action("ack", self.ack, requests.ACK, requests.MAX_ACK_BODY_BYTES),
-            Action("nack", self.nack, requests.NACK),
-            Action("reject", self.reject, requests.REJECT),
-            Action("release", self.release, requests.RELEASE),
-            Action(MODIFY, self.modify, requests.MODIFY),
+            Action(OPERATIONS["ack"], self.ack, requests.ACK, requests.MAX_ACK_BODY_BYTES),
+            Action(OPERATIONS["nack"], self.nack, requests.NACK),
+            Action(OPERATIONS["reject"], self.reject, requests.REJECT),
+            Action(OPERATIONS["release"], self.release, requests.RELEASE),
+            Action(OPERATIONS[MODIFY], self.modify, requests.MODIFY),
         )
 
     async def ack(self, scope: Scope, body: bytes, send: Send) -> None:

@@ -13,6 +13,7 @@ from edge.problem import not_found
 from metadata.errors import NotFound
 from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.types import Subscription
+from openapi.dead_letters import OPERATIONS
 from outbox.dead_letter import why_not_written
 from subscribe_forwarder.api import status
 from subscribe_forwarder.api.letter_bodies import (
@@ -41,11 +42,10 @@ class DeadLetters:
         self._letters = letters
 
     def routes(self) -> list[Route]:
-        all_of = "/subscriptions/{name}/dead_letters"
         return [
-            Route("GET", all_of, self.page, "read", "subscription:name"),
-            Route("GET", all_of + "/{letter}", self.get, "read", "subscription:name"),
-            Route("POST", all_of + ":discard", self.discard, "manage", "subscription:name"),
+            Route(OPERATIONS["listDeadLetters"], self.page),
+            Route(OPERATIONS["getDeadLetter"], self.get),
+            Route(OPERATIONS["discardDeadLetters"], self.discard),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,6 +25,7 @@ from edge.duplicate_keys import refuse_duplicates
 from edge.problem import FieldError, invalid, not_found
 from metadata.subscriptions.flows import Flow
 from metadata.types import Subscription
+from openapi.flow import OPERATIONS
 from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.ports import Catalog
 
@@ -79,11 +80,10 @@ class FlowRoutes:
         self._book = book
 
     def routes(self) -> list[Route]:
-        path = "/subscriptions/{name}/flow"
         return [
-            Route("POST", path, self.say, "consume", "subscription:name"),
-            Route("GET", path, self.show, "consume", "subscription:name"),
-            Route("DELETE", path, self.end, "consume", "subscription:name"),
+            Route(OPERATIONS["sayFlow"], self.say),
+            Route(OPERATIONS["getFlow"], self.show),
+            Route(OPERATIONS["endFlow"], self.end),
         ]
 
     async def say(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, read_body, respond
 from edge.problem import Problem, not_found, unavailable
 from metadata.delivery.deliveries import OpenDelivery, Reason
+from openapi.dead_letters import OPERATIONS
 from outbox.dead_letter import original_id, rfc3339
 from outbox.reading import Stored, read
 from subscribe_forwarder.api.hubs import hub_of
@@ -57,11 +58,10 @@ class ParkedKeys:
         self._undertaker = undertaker
 
     def routes(self) -> list[Route]:
-        all_of = "/subscriptions/{name}/parked_keys"
         return [
-            Route("GET", all_of, self.page, "read", "subscription:name"),
-            Route("POST", all_of + ":resume", self.resume, "manage", "subscription:name"),
-            Route("POST", all_of + ":skip", self.skip, "manage", "subscription:name"),
+            Route(OPERATIONS["listParkedKeys"], self.page),
+            Route(OPERATIONS["resumeParkedKey"], self.resume),
+            Route(OPERATIONS["skipParkedKey"], self.skip),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -32,6 +32,7 @@ from metadata.subscriptions.seeks import LaneOf, SeekRepository, Sought
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.types import Subscription, SubscriptionState
+from openapi.positions import OPERATIONS
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.following import Following
@@ -111,12 +112,11 @@ class PositionRoutes:
         self._states = states
 
     def routes(self) -> list[Route]:
-        one = "/subscriptions/{name}"
         return [
-            Route("POST", one + "/seek", self.seek, "manage", "subscription:name"),
-            Route("POST", one + "/pause", self.pause, "manage", "subscription:name"),
-            Route("POST", one + "/resume", self.resume, "manage", "subscription:name"),
-            Route("POST", one + "/drain", self.drain, "manage", "subscription:name"),
+            Route(OPERATIONS["seek"], self.seek),
+            Route(OPERATIONS["pause"], self.pause),
+            Route(OPERATIONS["resume"], self.resume),
+            Route(OPERATIONS["drain"], self.drain),
         ]
 
     async def seek(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from edge.expressions import BadExpression
 from edge.problem import FieldError, Problem, invalid
 from edge.shares import Shares
 from metadata.types import Topic
+from openapi import subscriptions, topics
 from subscribe_forwarder.api.replay import Reading
 from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.reading.places import Bounds
@@ -57,14 +58,8 @@ class PreviewRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(
-                "POST",
-                "/subscriptions/{name}:preview_filter",
-                self.of_subscription,
-                "read",
-                "subscription:name",
-            ),
-            Route("POST", "/topics/{topic}:preview_filter", self.of_topic, "read", "topic:topic"),
+            Route(subscriptions.OPERATIONS["previewSubscriptionFilter"], self.of_subscription),
+            Route(topics.OPERATIONS["previewTopicFilter"], self.of_topic),
         ]
 
     async def of_subscription(self, scope: Scope, receive: Receive, send: Send) -> None:

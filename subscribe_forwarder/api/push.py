@@ -15,6 +15,7 @@ from edge.problem import Problem
 from metadata.subscriptions.push_attempts import PushAttempt
 from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Subscription
+from openapi.push import OPERATIONS
 from outbox import TopicFull
 from subscribe_forwarder.api.push_bodies import (
     MAX_BODY_BYTES,
@@ -80,13 +81,13 @@ class PushRoutes:
         self._replaying = replaying
 
     def routes(self) -> list[Route]:
-        one, on = "/subscriptions/{name}", "subscription:name"
+        _one, _on = "/subscriptions/{name}", "subscription:name"
         return [
-            Route("GET", one + "/attempts", self.page, "read", on),
-            Route("POST", one + ":test", self.test, "manage", on),
-            Route("POST", one + ":replay", self.replay, "manage", on),
-            Route("POST", one + ":enable", self.enable, "manage", on),
-            Route("POST", one + ":verify", self.verify, "manage", on),
+            Route(OPERATIONS["listPushAttempts"], self.page),
+            Route(OPERATIONS["testPushEndpoint"], self.test),
+            Route(OPERATIONS["replayToEndpoint"], self.replay),
+            Route(OPERATIONS["enablePushEndpoint"], self.enable),
+            Route(OPERATIONS["verifyPushEndpoint"], self.verify),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
 from metadata.delivery.books import CursorBooks
+from openapi.subscriptions import OPERATIONS
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -20,11 +21,7 @@ class Reconciliation:
         self._forwarder = forwarder
 
     def routes(self) -> list[Route]:
-        return [
-            Route(
-                "GET", "/subscriptions/{name}/reconciliation", self.get, "read", "subscription:name"
-            )
-        ]
+        return [Route(OPERATIONS["getReconciliation"], self.get)]
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The terms of each cursor, and what is missing; needs no ownership."""

@@ -23,6 +23,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.subscriptions.dead_letters import DeadLetterRepository, Place, StoredLetter
 from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
 from metadata.types import Subscription
+from openapi.dead_letters import OPERATIONS
 from subscribe_forwarder.api.dead_letters import NO_STORE
 from subscribe_forwarder.api.dead_letters import view as letter_view
 from subscribe_forwarder.api.letter_bodies import (
@@ -58,18 +59,11 @@ class Redrives:
         self._redrives = redrives
 
     def routes(self) -> list[Route]:
-        all_of = "/subscriptions/{name}/redrives"
         return [
-            Route(
-                "POST",
-                "/subscriptions/{name}/dead_letters:redrive",
-                self.create,
-                "manage",
-                "subscription:name",
-            ),
-            Route("GET", all_of, self.page, "read", "subscription:name"),
-            Route("GET", all_of + "/{redrive}", self.get, "read", "subscription:name"),
-            Route("POST", all_of + "/{redrive}:cancel", self.cancel, "manage", "subscription:name"),
+            Route(OPERATIONS["redriveDeadLetters"], self.create),
+            Route(OPERATIONS["listRedrives"], self.page),
+            Route(OPERATIONS["getRedrive"], self.get),
+            Route(OPERATIONS["cancelRedrive"], self.cancel),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:

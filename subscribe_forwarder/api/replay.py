@@ -27,6 +27,7 @@ from edge.asgi import (
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem
 from metadata.types import Topic
+from openapi.topics import OPERATIONS
 from subscribe_forwarder.api.replay_query import (
     ReplayQuery,
     ReplayRequest,
@@ -172,12 +173,9 @@ class ReplayRoutes:
         self._replays: Replays | None = None
 
     def routes(self) -> list[Route]:
-        of_partition = "/topics/{topic}/partitions/{partition}"
         return [
-            Route(
-                "GET", of_partition + "/messages", self.messages, "read", "topic:topic", head=False
-            ),
-            Route("GET", of_partition + "/offsets", self.offsets, "read", "topic:topic"),
+            Route(OPERATIONS["replay"], self.messages),
+            Route(OPERATIONS["offsetsOfPartition"], self.offsets),
         ]
 
     async def offsets(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,6 +8,7 @@ raised; the dispatcher answers them.
 from __future__ import annotations
 
 from edge.asgi import Route
+from openapi import consume, subscriptions, topics
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.preview import PreviewRoutes
 from subscribe_forwarder.api.pulls import Pulls
@@ -51,25 +52,16 @@ def routes(
     routing.serve(view_fronts.ACK_STATES, views.ack_states)
     if routing.links is not None:
         ServedParts(streams).serve(routing.links)
-    by_topic = "/topics/{topic}/subscriptions/{name}/messages"
-    leasing = [
-        Route("GET", path + suffix, handler, "consume", "subscription:name", head=False)
-        for path in ("/subscriptions/{name}/messages", by_topic)
-        for suffix, handler in (("", pull.get), (":stream", stream.get))
-    ]
     return [
-        *leasing,
-        Route("POST", "/subscriptions/{name}:pull", pull.post, "consume", "subscription:name"),
+        Route(consume.OPERATIONS["pull"], pull.get),
+        Route(consume.OPERATIONS["pullTopicSubscription"], pull.get),
+        Route(consume.OPERATIONS["stream"], stream.get),
+        Route(consume.OPERATIONS["streamTopicSubscription"], stream.get),
+        Route(consume.OPERATIONS["pullPost"], pull.post),
         *_acks(Acks(forwarder, task_acks), routing, forwarder),
-        Route("GET", "/subscriptions/{name}/backlog", backlog.get, "read", "subscription:name"),
-        Route("GET", "/topics/{topic}/messages/{id}", views.message, "read", "topic:topic"),
-        Route(
-            "GET",
-            "/topics/{topic}/messages/{id}/ack",
-            AckStatesFront(views, routing).get,
-            "read",
-            "topic:topic",
-        ),
+        Route(subscriptions.OPERATIONS["getBacklog"], backlog.get),
+        Route(topics.OPERATIONS["getMessage"], views.message),
+        Route(topics.OPERATIONS["getMessageAck"], AckStatesFront(views, routing).get),
         *Reconciliation(forwarder).routes(),
         *ReplayRoutes(forwarder).routes(),
         *PreviewRoutes(forwarder).routes(),
@@ -81,5 +73,5 @@ def _acks(acks: Acks, routing: Routing, forwarder: SubscribeForwarder) -> list[R
     for action in acks.actions:
         front = AckFront(action, routing, forwarder)
         routing.serve(front.operation, action.handler())
-        fronted.append(Route("POST", action.path, front.handle, "consume", "subscription:name"))
+        fronted.append(Route(action.operation, front.handle))
     return fronted

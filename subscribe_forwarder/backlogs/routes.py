@@ -20,6 +20,7 @@ from edge.asgi import (
 from edge.problem import FieldError, Problem, invalid
 from edge.shares import SHARE, Shares
 from metadata.types import Change, ChangeKind
+from openapi.subscriptions import OPERATIONS
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.requests import MAX_DEADLINE_S, MAX_WAIT_S, Query
 from subscribe_forwarder.api.stream_lines import format_of
@@ -50,15 +51,8 @@ class BacklogRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(
-                "GET",
-                "/subscriptions/{name}/backlog:stream",
-                self.one,
-                "read",
-                "subscription:name",
-                head=False,
-            ),
-            Route("GET", "/backlog:stream", self.several, "read", "subscription:?", head=False),
+            Route(OPERATIONS["streamBacklog"], self.one),
+            Route(OPERATIONS["streamBacklogs"], self.several),
         ]
 
     def drain(self) -> None:

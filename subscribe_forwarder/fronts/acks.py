@@ -43,7 +43,7 @@ class AckFront:
     def __init__(self, action: Action, routing: Routing, forwarder: SubscribeForwarder) -> None:
         self.action = action
         self.routing = routing
-        self.operation = f"POST {action.path}"
+        self.operation = action.operation.route
         self._forwarder = forwarder
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +154,7 @@ class AckFront:
             if not isinstance(answer, BaseException):
                 done.append((_items(waiting, numbers), answer))
             elif is_misdirected(answer) or (
-                isinstance(answer, PeerGone) and self.action.name == "ack" and not publishes
+                isinstance(answer, PeerGone) and self.action.operation.id == "ack" and not publishes
             ):
                 again |= {number: waiting[number] for number in numbers}
             elif isinstance(answer, PeerGone):

@@ -172,7 +172,7 @@ def parked_routes(parked: ParkedKeys, routing: Routing) -> list[Route]:
     """Its routes, for keys that are parked at any owner."""
     fronted = []
     for route in parked.routes():
-        operation = f"{route.method} {route.path}"
+        operation = route.operation.route
         routing.serve(operation, route.handler)
         parts = Parts(operation, route.handler, routing)
         get = route.method == "GET"

@@ -14,7 +14,6 @@ import openapi
 from gateway.settings import ServerSettings, UpSettings
 from gateway.telemetry import settings as telemetry_settings
 from metadata import settings as metadata_settings
-from openapi import assemble
 from peering.settings import PeerSettings
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
@@ -183,11 +182,6 @@ def test_the_readme_names_commands_that_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
     for page in (ROOT / "README.md", ROOT / "ARCHITECTURE.md"):
         assert set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8"))) <= targets
-
-
-def test_the_document_is_what_the_yaml_files_say() -> None:
-    """Run `make contract`."""
-    assert assemble.DOCUMENT.read_text(encoding="utf-8") == assemble.encoded()
 
 
 def test_the_contract_is_valid() -> None:

@@ -9,12 +9,13 @@ from unittest import mock
 
 import pytest
 
-from edge.asgi import Receive, Route, Scope, Send
+from edge.asgi import Receive, Scope, Send
 from gateway.http.dispatch import Dispatcher
 from gateway.http.router import Router
 from tests.abuse import probe
 from tests.abuse.probe import Probe, Snapshot, name_routes
 from tests.loop_cpu import timed
+from tests.made_up_routes import made_up
 
 BUSY_S = 0.03
 
@@ -48,7 +49,7 @@ def router() -> Any:
     match, make = Router.match, Dispatcher.__init__
     name_routes(Probe())
     router = Router()
-    router.add(Route("GET", "/things/{name}", handler, "public"))
+    router.add(made_up("GET", "/things/{name}", handler, "public"))
     yield router
     Router.match, Dispatcher.__init__ = match, make  # type: ignore[method-assign]
 

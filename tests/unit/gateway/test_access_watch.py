@@ -23,6 +23,7 @@ from gateway.middleware.auth import PRINCIPAL
 from gateway.middleware.errors import unauthenticated
 from gateway.readiness import Readiness
 from metadata.types import Change, ChangeKind
+from tests.made_up_routes import made_up
 
 PULL = "/subscriptions/{name}/messages"
 ONE, OTHER = b"1" * 16, b"2" * 16
@@ -99,7 +100,9 @@ class Site:
         self, token: bytes = b"one", route: Route | None = None, **params: str
     ) -> asyncio.Task[list[Any]]:
         """A request of it that waits by now; what it has sent is its result."""
-        endpoint = Endpoint(route or Route("GET", PULL, self.pull, "consume", "subscription:name"))
+        endpoint = Endpoint(
+            route or made_up("GET", PULL, self.pull, "consume", "subscription:name")
+        )
         self.watch.guard([endpoint])
         bodies = [{"type": "http.request", "body": b"", "more_body": False}]
         sent: list[Any] = []
@@ -231,7 +234,7 @@ async def test_an_expired_token_holds_for_the_leeway_and_no_longer(site: Site) -
 async def test_a_handler_that_does_not_end_is_cut(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = await site.open(route=Route("GET", PULL, site.deaf, "consume", "subscription:name"))
+    waits = await site.open(route=made_up("GET", PULL, site.deaf, "consume", "subscription:name"))
     site.tokens.answers[b"one"] = TokenRefused()
     await site.tell(changed())
     assert not waits.done()
@@ -242,7 +245,7 @@ async def test_a_handler_that_does_not_end_is_cut(
 
 
 async def test_names_that_a_handler_chose_are_not_shown_by_other_grants(site: Site) -> None:
-    several = Route("GET", "/backlog:stream", site.pull, "read", "subscription:?")
+    several = made_up("GET", "/backlog:stream", site.pull, "read", "subscription:?")
     waits = await site.open(route=several)
     await site.tell(changed(ChangeKind.POLICY))
     assert not waits.done(), "the same grants"
@@ -253,7 +256,7 @@ async def test_names_that_a_handler_chose_are_not_shown_by_other_grants(site: Si
 
 
 async def test_who_is_refused_and_then_cancelled_by_others_is_cancelled(site: Site) -> None:
-    waits = await site.open(route=Route("GET", PULL, site.deaf, "consume", "subscription:name"))
+    waits = await site.open(route=made_up("GET", PULL, site.deaf, "consume", "subscription:name"))
     site.tokens.answers[b"one"] = TokenRefused()
     await site.tell(changed())
     waits.cancel()
@@ -265,7 +268,9 @@ async def test_who_is_refused_in_the_moment_of_a_cancel_is_cancelled(site: Site)
     async def waits_itself(scope: Scope, receive: Receive, send: Send) -> None:
         await disconnected(receive)
 
-    waits = await site.open(route=Route("GET", PULL, waits_itself, "consume", "subscription:name"))
+    waits = await site.open(
+        route=made_up("GET", PULL, waits_itself, "consume", "subscription:name")
+    )
     (request,) = site.watch._open
     request.refuse(unauthenticated())
     waits.cancel()
@@ -282,7 +287,7 @@ async def test_what_has_ended_is_not_kept(site: Site) -> None:
 
 
 def test_what_does_not_wait_is_left_alone(site: Site) -> None:
-    publish = Route("POST", "/topics/{topic}/messages", site.pull, "publish", "topic:topic")
+    publish = made_up("POST", "/topics/{topic}/messages", site.pull, "publish", "topic:topic")
     endpoint = Endpoint(publish)
     site.watch.guard([endpoint])
     assert endpoint.handler is publish.handler
@@ -290,7 +295,7 @@ def test_what_does_not_wait_is_left_alone(site: Site) -> None:
 
 async def test_the_dispatcher_answers_a_long_poll_with_why_it_ended(site: Site) -> None:
     """Whole: the change is heard of, and within a moment there is an answer."""
-    route = Route("GET", PULL, site.pull, "consume", "subscription:name")
+    route = made_up("GET", PULL, site.pull, "consume", "subscription:name")
     app = create_app([route], site.tokens.cache, Readiness())
     sweeping = asyncio.create_task(app.sweep())
     bodies = [{"type": "http.request", "body": b"", "more_body": False}]

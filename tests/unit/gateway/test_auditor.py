@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from edge.asgi import REQUEST_ID, SUBJECT, TENANT, ClientGone, Route, read_body, respond
+from edge.asgi import REQUEST_ID, SUBJECT, TENANT, ClientGone, read_body, respond
 from edge.problem import Problem
 from gateway.tenancy.auditor import Auditor, resource_of
 from metadata.errors import MetadataUnavailable, NotFound, OutcomeUnknown
 from metadata.tenancy.audit import AuditEntry
+from tests.made_up_routes import made_up
 
 TENANT_ID = b"t" * 16
 
@@ -61,7 +62,7 @@ class Site:
             self.body = await read_body(scope, receive, 10_000_000)
             await respond(send, await act(), b"{}")
 
-        route = Auditor(self.log).audited(Route(method, path, handler, "manage", "*"))  # type: ignore[arg-type]
+        route = Auditor(self.log).audited(made_up(method, path, handler, "manage", "*"))  # type: ignore[arg-type]
         scope = {
             TENANT: TENANT_ID,
             SUBJECT: "client:ann",
@@ -193,7 +194,7 @@ async def test_where_it_came_from_and_how_it_was_asked() -> None:
 def test_what_changes_nothing_has_no_audit_around_it(method: str, permission: str) -> None:
     async def handler(scope: Any, receive: Any, send: Any) -> None: ...
 
-    route = Route(method, "/topics", handler, permission, "*")
+    route = made_up(method, "/topics", handler, permission, "*")
     assert Auditor(Log()).audited(route) is route  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from edge.asgi import CALLER, Receive, Route, Scope, Send
 from gateway.wiring.opening import _observed
+from tests.made_up_routes import made_up
 
 ACME, EVIL = b"acme" * 4, b"evil" * 4
 
@@ -45,7 +46,7 @@ async def call(route: Route, tenant_id: bytes) -> None:
 
 
 def served(counter: Counter, path: str = "/topics/{topic}") -> Route:
-    plain = Route("PATCH", path, counter.change, "manage", "topic:topic")
+    plain = made_up("PATCH", path, counter.change, "manage", "topic:topic")
     (route,) = _observed([plain], cast(Any, Unaudited()), None)
     return route
 

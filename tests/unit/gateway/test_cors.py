@@ -9,10 +9,11 @@ import httpx2
 import pytest
 
 from auth.development import DevTokenVerifier
-from edge.asgi import Receive, Route, Scope, Send, respond
+from edge.asgi import Receive, Scope, Send, respond
 from gateway.app import create_app
 from gateway.readiness import Readiness
 from gateway.settings import ServerSettings, SettingsError
+from tests.made_up_routes import made_up
 from tests.unit.gateway.test_dispatch import AUTH, TOKEN
 
 PAGE = "https://app.example.com"
@@ -25,7 +26,7 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
 
 def client(*origins: str) -> httpx2.AsyncClient:
     verifier = DevTokenVerifier(hashlib.sha256(TOKEN.encode()).digest())
-    routes = [Route("POST", "/topics", hello, "manage", "*")]
+    routes = [made_up("POST", "/topics", hello, "manage", "*")]
     app = create_app(routes, verifier, Readiness(), cors_origins=origins)
     transport = httpx2.ASGITransport(app=app)
     return httpx2.AsyncClient(transport=transport, base_url="http://test")

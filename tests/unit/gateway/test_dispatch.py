@@ -24,6 +24,7 @@ from metadata import errors as metadata
 from metadata.tenancy.quotas import TenantQuota
 from quotas.limiter import Limiter
 from store_nodes import errors as store
+from tests.made_up_routes import made_up
 
 TOKEN = "pbdev_test"
 AUTH = {"authorization": f"Bearer {TOKEN}"}
@@ -61,7 +62,7 @@ async def client() -> AsyncIterator[Callable[..., httpx2.AsyncClient]]:
 
 
 async def test_the_tenant_comes_from_the_token_and_the_answer_has_a_request_id(client: Any) -> None:
-    http = client(Route("POST", "/echo", echo, "publish", "*"))
+    http = client(made_up("POST", "/echo", echo, "publish", "*"))
     answer = await http.post("/echo", content=b"hi", headers=AUTH)
     assert (answer.status_code, answer.text) == (201, f"{DEV_TENANT_ID.hex()} hi")
     assert answer.headers["x-request-id"]
@@ -73,7 +74,7 @@ async def test_the_tenant_comes_from_the_token_and_the_answer_has_a_request_id(c
     ("offered", "kept"), [("trace-1.a_B", True), ("a" * 65, False), ('x"y', False), ("", False)]
 )
 async def test_a_fit_request_id_is_kept(client: Any, offered: str, kept: bool) -> None:
-    http = client(Route("POST", "/echo", echo, "publish", "*"))
+    http = client(made_up("POST", "/echo", echo, "publish", "*"))
     answer = await http.post("/echo", headers=AUTH | {"x-request-id": offered})
     assert (answer.headers["x-request-id"] == offered) is kept
 
@@ -82,7 +83,7 @@ async def test_a_fit_request_id_is_kept(client: Any, offered: str, kept: bool) -
     "authorization", [None, "", "Bearer", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN]
 )
 async def test_no_valid_token_is_401(client: Any, authorization: str | None) -> None:
-    http = client(Route("POST", "/echo", echo, "publish", "*"))
+    http = client(made_up("POST", "/echo", echo, "publish", "*"))
     headers = {} if authorization is None else {"authorization": authorization}
     answer = await http.post("/echo", headers=headers)
     assert answer.status_code == 401
@@ -96,7 +97,7 @@ async def test_a_missing_permission_is_403() -> None:
         async def verify(self, token: bytes) -> Principal:
             return Principal(b"t" * 16, "reader", everything([Permission.READ]))
 
-    app = create_app([Route("POST", "/echo", echo, "publish", "*")], Reader(), Readiness())
+    app = create_app([made_up("POST", "/echo", echo, "publish", "*")], Reader(), Readiness())
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
         answer = await http.post("/echo", headers=AUTH)
@@ -109,7 +110,7 @@ async def test_public_is_written_out_and_needs_no_token(client: Any) -> None:
         await respond(send, 200, b"{}")
 
     assert Permission.PUBLIC not in GRANTABLE
-    answer = await client(Route("GET", "/hello", hello, "public")).get("/hello")
+    answer = await client(made_up("GET", "/hello", hello, "public")).get("/hello")
     assert answer.status_code == 200
 
 
@@ -135,7 +136,7 @@ async def test_public_is_written_out_and_needs_no_token(client: Any) -> None:
 async def test_errors_are_problems(
     client: Any, error: Exception, status: int, slug: str | None
 ) -> None:
-    http = client(Route("GET", "/x", raising(error), "read", "*"))
+    http = client(made_up("GET", "/x", raising(error), "read", "*"))
     answer = await http.get("/x", headers=AUTH)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -149,7 +150,7 @@ async def test_errors_are_problems(
 
 
 async def test_unknown_path_and_wrong_method_are_problems(client: Any) -> None:
-    http = client(Route("GET", "/x", echo, "read", "*"))
+    http = client(made_up("GET", "/x", echo, "read", "*"))
     for method, path, status in (("GET", "/nothing", 404), ("PUT", "/x", 405), ("POST", "/", 405)):
         answer = await http.request(method, path)
         assert answer.status_code == status, path
@@ -166,9 +167,9 @@ async def test_head_is_answered_as_get_without_the_body(client: Any) -> None:
         await send({"type": "http.response.body", "body": b"cd"})
 
     http = client(
-        Route("GET", "/x", parts, "read", "*"),
-        Route("GET", "/wrong", raising(Problem(404, "none", "None")), "read", "*"),
-        Route("GET", "/x:stream", parts, "read", "*", head=False),
+        made_up("GET", "/x", parts, "read", "*"),
+        made_up("GET", "/wrong", raising(Problem(404, "none", "None")), "read", "*"),
+        made_up("GET", "/x:stream", parts, "read", "*", head=False),
     )
     for path, status in (("/x", 200), ("/wrong", 404), ("/healthz", 200), ("/openapi.json", 200)):
         got, told = [await http.request(way, path, headers=AUTH) for way in ("GET", "HEAD")]
@@ -180,7 +181,7 @@ async def test_head_is_answered_as_get_without_the_body(client: Any) -> None:
 
 
 async def test_head_is_never_answered_with_what_is_made_ahead() -> None:
-    app = app_of(Route("GET", "/x", echo, "read", "*"), admission=Pressed())
+    app = app_of(made_up("GET", "/x", echo, "read", "*"), admission=Pressed())
     await app._verifier.verify(TOKEN.encode())
     for method, answered in ((b"GET", True), (b"HEAD", False)):
         raw = b"%b /x HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer %b" % (method, TOKEN.encode())
@@ -192,9 +193,9 @@ async def test_unknown_query_parameters_are_refused_by_name(client: Any) -> None
         await respond(send, 200, b"{}")
 
     http = client(
-        Route("GET", "/topics", fine, "read", "*"),
-        Route("GET", "/whoami", fine, "read", "*"),
-        Route("GET", "/undescribed", fine, "read", "*"),
+        made_up("GET", "/topics", fine, "read", "*"),
+        made_up("GET", "/whoami", fine, "read", "*"),
+        made_up("GET", "/undescribed", fine, "read", "*"),
     )
     for path in ("/topics?page_size=1&page_token=", "/topics?&", "/undescribed?a=1", "/topics?"):
         assert (await http.get(path, headers=AUTH)).status_code == 200, path
@@ -244,7 +245,7 @@ def part(body: bytes, more: bool = True) -> dict[str, Any]:
 
 
 async def test_the_body_is_drained_before_an_error_is_answered() -> None:
-    app = app_of(Route("POST", "/echo", raising(Problem(400, "x", "X")), "publish", "*"))
+    app = app_of(made_up("POST", "/echo", raising(Problem(400, "x", "X")), "publish", "*"))
     wire = Wire(part(b"a"), part(b"b"), part(b"", more=False))
     await app(http_scope(), wire.receive, wire.send)
     assert wire.messages == []
@@ -253,7 +254,7 @@ async def test_the_body_is_drained_before_an_error_is_answered() -> None:
 
 async def test_a_client_that_left_is_answered_nothing() -> None:
     for handler in (echo, raising(ClientGone()), raising(Problem(400, "x", "X"))):
-        app = app_of(Route("POST", "/echo", handler, "publish", "*"))
+        app = app_of(made_up("POST", "/echo", handler, "publish", "*"))
         wire = Wire(part(b"a"), {"type": "http.disconnect"})
         await app(http_scope(), wire.receive, wire.send)
         assert wire.sent == []
@@ -261,7 +262,7 @@ async def test_a_client_that_left_is_answered_nothing() -> None:
 
 
 async def test_a_stalled_body_is_408() -> None:
-    app = app_of(Route("POST", "/echo", echo, "publish", "*"), body_timeout_s=0.05)
+    app = app_of(made_up("POST", "/echo", echo, "publish", "*"), body_timeout_s=0.05)
     wire = Wire(part(b"a"))
     sweeper = asyncio.ensure_future(app.sweep())
     await asyncio.wait_for(app(http_scope(), wire.receive, wire.send), 5)
@@ -270,7 +271,7 @@ async def test_a_stalled_body_is_408() -> None:
 
 
 async def test_cancellation_is_not_swallowed() -> None:
-    app = app_of(Route("POST", "/echo", echo, "publish", "*"))
+    app = app_of(made_up("POST", "/echo", echo, "publish", "*"))
     task = asyncio.ensure_future(app(http_scope(), Wire().receive, Wire().send))
     await asyncio.sleep(0)
     assert app.in_flight == 1
@@ -285,7 +286,7 @@ async def test_an_error_after_the_answer_began_breaks_the_connection() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("midway")
 
-    app = app_of(Route("POST", "/echo", half, "publish", "*"))
+    app = app_of(made_up("POST", "/echo", half, "publish", "*"))
     with pytest.raises(RuntimeError, match="midway"):
         await app(http_scope(), Wire(part(b"", more=False)).receive, Wire().send)
 
@@ -330,8 +331,8 @@ HEAD = b"POST /echo HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer %b\r\nContent-L
 
 
 async def test_overload_is_answered_before_the_handler_sees_anything(client: Any) -> None:
-    http = client(Route("POST", "/echo", raising(AssertionError()), "publish", "*"),
-                  Route("GET", "/free", echo, "public"), admission=Pressed())  # fmt: skip
+    http = client(made_up("POST", "/echo", raising(AssertionError()), "publish", "*"),
+                  made_up("GET", "/free", echo, "public"), admission=Pressed())  # fmt: skip
     answer = await http.post("/echo", content=b"hi", headers=AUTH)
     assert (answer.status_code, answer.json()["type"][-10:]) == (503, "overloaded")
     assert int(answer.headers["retry-after"]) in (1, 2, 3)
@@ -342,7 +343,7 @@ async def test_overload_is_answered_before_the_handler_sees_anything(client: Any
 @pytest.mark.parametrize("handler", [echo, raising(RuntimeError()), raising(ClientGone())])
 async def test_what_has_ended_is_counted_out_however_it_ended(handler: Handler) -> None:
     admission = Admission()
-    app = app_of(Route("POST", "/echo", handler, "publish", "*"), admission=admission)
+    app = app_of(made_up("POST", "/echo", handler, "publish", "*"), admission=admission)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as http:
         with contextlib.suppress(Exception):
@@ -351,7 +352,7 @@ async def test_what_has_ended_is_counted_out_however_it_ended(handler: Handler) 
 
 
 async def test_a_request_is_turned_away_by_its_bytes_alone() -> None:
-    app = app_of(Route("POST", "/echo", echo, "publish", "*"), admission=Pressed())
+    app = app_of(made_up("POST", "/echo", echo, "publish", "*"), admission=Pressed())
     raw = HEAD % TOKEN.encode()
     assert app.turned_away(raw, 2) is None, "whose token it is must be known"
     await app._verifier.verify(TOKEN.encode())
@@ -373,7 +374,7 @@ async def test_requests_of_a_tenant_are_held_to_its_limit_and_counted(client: An
     limiter.follow([TenantQuota(DEV_TENANT_ID, {REQUESTS: 8})])
     usage = Counted()
     http = client(
-        Route("POST", "/echo", echo, "publish", "*"),
+        made_up("POST", "/echo", echo, "publish", "*"),
         quotas=limiter,
         usage=usage,
     )

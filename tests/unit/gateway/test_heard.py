@@ -10,10 +10,11 @@ import pytest
 from auth.errors import TokenRefused
 from auth.principal import Principal, everything
 from auth.verifier import CachingVerifier
-from edge.asgi import Receive, Route, Scope, Send
+from edge.asgi import Receive, Scope, Send
 from gateway.tenancy.heard import heard
 from metadata.errors import MetadataUnavailable
 from metadata.types import Change, ChangeKind
+from tests.made_up_routes import made_up
 
 TENANT, TOKEN = b"t" * 16, b"token"
 DELETED = Change(1, ChangeKind.KEY, TENANT, b"u" * 16, "")
@@ -30,7 +31,7 @@ class Process:
         self.cache = CachingVerifier(self)
         self.answers: list[int] = []
         self.taken_at_the_answer = True
-        route = Route(method, "/keys/{name}", self.delete, "administer", "*")
+        route = made_up(method, "/keys/{name}", self.delete, "administer", "*")
         (self.route,) = heard([route], self.catch_up)
 
     async def verify(self, token: bytes) -> Principal:

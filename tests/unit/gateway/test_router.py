@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from edge.asgi import Receive, Route, Scope, Send
+from edge.asgi import Receive, Scope, Send
 from edge.caller import Caller
 from edge.problem import Problem
 from gateway.http.router import Router
+from tests.made_up_routes import made_up
 
 
 async def handler(scope: Scope, receive: Receive, send: Send) -> None: ...
@@ -14,7 +15,7 @@ async def handler(scope: Scope, receive: Receive, send: Send) -> None: ...
 def router(*routes: tuple[str, str]) -> Router:
     made = Router()
     for method, path in routes:
-        made.add(Route(method, path, handler, "read", "*"))
+        made.add(made_up(method, path, handler, "read", "*"))
     return made
 
 
@@ -83,9 +84,9 @@ def test_method_not_allowed_names_the_others(api: Router) -> None:
 
 def test_head_is_the_get_of_a_path_unless_its_route_says_otherwise() -> None:
     router = Router()
-    router.add(Route("GET", "/topics/{topic}", handler, "read", "topic:topic"))
-    router.add(Route("POST", "/topics", handler, "manage", "*"))
-    router.add(Route("GET", "/topics", handler, "read", "*", head=False))
+    router.add(made_up("GET", "/topics/{topic}", handler, "read", "topic:topic"))
+    router.add(made_up("POST", "/topics", handler, "manage", "*"))
+    router.add(made_up("GET", "/topics", handler, "read", "*", head=False))
     found = router.match("HEAD", "/topics/a")
     assert found is not None
     assert (found[0].method, found[1]) == ("GET", {"topic": "a"})
@@ -98,7 +99,7 @@ def test_head_is_the_get_of_a_path_unless_its_route_says_otherwise() -> None:
 def test_a_route_without_a_permission_cannot_be_registered() -> None:
     for name in ("", "all", "publik"):
         with pytest.raises(ValueError, match="Permission"):
-            Router().add(Route("GET", "/x", handler, name, "*"))
+            Router().add(made_up("GET", "/x", handler, name, "*"))
 
 
 @pytest.mark.parametrize(
@@ -106,13 +107,13 @@ def test_a_route_without_a_permission_cannot_be_registered() -> None:
 )
 def test_a_route_without_a_resource_cannot_be_registered(resource: str) -> None:
     with pytest.raises(ValueError, match=r"/topics/.* needs a resource"):
-        Router().add(Route("GET", "/topics/{topic}", handler, "read", resource))
+        Router().add(made_up("GET", "/topics/{topic}", handler, "read", resource))
 
 
 def test_a_public_route_has_no_resource() -> None:
-    Router().add(Route("GET", "/x", handler, "public"))
+    Router().add(made_up("GET", "/x", handler, "public"))
     with pytest.raises(ValueError, match="public"):
-        Router().add(Route("GET", "/y", handler, "public", "*"))
+        Router().add(made_up("GET", "/y", handler, "public", "*"))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_caller_needs_the_permission_on_what_the_path_names(
     resource: str, grants: list[tuple[str, str, str]], allowed: bool
 ) -> None:
     api = Router()
-    api.add(Route("GET", "/topics/{topic}", handler, "read", resource))
+    api.add(made_up("GET", "/topics/{topic}", handler, "read", resource))
     found = api.match("GET", "/topics/orders-7")
     assert found is not None
     endpoint, params = found
@@ -152,4 +153,4 @@ def test_a_caller_needs_the_permission_on_what_the_path_names(
 
 def test_a_second_route_of_one_shape_is_refused(api: Router) -> None:
     with pytest.raises(ValueError, match="twice"):
-        api.add(Route("GET", "/topics/{name}", handler, "read", "*"))
+        api.add(made_up("GET", "/topics/{name}", handler, "read", "*"))

@@ -9,12 +9,13 @@ import httpx2
 from auth.errors import TokenRefused
 from auth.permissions import Permission
 from auth.principal import Grant, Principal
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond
+from edge.asgi import Receive, Scope, Send, header, path_param, respond
 from edge.sealing import Sealer
 from gateway.app import create_app
 from gateway.readiness import Readiness
 from gateway.stream_tickets import STREAM, TICKET_SECONDS, StreamTickets
 from metadata.errors import NotFound
+from tests.made_up_routes import made_up
 
 TOKEN = "secret-token"
 AUTH = {"authorization": f"Bearer {TOKEN}"}
@@ -44,8 +45,8 @@ class Site:
         self.seen: list[bytes | None] = []
         routes = [
             *tickets.routes(),
-            Route("GET", STREAM, self._stream, "consume", "subscription:name", head=False),
-            Route("GET", "/subscriptions/{name}/messages", self._stream, "consume",
+            made_up("GET", STREAM, self._stream, "consume", "subscription:name", head=False),
+            made_up("GET", "/subscriptions/{name}/messages", self._stream, "consume",
                   "subscription:name", head=False),
         ]  # fmt: skip
         app = create_app(routes, self.tokens, Readiness(), tickets=tickets)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from edge.asgi import ClientGone, Receive, Route, Scope, Send, respond
+from edge.asgi import ClientGone, Receive, Scope, Send, respond
 from edge.environment import SettingsError
 from edge.problem import Problem
 from edge.tracing import NOWHERE, REQUEST, Kind, TraceContext
@@ -23,6 +23,7 @@ from gateway.telemetry.otlp import Exporter
 from gateway.telemetry.requests import continued, traced
 from gateway.telemetry.settings import TelemetrySettings, load
 from tests.collector import Collector, attributes_of
+from tests.made_up_routes import made_up
 from tests.unit.gateway.test_settings import NEEDED
 from tests.unit.span_recorder import PARENT, TRACE, TRACEPARENT, SpanRecorder
 
@@ -221,8 +222,8 @@ async def test_a_request_has_a_span_and_what_it_does_is_within() -> None:
         await respond(send, 201, b"{}")
 
     recorder = SpanRecorder()
-    publish = Route("POST", "/topics/{topic}/messages", handler, "publish", "topic:topic")
-    pull = Route("GET", "/subscriptions/{name}/messages", handler, "consume", "subscription:name")
+    publish = made_up("POST", "/topics/{topic}/messages", handler, "publish", "topic:topic")
+    pull = made_up("GET", "/subscriptions/{name}/messages", handler, "consume", "subscription:name")
     scope = _scope()
     await traced(recorder, publish).handler(scope, _nothing, _nothing)
     span = recorder.named("POST /topics/{topic}/messages")
@@ -265,7 +266,7 @@ async def test_a_span_tells_how_its_request_failed(
         raise error
 
     recorder = SpanRecorder()
-    route = Route("POST", "/topics/{topic}/messages", handler, "publish", "topic:topic")
+    route = made_up("POST", "/topics/{topic}/messages", handler, "publish", "topic:topic")
     with pytest.raises(type(error)):
         await traced(recorder, route).handler(_scope(), _nothing, _nothing)
     (span,) = recorder.spans

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from edge.asgi import Route
 from edge.problem import Problem
 from gateway import write_turns
 from gateway.write_turns import WriteTurns
+from tests.made_up_routes import made_up
 from tests.unit.gateway.test_control_writes import ACME, EVIL, Counter, call
 
 
@@ -18,7 +18,7 @@ async def test_what_waits_is_bounded_and_the_next_is_refused(
 ) -> None:
     monkeypatch.setattr(write_turns, "MAX_WAITING", 4)
     counter = Counter()
-    route = WriteTurns().around(Route("PUT", "/x", counter.change, "manage", "topic:topic"))
+    route = WriteTurns().around(made_up("PUT", "/x", counter.change, "manage", "topic:topic"))
     async with counter.row:
         held = [asyncio.create_task(call(route, EVIL)) for _ in range(4)]
         for _ in range(3):
@@ -43,7 +43,7 @@ async def test_a_tenant_that_changes_more_than_its_rate_waits(
     monkeypatch.setattr(write_turns, "_sleep", sleep)
     counter = Counter()
     turns = WriteTurns(per_second=10.0, clock=lambda: now[0])
-    route = turns.around(Route("PUT", "/x", counter.change, "manage", "topic:topic"))
+    route = turns.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic"))
     for _ in range(3):
         await call(route, EVIL)
     assert now[0] == 0.0, "a burst of a quarter of a second passes"
@@ -56,5 +56,5 @@ async def test_a_tenant_that_changes_more_than_its_rate_waits(
 
 
 async def test_what_waits_for_the_outside_takes_no_turn() -> None:
-    route = Route("POST", "/subscriptions/{name}:test", Counter().change, "manage", "topic:topic")
+    route = made_up("POST", "/subscriptions/{name}:test", Counter().change, "manage", "topic:topic")
     assert WriteTurns().around(route) is route

@@ -1,6 +1,6 @@
 // Package contract is the HTTP contract as the server publishes it: what a body may hold, with
 // which limits and defaults, and what an answer has. contract.json is made from openapi/ by
-// `make terraform-contract`, so nothing of it is typed again here.
+// `make generate`, so nothing of it is typed again here.
 package contract
 
 import (
@@ -175,7 +175,7 @@ func nameOf(ref string) string {
 	const prefix = "#/components/schemas/"
 	name := ref[min(len(prefix), len(ref)):]
 	if schemas[name] == nil {
-		panic(fmt.Sprintf("the contract refers to %q, which it lacks: make terraform-contract", ref))
+		panic(fmt.Sprintf("the contract refers to %q, which it lacks: make generate", ref))
 	}
 	return name
 }

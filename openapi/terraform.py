@@ -1,17 +1,15 @@
-"""Writes the part of the HTTP contract that the provider has built in: `make terraform-contract`.
+"""The part of the contract that the Terraform provider has built in.
 
 From it the provider takes names, types, defaults, limits and descriptions of its attributes, so
-that none of them is typed twice. Held in step by tests/tidy/test_terraform.py.
+that none of them is typed twice.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
-import openapi
+from openapi.json_schema import PREFIX
 
 ROOTS = (
     *("TenantBody", "Tenant", "TenantMade", "ClientBody", "Client", "ClientMade"),
@@ -23,13 +21,10 @@ ROOTS = (
     *("SchemaCreate", "SchemaPatch", "SchemaDefinition", "Schema"),
 )
 """Bodies that are sent and answers that are read, with all that they refer to."""
-TARGET = Path(__file__).parent / "provider/internal/contract/contract.json"
-_PREFIX = "#/components/schemas/"
 
 
-def contract() -> str:
-    """As JSON, the same for the same contract."""
-    schemas: dict[str, Any] = openapi.document()["components"]["schemas"]
+def provider_contract(schemas: dict[str, Any]) -> str:
+    """Return the schemas that the provider needs as JSON, the same for the same contract."""
     found: dict[str, Any] = {}
     waiting = list(ROOTS)
     while waiting:
@@ -47,9 +42,4 @@ def _references(schema: Any) -> list[str]:
         return []
     found = [name for value in schema.values() for name in _references(value)]
     reference = schema.get("$ref")
-    return [*found, reference.removeprefix(_PREFIX)] if isinstance(reference, str) else found
-
-
-if __name__ == "__main__":
-    TARGET.write_text(contract(), encoding="utf-8")
-    sys.stdout.write(f"{TARGET}\n")
+    return [*found, reference.removeprefix(PREFIX)] if isinstance(reference, str) else found

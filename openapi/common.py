@@ -1,0 +1,410 @@
+"""What several areas of the contract share: names, labels, paging, and the ways to be refused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.contract import Answer, Body, Header, OpenAnswer, Parameter, Refusal, Success
+
+Name = Annotated[
+    str,
+    Meta(
+        extra_json_schema={
+            "minLength": 1,
+            "maxLength": 128,
+            "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+        }
+    ),
+]
+"""A name that somebody gives. Servers check it themselves, with a refusal that says the rule."""
+Labels = Annotated[
+    dict[str, str],
+    Meta(
+        extra_json_schema={
+            "maxProperties": 64,
+            "propertyNames": {"pattern": "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"},
+            "additionalProperties": {
+                "type": "string",
+                "maxLength": 255,
+                "pattern": r"^[^\u0000-\u001f\u007f]*$",
+            },
+        }
+    ),
+]
+"""Labels of a resource. Servers check them themselves, with a refusal that names the label."""
+Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
+Hex128 = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Total = Annotated[int, Meta(ge=0, le=2**53)]
+"""A count that JSON readers keep exactly."""
+
+
+class FieldProblem(Answer):
+    field: str
+    detail: str
+
+
+class Problem(OpenAnswer):
+    """RFC 9457; every `type` is described in docs/problems.md."""
+
+    type: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+    title: str
+    status: int
+    detail: str | UnsetType = UNSET
+    instance: str | UnsetType = UNSET
+    errors: list[FieldProblem] | UnsetType = UNSET
+
+
+class Message(OpenAnswer):
+    """A stored message."""
+
+    message_id: str
+    publish_time: datetime
+    partition: int
+    offset: int
+    data: Any = UNSET
+    """JSON as JSON, text as a string."""
+    data_base64: str | UnsetType = UNSET
+    """Anything else."""
+    content_type: str | UnsetType | None = UNSET
+    key: str | UnsetType | None = UNSET
+    attributes: dict[str, str] | UnsetType = UNSET
+    publisher_id: str | UnsetType | None = UNSET
+    priority: int | UnsetType = UNSET
+    traceparent: str | UnsetType = UNSET
+    """W3C trace context, of a message that was published with one."""
+    tracestate: str | UnsetType = UNSET
+    """Beside traceparent, where it was published with one."""
+
+
+class SeekSnapshot(Body):
+    snapshot: Annotated[str, Meta(max_length=128)]
+    """To what was unacked when it was taken. Of the same topic."""
+
+
+class QuotaProblem(Problem):
+    """A problem that names a limit of the tenant, and how much of it is used."""
+
+    quota: str | UnsetType = UNSET
+    limit: int | UnsetType = UNSET
+    used: int | UnsetType = UNSET
+
+
+class Hold(Answer):
+    """One thing that would be lost by a delete."""
+
+    kind: Literal["undelivered", "delayed", "export", "snapshot", "dead_letters"]
+    name: str | None
+    """Of the subscription, export or snapshot; null of delayed messages."""
+    messages: Count
+    """Not acked by a subscription, delayed (at most 100,000 of a queue are counted), not taken by
+    an export, kept by a snapshot, or open dead letters."""
+    advice: str
+    """What to do instead of losing them."""
+
+
+class HeldProblem(Problem):
+    """A problem that names what would be lost."""
+
+    holds: list[Hold] | UnsetType = UNSET
+
+
+class FilterPreviewRequest(Body):
+    filter: Annotated[str, Meta(max_length=4096)]
+    messages: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    """How many of the most recent messages are looked at, over all partitions."""
+
+
+class FilterSample(Answer):
+    message_id: str
+    publish_time: datetime
+    partition: int
+    offset: int
+    key: str | None
+    attributes: dict[str, str]
+
+
+FilterSamples = Annotated[list[FilterSample], Meta(max_length=5)]
+
+
+class FilterPreviewSamples(Answer):
+    matched: FilterSamples
+    unmatched: FilterSamples
+
+
+class FilterChanges(Answer):
+    """Against the present filter of the subscription, or none."""
+
+    newly_matched: int
+    no_longer_matched: int
+
+
+class FilterPreview(Answer):
+    examined: int
+    matched: int
+    errors: int
+    """Evaluations that failed or gave no boolean; such a message does not match."""
+    first_error: str | None
+    samples: FilterPreviewSamples
+    changes: FilterChanges
+    """Against the present filter of the subscription, or none."""
+
+
+class HoldList(Answer):
+    holds: list[Hold]
+
+
+CACHE_CONTROL = Header("Cache-Control", "For how long it may be kept.")
+ETAG = Header("ETag", "Its version.")
+LOCATION = Header("Location", "Where it is.")
+RETRY_AFTER = Header("Retry-After", "Seconds until a retry may do better.", int)
+WWW_AUTHENTICATE = Header("WWW-Authenticate", "`Bearer`.")
+BAD_REQUEST = Refusal(
+    "BadRequest",
+    400,
+    (
+        "The body is not readable, a parameter of the query is out of its range, the "
+        "operation has no such parameter, or the bytes are no request of HTTP/1.1 "
+        "(`malformed-request`, and the connection is closed)."
+    ),
+    Problem,
+)
+UNAUTHENTICATED = Refusal(
+    "Unauthenticated", 401, "No valid bearer token.", Problem, (WWW_AUTHENTICATE,)
+)
+FORBIDDEN = Refusal(
+    "Forbidden", 403, "The token lacks the permission this operation needs.", Problem
+)
+RATE_LIMITED = Refusal(
+    "RateLimited",
+    429,
+    ("The tenant has used up its limit of requests per second (`rate-limited`); nothing was done."),
+    Problem,
+    (RETRY_AFTER,),
+)
+INTERNAL_ERROR = Refusal("InternalError", 500, "A defect of the server.", Problem)
+UNAVAILABLE = Refusal("Unavailable", 503, "Not now; nothing was accepted.", Problem, (RETRY_AFTER,))
+OUTCOME_UNKNOWN = Refusal(
+    "OutcomeUnknown", 504, "It may or may not have been done.", Problem, (RETRY_AFTER,)
+)
+NAME = Parameter(
+    "name", "name", "path", "A name.", Annotated[str, Meta(min_length=1)], required=True
+)
+WAIT_SECONDS = Parameter(
+    "wait_seconds",
+    "wait_seconds",
+    "query",
+    "How long to wait for the first message.",
+    Annotated[float, Meta(ge=0, le=60)],
+    default=0,
+)
+MAX_BYTES = Parameter(
+    "max_bytes",
+    "max_bytes",
+    "query",
+    "Most bytes of data in the answer; one message is always given.",
+    Annotated[int, Meta(ge=1, le=8_388_608)],
+    default=8_388_608,
+)
+CONFLICT = Refusal(
+    "Conflict", 409, "It does not go with what is there; `type` and `detail` say why.", Problem
+)
+NOT_FOUND = Refusal("NotFound", 404, "There is no such thing in this tenant.", Problem)
+TOPIC = Parameter(
+    "topic", "topic", "path", "A topic's name.", Annotated[str, Meta(min_length=1)], required=True
+)
+HEARTBEAT_SECONDS = Parameter(
+    "heartbeat_seconds",
+    "heartbeat_seconds",
+    "query",
+    "After so long without a line, one says that the stream is alive.",
+    Annotated[float, Meta(ge=1, le=60)],
+    default=10,
+)
+MAX_SECONDS = Parameter(
+    "max_seconds",
+    "max_seconds",
+    "query",
+    "The stream ends after so long; without it, when somebody ends it.",
+    Annotated[float, Meta(ge=0, le=43_200)],
+)
+TOO_LARGE = Refusal("TooLarge", 413, "The body, the batch or a message is over its limit.", Problem)
+BODY_TIMEOUT = Refusal("BodyTimeout", 408, "The rest of the body did not arrive in time.", Problem)
+UNPROCESSABLE = Refusal("Unprocessable", 422, "A field does not fit; `errors` names it.", Problem)
+WORK_LIMITED = Refusal(
+    "WorkLimited",
+    429,
+    (
+        "What it costs to check the tenant's bodies and schemas is over its share "
+        "(`work-limited`), or the tenant has used up a limit per second (`rate-limited`); "
+        "nothing was done."
+    ),
+    Problem,
+    (RETRY_AFTER,),
+)
+STORAGE_FULL = Refusal(
+    "StorageFull", 507, "The store, the topic or the tenant takes no more.", Problem, (RETRY_AFTER,)
+)
+PAGE_SIZE = Parameter(
+    "page_size",
+    "page_size",
+    "query",
+    "Most items of the page.",
+    Annotated[int, Meta(ge=1, le=1000)],
+    default=100,
+)
+PAGE_TOKEN = Parameter("page_token", "page_token", "query", "`next_page_token` of the page before.")
+LETTER = Parameter(
+    "letter",
+    "letter",
+    "path",
+    "A dead letter's id.",
+    Annotated[str, Meta(min_length=1)],
+    required=True,
+)
+TOO_MANY_CHANGES = Refusal(
+    "TooManyChanges",
+    429,
+    (
+        "As many changes of this tenant wait for their turn as may (`too-many-changes`), "
+        "or it has used up its limit of requests per second (`rate-limited`); nothing was "
+        "done."
+    ),
+    Problem,
+    (RETRY_AFTER,),
+)
+REDRIVE = Parameter(
+    "redrive",
+    "redrive",
+    "path",
+    "A redrive's id.",
+    Annotated[str, Meta(min_length=1)],
+    required=True,
+)
+IF_MATCH = Parameter("if_match", "If-Match", "header", "Only if the ETag is still this one.")
+PRECONDITION_FAILED = Refusal(
+    "PreconditionFailed", 412, "It has changed since the version named in If-Match.", Problem
+)
+RUN = Parameter(
+    "run",
+    "run",
+    "path",
+    "The number of a run.",
+    Annotated[int, Meta(ge=1, le=2**53 - 1)],
+    required=True,
+)
+UID = Parameter(
+    "uid",
+    "uid",
+    "path",
+    "Of a run that was claimed.",
+    Annotated[str, Meta(min_length=1)],
+    required=True,
+)
+JOB = Parameter(
+    "job", "job", "path", "A job's name.", Annotated[str, Meta(min_length=1)], required=True
+)
+POOL = Parameter(
+    "pool", "pool", "path", "A pool's name.", Annotated[str, Meta(min_length=1)], required=True
+)
+FORBIDDEN_OR_FULL = Refusal(
+    "ForbiddenOrFull",
+    403,
+    (
+        "The token lacks the permission this operation needs; or the tenant has as many of "
+        "what would be made as it may (`quota-exceeded`): `quota` names the limit."
+    ),
+    QuotaProblem,
+)
+TOO_MANY_CHANGES_OR_WORK = Refusal(
+    "TooManyChangesOrWork",
+    429,
+    (
+        "As many changes of this tenant wait for their turn as may (`too-many-changes`), "
+        "what it costs to check its bodies and schemas is over its share (`work-limited`), "
+        "or it has used up its limit of requests per second (`rate-limited`); nothing was "
+        "done."
+    ),
+    Problem,
+    (RETRY_AFTER,),
+)
+NUMBER = Parameter(
+    "number",
+    "number",
+    "path",
+    "Of a schema's version.",
+    Annotated[int, Meta(ge=1, le=999_999)],
+    required=True,
+)
+ASSET = Parameter(
+    "asset", "asset", "path", "The name of a file, such as `swagger-ui.css`.", required=True
+)
+FORCE = Parameter(
+    "force",
+    "force",
+    "query",
+    "Also when messages are lost that a subscription has not acked.",
+    bool,
+    default=False,
+)
+HELD = Refusal(
+    "Held",
+    409,
+    ("`backlog-not-empty`: something would be lost; `holds` names up to 20 of what, with counts."),
+    HeldProblem,
+)
+RULE = Parameter(
+    "rule", "rule", "path", "A skip rule's id.", Annotated[str, Meta(min_length=1)], required=True
+)
+TENANT = Parameter(
+    "tenant",
+    "tenant",
+    "path",
+    "A tenant's name.",
+    Annotated[str, Meta(min_length=1)],
+    required=True,
+)
+PREFIX = Parameter(
+    "prefix",
+    "prefix",
+    "path",
+    "How the secret begins.",
+    Annotated[str, Meta(min_length=1)],
+    required=True,
+)
+PARTITION = Parameter(
+    "partition",
+    "partition",
+    "path",
+    "Number of a partition, from 0.",
+    Annotated[int, Meta(ge=0, le=9999)],
+    required=True,
+)
+ID = Parameter(
+    "id", "id", "path", "A message id.", Annotated[str, Meta(min_length=1)], required=True
+)
+SIGNING_SECRET = Parameter(
+    "signing_secret",
+    "signing_secret",
+    "path",
+    "A signing secret's id.",
+    Annotated[str, Meta(min_length=1)],
+    required=True,
+)
+
+PAGING = (PAGE_SIZE, PAGE_TOKEN)
+IN_PATH = {
+    each.name: each
+    for each in tuple(globals().values())
+    if isinstance(each, Parameter) and each.where == "path"
+}
+"""The parameters of paths, by their name."""
+
+
+def created(kind: Any, description: str) -> Success:
+    """Return the answer 201 with what was made, where it is and its version."""
+    return Success(201, description, kind, (ETAG, LOCATION))

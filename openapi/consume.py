@@ -1,0 +1,458 @@
+"""Pulling messages and settling them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.common import (
+    BODY_TIMEOUT,
+    CONFLICT,
+    HEARTBEAT_SECONDS,
+    MAX_BYTES,
+    MAX_SECONDS,
+    OUTCOME_UNKNOWN,
+    STORAGE_FULL,
+    TOO_LARGE,
+    WAIT_SECONDS,
+    WORK_LIMITED,
+    Message,
+    Positive,
+)
+from openapi.contract import (
+    Answer,
+    Body,
+    OpenAnswer,
+    Operation,
+    Parameter,
+    Success,
+    lines,
+    ok,
+    table,
+)
+
+MaxMessages = Annotated[int, Meta(ge=1, le=1000)]
+MessageId = Annotated[str, Meta(max_length=1024)]
+MessageIds = Annotated[list[MessageId], Meta(min_length=1, max_length=1000)]
+DelaySeconds = Annotated[float, Meta(ge=0, le=43_200)]
+
+
+class Delivery(Message, kw_only=True):
+    """A leased message."""
+
+    ack_id: str | None
+    """Null where the message is acked already, as with at-most-once delivery."""
+    attempt: Positive
+
+
+class Pulled(Answer):
+    messages: list[Delivery]
+
+
+class StreamTicket(OpenAnswer):
+    """What opens one subscription's stream for a minute."""
+
+    ticket: str
+    """For the query parameter `ticket` of the stream."""
+    expires_at: datetime
+    """Until then it opens streams; one that is open goes on."""
+    path: str
+    """The stream's path and query with the ticket; more parameters may be added behind it."""
+
+
+class PullRequest(Body):
+    max_messages: MaxMessages = 10
+    wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    max_bytes: Annotated[int, Meta(ge=1, le=8_388_608)] | UnsetType = UNSET
+    min_messages: MaxMessages = 1
+    """At most max_messages."""
+    consumer: Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")] | UnsetType = UNSET
+    partitions: (
+        Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(min_length=1, max_length=1000)]
+        | UnsetType
+    ) = UNSET
+    """Only messages of these; not with affinity."""
+    affinity: bool = False
+    """Only messages of the partitions that are dealt to this consumer, which needs a name."""
+
+
+class Output(Body):
+    topic: str
+    data: Any = UNSET
+    """A string is text/plain, anything else JSON, unless content_type says otherwise."""
+    data_base64: bytes | UnsetType = UNSET
+    content_type: Annotated[str, Meta(max_length=256)] | None = None
+    key: MessageId | None = None
+    attributes: Annotated[dict[str, MessageId], Meta(max_length=100)] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] = 0
+    ttl_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
+    traceparent: str | None = None
+    """W3C trace context of the message."""
+    tracestate: str | None = None
+    """Beside traceparent."""
+
+
+Outputs = Annotated[
+    list[Output],
+    Meta(
+        min_length=1,
+        max_length=100,
+        description=(
+            "Messages published with the ack, both or neither. The ids must then be of "
+            "one partition (and priority)."
+        ),
+    ),
+]
+
+
+class AckRequest(Body):
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+    message_id: MessageId | UnsetType = UNSET
+    ack_id: MessageId | UnsetType = UNSET
+    message_ids: MessageIds | UnsetType = UNSET
+    ack_ids: MessageIds | UnsetType = UNSET
+    publish: Outputs | UnsetType = UNSET
+
+
+class ItemFailure(OpenAnswer):
+    """Why one item failed."""
+
+    index: int
+    status: int
+    type: str
+    ack_id: str | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+class AckedOutput(Answer):
+    message_id: str
+
+
+class Acked(Answer):
+    acked: int
+    results: list[ItemFailure]
+    published: list[AckedOutput] | UnsetType = UNSET
+    """Of an ack that publishes; in the order given, empty when it is a duplicate."""
+    duplicate: bool | UnsetType = UNSET
+    """Of an ack that publishes; the messages had been acked before, and nothing was published now.
+    """
+
+
+class NackRequest(Body):
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+    message_id: MessageId | UnsetType = UNSET
+    ack_id: MessageId | UnsetType = UNSET
+    message_ids: MessageIds | UnsetType = UNSET
+    ack_ids: MessageIds | UnsetType = UNSET
+    delay_seconds: DelaySeconds | None = None
+    """Absent or null, the back-off of the retry policy."""
+    reason: MessageId | None = None
+
+
+class Done(Answer):
+    done: int
+    results: list[ItemFailure]
+
+
+class RejectRequest(Body):
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+    message_id: MessageId | UnsetType = UNSET
+    ack_id: MessageId | UnsetType = UNSET
+    message_ids: MessageIds | UnsetType = UNSET
+    ack_ids: MessageIds | UnsetType = UNSET
+    reason: MessageId | None = None
+
+
+class ReleaseRequest(Body):
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+    message_id: MessageId | UnsetType = UNSET
+    ack_id: MessageId | UnsetType = UNSET
+    message_ids: MessageIds | UnsetType = UNSET
+    ack_ids: MessageIds | UnsetType = UNSET
+
+
+class ModifyRequest(Body):
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+    deadline_seconds: DelaySeconds
+    message_id: MessageId | UnsetType = UNSET
+    ack_id: MessageId | UnsetType = UNSET
+    message_ids: MessageIds | UnsetType = UNSET
+    ack_ids: MessageIds | UnsetType = UNSET
+
+
+MAX_MESSAGES = Parameter(
+    "max_messages", "max_messages", "query", "Most messages of the answer.", MaxMessages, default=10
+)
+MIN_MESSAGES = Parameter(
+    "min_messages",
+    "min_messages",
+    "query",
+    ("With `wait_seconds`, the answer waits for so many messages; at most `max_messages`."),
+    MaxMessages,
+    default=1,
+)
+CONSUMER = Parameter(
+    "consumer",
+    "consumer",
+    "query",
+    "The consumer's name for itself, to which the rate limit of a consumer applies.",
+    Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")],
+)
+PARTITIONS = Parameter(
+    "partitions",
+    "partitions",
+    "query",
+    (
+        "Only messages of these partitions, up to 1,000 numbers with commas between; not "
+        "with `affinity`. docs/guides/affinity.md."
+    ),
+    Annotated[str, Meta(pattern=r"^[0-9]{1,5}(,[0-9]{1,5})*\Z")],
+)
+AFFINITY = Parameter(
+    "affinity",
+    "affinity",
+    "query",
+    ("Only messages of the partitions that are dealt to this consumer, which needs a name."),
+    bool,
+    default=False,
+)
+PACKETBOAT_CONSUMER = Parameter(
+    "packetboat_consumer",
+    "Packetboat-Consumer",
+    "header",
+    "As `consumer`, where that is not given.",
+    Annotated[str, Meta(pattern=r"^[!-~]{1,128}\Z")],
+)
+MAX_OUTSTANDING_MESSAGES = Parameter(
+    "max_outstanding_messages",
+    "max_outstanding_messages",
+    "query",
+    "Most messages that are delivered on the stream and still leased.",
+    Annotated[int, Meta(ge=1, le=10_000)],
+    default=100,
+)
+MAX_OUTSTANDING_BYTES = Parameter(
+    "max_outstanding_bytes",
+    "max_outstanding_bytes",
+    "query",
+    "Most bytes of their data; the last message may be over it.",
+    Annotated[int, Meta(ge=1, le=67_108_864)],
+    default=8_388_608,
+)
+TICKET = Parameter(
+    "ticket",
+    "ticket",
+    "query",
+    ("Of `createStreamTicket`, in the place of a token, where no Authorization header is sent."),
+    Annotated[str, Meta(max_length=8192)],
+)
+
+OPERATIONS = table(
+    "consume",
+    Operation(
+        id="pull",
+        route="GET /subscriptions/{name}/messages",
+        needs="consume subscription:name",
+        summary="Pull messages",
+        description=(
+            "Answered at once when a message is there, else after `wait_seconds`. Each message "
+            "is leased: invisible to others until its ack deadline, then delivered again. 409 "
+            "of a subscription that pushes."
+        ),
+        parameters=(
+            MAX_MESSAGES,
+            WAIT_SECONDS,
+            MAX_BYTES,
+            MIN_MESSAGES,
+            CONSUMER,
+            PARTITIONS,
+            AFFINITY,
+            PACKETBOAT_CONSUMER,
+        ),
+        answers=(ok(Pulled, "Leased messages; none when there were none in time."),),
+        problems=(CONFLICT,),
+        head=False,
+    ),
+    Operation(
+        id="pullTopicSubscription",
+        route="GET /topics/{topic}/subscriptions/{name}/messages",
+        needs="consume subscription:name",
+        summary="Pull messages",
+        description=(
+            "Answered at once when a message is there, else after `wait_seconds`. Each message "
+            "is leased: invisible to others until its ack deadline, then delivered again. 409 "
+            "of a subscription that pushes."
+        ),
+        parameters=(
+            MAX_MESSAGES,
+            WAIT_SECONDS,
+            MAX_BYTES,
+            MIN_MESSAGES,
+            CONSUMER,
+            PARTITIONS,
+            AFFINITY,
+            PACKETBOAT_CONSUMER,
+        ),
+        answers=(ok(Pulled, "Leased messages; none when there were none in time."),),
+        problems=(CONFLICT,),
+        head=False,
+    ),
+    Operation(
+        id="stream",
+        route="GET /subscriptions/{name}/messages:stream",
+        needs="consume subscription:name",
+        summary="Stream messages",
+        description=(
+            "Messages as they come, until the client or the server ends it; "
+            "docs/guides/streaming.md has the lines. Each message is leased as with a pull, "
+            "and acked over any other connection."
+        ),
+        parameters=(
+            MAX_OUTSTANDING_MESSAGES,
+            MAX_OUTSTANDING_BYTES,
+            HEARTBEAT_SECONDS,
+            MAX_SECONDS,
+            CONSUMER,
+            PARTITIONS,
+            AFFINITY,
+            TICKET,
+            PACKETBOAT_CONSUMER,
+        ),
+        answers=(
+            lines(
+                "Lines, the first a heartbeat and the last an end. NDJSON, or "
+                "Server-Sent Events for who accepts these."
+            ),
+        ),
+        problems=(
+            CONFLICT,
+            TOO_LARGE,
+        ),
+        head=False,
+    ),
+    Operation(
+        id="createStreamTicket",
+        route="POST /subscriptions/{name}/stream_tickets",
+        needs="consume subscription:name",
+        summary="Make a ticket that opens the stream",
+        description=(
+            "For a client that sends no header, as a browser's EventSource: the ticket stands "
+            "for the caller's token, and for a minute opens this subscription's stream alone. "
+            "404 where tickets are not switched on (`PACKETBOAT_STREAM_TICKETS`)."
+        ),
+        answers=(Success(201, "The ticket, which is shown this once.", StreamTicket),),
+        problems=(
+            BODY_TIMEOUT,
+            TOO_LARGE,
+        ),
+        never=(OUTCOME_UNKNOWN,),
+    ),
+    Operation(
+        id="streamTopicSubscription",
+        route="GET /topics/{topic}/subscriptions/{name}/messages:stream",
+        needs="consume subscription:name",
+        summary="Stream messages",
+        description=(
+            "Messages as they come, until the client or the server ends it; "
+            "docs/guides/streaming.md has the lines. Each message is leased as with a pull, "
+            "and acked over any other connection."
+        ),
+        parameters=(
+            MAX_OUTSTANDING_MESSAGES,
+            MAX_OUTSTANDING_BYTES,
+            HEARTBEAT_SECONDS,
+            MAX_SECONDS,
+            CONSUMER,
+            PARTITIONS,
+            AFFINITY,
+            PACKETBOAT_CONSUMER,
+        ),
+        answers=(
+            lines(
+                "Lines, the first a heartbeat and the last an end. NDJSON, or "
+                "Server-Sent Events for who accepts these."
+            ),
+        ),
+        problems=(
+            CONFLICT,
+            TOO_LARGE,
+        ),
+        head=False,
+    ),
+    Operation(
+        id="pullPost",
+        route="POST /subscriptions/{name}:pull",
+        needs="consume subscription:name",
+        summary="Pull messages",
+        description=(
+            "Answered at once when a message is there, else after `wait_seconds`. Each message "
+            "is leased: invisible to others until its ack deadline, then delivered again. 409 "
+            "of a subscription that pushes."
+        ),
+        body=PullRequest,
+        body_required=False,
+        answers=(ok(Pulled, "Leased messages; none when there were none in time."),),
+    ),
+    Operation(
+        id="ack",
+        route="POST /subscriptions/{name}/ack",
+        needs="consume subscription:name",
+        summary="Acknowledge messages",
+        description=(
+            "200 means that the acks are committed in Postgres. `acked` counts those already "
+            "acked too; `results` holds failures only. With `publish` the messages in it "
+            "become readable if and only if the ack is committed, and an id that may not be "
+            "acked fails the request."
+        ),
+        body=AckRequest,
+        answers=(ok(Acked, "How many were done, and the failures among them."),),
+        problems=(
+            CONFLICT,
+            WORK_LIMITED,
+            STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        id="nack",
+        route="POST /subscriptions/{name}/nack",
+        needs="consume subscription:name",
+        summary="Give messages back as failed",
+        description=(
+            "Delivered again after `delay_seconds` or the back-off of the retry policy; the "
+            "attempt counts. Answered once that is committed."
+        ),
+        body=NackRequest,
+        answers=(ok(Done, "How many were done, and the failures among them."),),
+    ),
+    Operation(
+        id="reject",
+        route="POST /subscriptions/{name}/reject",
+        needs="consume subscription:name",
+        summary="Send messages to the dead letters",
+        description="They are not delivered again; answered once that is committed.",
+        body=RejectRequest,
+        answers=(ok(Done, "How many were done, and the failures among them."),),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="release",
+        route="POST /subscriptions/{name}/release",
+        needs="consume subscription:name",
+        summary="Give messages back",
+        description="Delivered again at once; the attempt does not count.",
+        body=ReleaseRequest,
+        answers=(ok(Done, "How many were done, and the failures among them."),),
+    ),
+    Operation(
+        id="modifyAckDeadline",
+        route="POST /subscriptions/{name}/modify_ack_deadline",
+        needs="consume subscription:name",
+        summary="Move the ack deadline",
+        description="The lease ends `deadline_seconds` from now.",
+        body=ModifyRequest,
+        answers=(ok(Done, "How many were done, and the failures among them."),),
+    ),
+)

@@ -1,0 +1,75 @@
+"""Flow control of a subscription."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from openapi.common import BODY_TIMEOUT, OUTCOME_UNKNOWN
+from openapi.contract import Body, OpenAnswer, Operation, no_content, ok, table
+
+
+class FlowSpec(Body):
+    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("messages_per_second", "max_outstanding")
+    messages_per_second: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+    max_outstanding: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    ttl_seconds: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    reason: Annotated[str, Meta(max_length=256)] = ""
+
+
+class Flow(OpenAnswer):
+    subscription: str
+    messages_per_second: float | None
+    max_outstanding: int | None
+    reason: str
+    said_by: str | None
+    """The subject of the token."""
+    until: datetime | None
+
+
+class Throttle(OpenAnswer):
+    kind: str
+    """flow_messages_per_second and flow_max_outstanding: a consumer said so. machine: all
+    hand-outs of a forwarder together, messages a second. endpoint_messages_per_second,
+    endpoint_requests, endpoint_pause: what the endpoint asked for. endpoint_breaker: it fails."""
+    reason: str
+    value: float | None
+    until: datetime | None
+    """Null while its reason lasts."""
+
+
+OPERATIONS = table(
+    "subscriptions",
+    Operation(
+        id="sayFlow",
+        route="POST /subscriptions/{name}/flow",
+        needs="consume subscription:name",
+        summary="Say how much can be taken now",
+        description=(
+            "For a consumer, or whoever speaks for the endpoint of a push subscription. It "
+            "holds for all consumers of the subscription together, beside its own limits, "
+            "everywhere within a second, until ttl_seconds are over or something else is said. "
+            "0 messages a second is none."
+        ),
+        body=FlowSpec,
+        answers=(ok(Flow, "What holds now."),),
+        never=(BODY_TIMEOUT,),
+    ),
+    Operation(
+        id="getFlow",
+        route="GET /subscriptions/{name}/flow",
+        needs="consume subscription:name",
+        summary="What was said, if it still holds",
+        answers=(ok(Flow, "What holds now; nulls where nothing does."),),
+        never=(OUTCOME_UNKNOWN,),
+    ),
+    Operation(
+        id="endFlow",
+        route="DELETE /subscriptions/{name}/flow",
+        needs="consume subscription:name",
+        summary="Take back what was said",
+        answers=(no_content("Nothing holds now."),),
+    ),
+)

@@ -1,0 +1,161 @@
+"""Locks with a lease and a fencing token."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+from openapi.common import CONFLICT, RETRY_AFTER, Count, Hex128, Labels, Problem, Text
+from openapi.contract import Answer, Body, Operation, Refusal, no_content, ok, table
+
+TtlSeconds = Annotated[float, Meta(ge=1, le=3600)]
+
+
+class LockState(Answer):
+    """A lock as others see it."""
+
+    name: str
+    held: bool
+    fencing_token: int
+    """Of the holder, or of the last one."""
+    holder: str | None
+    ttl_seconds: float | None
+    expires_in_seconds: float | None
+    taken_at: datetime | None
+    waiting: Count
+    """How many wait for it."""
+    labels: dict[str, str]
+
+
+class LockPage(Answer):
+    locks: list[LockState]
+    next_page_token: str | None
+
+
+class LockAcquire(Body):
+    ttl_seconds: TtlSeconds = 10.0
+    """How long it is held without being renewed."""
+    wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    """How long to wait for it, first come first served."""
+    holder: Text | None = None
+    """What others are shown of who holds it."""
+    request_id: Text | None = None
+    """Chosen anew for each holding. Sent again with it after an answer was lost, the request gets
+    the same holding."""
+    labels: Labels = {}
+
+
+class Lock(Answer):
+    """A lock as its holder sees it."""
+
+    name: str
+    lock_id: Hex128
+    """Of the holding; who knows it can renew and release it."""
+    fencing_token: int
+    """Higher than that of every holder before, for ever."""
+    holder: str | None
+    ttl_seconds: float
+    expires_in_seconds: Annotated[float, Meta(ge=0)]
+    """How long the holder may go on from when this was sent, counted on the safe side."""
+    labels: dict[str, str]
+
+
+class LockRenew(Body):
+    lock_id: Hex128
+    """Of the holding; who knows it can renew and release it."""
+    ttl_seconds: TtlSeconds | None = None
+    """How long it is held without being renewed."""
+
+
+class LockRelease(Body):
+    lock_id: Hex128
+    """Of the holding; who knows it can renew and release it."""
+
+
+class LockVerify(Body):
+    fencing_token: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class LockVerified(Answer):
+    name: str
+    current: bool
+    """The token is that of the present holder."""
+    latest_fencing_token: int
+
+
+LOCK_HELD = Refusal(
+    "LockHeld",
+    409,
+    "Another holds it or waited before, or the tenant has as many locks as it may.",
+    Problem,
+    (RETRY_AFTER,),
+)
+
+OPERATIONS = table(
+    "locks",
+    Operation(
+        id="listLocks",
+        route="GET /locks",
+        needs="read lock:?",
+        summary="List locks",
+        paged=True,
+        answers=(ok(LockPage, "One page, by name."),),
+    ),
+    Operation(
+        id="getLock",
+        route="GET /locks/{name}",
+        needs="read lock:name",
+        summary="Get a lock",
+        answers=(ok(LockState, "The lock and who holds it."),),
+    ),
+    Operation(
+        id="deleteLock",
+        route="DELETE /locks/{name}",
+        needs="manage lock:name",
+        summary="Delete a lock",
+        answers=(
+            no_content("Whoever held it has lost it; the next holder has a higher fencing token."),
+        ),
+    ),
+    Operation(
+        id="acquireLock",
+        route="POST /locks/{name}:acquire",
+        needs="lock lock:name",
+        summary="Acquire a lock",
+        description=(
+            "Those who wait get it in the order in which they came. A lease alone excludes "
+            "nobody that was paused. Pass the fencing token on to what the lock protects, and "
+            "let that refuse lower ones."
+        ),
+        body=LockAcquire,
+        answers=(ok(Lock, "It is held until its time to live is over, unless it is renewed."),),
+        problems=(LOCK_HELD,),
+    ),
+    Operation(
+        id="renewLock",
+        route="POST /locks/{name}:renew",
+        needs="lock lock:name",
+        summary="Renew a lock",
+        body=LockRenew,
+        answers=(ok(Lock, "It is held for its time to live from now on."),),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="releaseLock",
+        route="POST /locks/{name}:release",
+        needs="lock lock:name",
+        summary="Release a lock",
+        body=LockRelease,
+        answers=(no_content("The next one has it at once. Also when it was not held any more."),),
+    ),
+    Operation(
+        id="verifyLock",
+        route="POST /locks/{name}:verify",
+        needs="read lock:name",
+        summary="Ask whether a fencing token is current",
+        body=LockVerify,
+        answers=(ok(LockVerified, "As it was a moment ago."),),
+    ),
+)

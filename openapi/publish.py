@@ -1,0 +1,350 @@
+"""Publishing messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.common import RETRY_AFTER, STORAGE_FULL, Count, Name, Problem
+from openapi.contract import (
+    Answer,
+    Body,
+    Header,
+    OpenBody,
+    Operation,
+    Parameter,
+    Refusal,
+    Success,
+    ok,
+    table,
+)
+
+Id = Annotated[str, Meta(min_length=1, max_length=1024)]
+Datacontenttype = Annotated[str, Meta(max_length=256)]
+Dataschema = Annotated[str, Meta(max_length=1024)]
+
+
+class CloudEvent(OpenBody):
+    """A CloudEvent 1.0 in JSON. Its other members are extensions, named with small letters and
+    digits."""
+
+    EXTRA: ClassVar[dict[str, Any]] = {
+        "additionalProperties": {"type": ["string", "boolean", "integer", "null"]}
+    }
+    specversion: Literal["1.0"]
+    id: Id
+    source: Id
+    type: Id
+    datacontenttype: Datacontenttype | None = None
+    dataschema: Dataschema | None = None
+    subject: Dataschema | None = None
+    time: datetime | None = None
+    data: Any = UNSET
+    """JSON, or a string where datacontenttype is no JSON type."""
+    data_base64: bytes | None = None
+
+
+class Receipt(Answer):
+    """A message is stored. One with a delay has a final id and no offset yet."""
+
+    message_id: str
+    topic: Name
+    partition: Count
+    offset: Count | None
+    """Null: it waits to be published."""
+    publish_time: datetime | None
+    """Null: it waits to be published, or is a duplicate of a message that is gone."""
+    duplicate: bool
+    """The message was known by its idempotency key or its batch; this is the first one's receipt.
+    """
+    scheduled_for: datetime | UnsetType | None = UNSET
+    """Of a message with a delay. Null in a duplicate's receipt."""
+    accepted_time: datetime | UnsetType | None = UNSET
+    """When a message with a delay was stored."""
+
+
+class PublishId(Answer):
+    publish_id: str
+    """Found in logs and metrics only."""
+
+
+class BatchResults(Answer):
+    results: list[Receipt | PublishId | Problem]
+
+
+class BatchItem(Body):
+    """One message of a batch."""
+
+    data: Any = UNSET
+    """A string is text/plain, anything else JSON, unless content_type says otherwise."""
+    data_base64: bytes | UnsetType = UNSET
+    content_type: Datacontenttype | None = None
+    key: Dataschema | None = None
+    attributes: Annotated[dict[str, Dataschema], Meta(max_length=100)] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] = 0
+    idempotency_key: Datacontenttype | None = None
+    delay_seconds: Annotated[float, Meta(le=31_536_000)] | None = None
+    deliver_at: datetime | None = None
+    """Not together with delay_seconds."""
+    traceparent: str | None = None
+    """W3C trace context of this message, in place of that of the request."""
+    tracestate: str | None = None
+    """Beside traceparent."""
+    ttl_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
+    """As Packetboat-TTL."""
+
+
+class Batch(Body):
+    messages: Annotated[list[BatchItem], Meta(min_length=1, max_length=1000)]
+
+
+KEY = Parameter(
+    "key", "Packetboat-Key", "header", "Ordering key, percent-encoded UTF-8, at most 1 KiB."
+)
+ATTRIBUTES = Parameter(
+    "attributes",
+    "Packetboat-Attributes",
+    "header",
+    "A JSON object of strings, percent-encoded UTF-8; at most 100.",
+)
+PUBLISHER_ID = Parameter(
+    "publisher_id",
+    "Packetboat-Publisher-Id",
+    "header",
+    "Who publishes, percent-encoded UTF-8, at most 256 bytes.",
+)
+PRIORITY = Parameter(
+    "priority",
+    "Packetboat-Priority",
+    "header",
+    (
+        "Kept with the message. A topic with `priorities` has a lane for each, the highest "
+        "for all that are higher."
+    ),
+    Annotated[int, Meta(ge=0, le=9)],
+)
+DURABILITY = Parameter(
+    "durability",
+    "Packetboat-Durability",
+    "header",
+    (
+        "When the answer is given: on a majority's disks, on every connected voter's, once "
+        "the leader has it, at once."
+    ),
+    Literal["quorum", "all", "leader", "none"],
+    default="quorum",
+)
+IDEMPOTENCY_KEY = Parameter(
+    "idempotency_key",
+    "Idempotency-Key",
+    "header",
+    (
+        "ASCII, at most 256 bytes. Within the topic's dedup window a message is stored "
+        "once per key. It also picks the partition of a message without an ordering key; "
+        "send a message again with the same ordering key."
+    ),
+)
+DELAY = Parameter(
+    "delay",
+    "Packetboat-Delay",
+    "header",
+    ("Seconds from now until the message is published, at most 365 days; 0 and less is at once."),
+    Annotated[float, Meta(le=31_536_000)],
+)
+DELIVER_AT = Parameter(
+    "deliver_at",
+    "Packetboat-Deliver-At",
+    "header",
+    (
+        "An RFC 3339 time with a zone, at most 365 days from now; one in the past is at "
+        "once. Not together with Packetboat-Delay."
+    ),
+    datetime,
+)
+TTL = Parameter(
+    "ttl",
+    "Packetboat-TTL",
+    "header",
+    (
+        "Seconds, more than 0 and at most 365 days, from the time it is due, else from "
+        "when it is published. What is not delivered by then is settled as expired."
+    ),
+    Annotated[float, Meta(gt=0, le=31_536_000)],
+)
+SCHEMA_VERSION = Parameter(
+    "schema_version",
+    "Packetboat-Schema-Version",
+    "header",
+    (
+        "The version of the topic's schema that the body is written in, the latest if it "
+        "is not given; kept as the attribute packetboat-schema-version."
+    ),
+    Annotated[int, Meta(ge=1, le=999_999_999)],
+)
+TRACEPARENT = Parameter(
+    "traceparent",
+    "traceparent",
+    "header",
+    "W3C trace context, kept with the message and shown by every delivery.",
+)
+TRACESTATE = Parameter(
+    "tracestate",
+    "tracestate",
+    "header",
+    "Beside traceparent, up to 512 bytes; a longer one is left out.",
+)
+UNSUPPORTED_MEDIA_TYPE = Refusal(
+    "UnsupportedMediaType",
+    415,
+    "The content type or encoding is not one this operation takes.",
+    Problem,
+)
+TOO_MANY_IN_FLIGHT = Refusal(
+    "TooManyInFlight",
+    429,
+    (
+        "This tenant has too much in flight (`too-many-in-flight`), has used up a limit "
+        "per second (`rate-limited`), or what it costs to check its bodies is over its "
+        "share (`work-limited`); nothing was accepted."
+    ),
+    Problem,
+    (
+        RETRY_AFTER,
+        Header(
+            "RateLimit-Policy",
+            "The tenant's limits, where it has any; also with answers that succeed.",
+            component=False,
+        ),
+        Header("RateLimit", "What is left of them at the process that answers.", component=False),
+    ),
+)
+HEADERS_TOO_LARGE = Refusal(
+    "HeadersTooLarge", 431, "The headers are over 48 KiB; use messages:batch.", Problem
+)
+NOT_SUPPORTED = Refusal("NotSupported", 501, "The store does not carry this out yet.", Problem)
+PRODUCER = Parameter(
+    "producer",
+    "Packetboat-Producer",
+    "header",
+    "32 hexadecimal digits that a producer chose for itself; with Packetboat-Sequence.",
+    Annotated[str, Meta(pattern=r"^[0-9A-Fa-f]{32}\Z")],
+)
+SEQUENCE = Parameter(
+    "sequence",
+    "Packetboat-Sequence",
+    "header",
+    (
+        "The producer's number of this batch, the same whenever it sends it; with "
+        "Packetboat-Producer."
+    ),
+    Annotated[int, Meta(ge=0, le=2**63 - 1)],
+)
+
+OPERATIONS = table(
+    "publish",
+    Operation(
+        id="publish",
+        route="POST /topics/{topic}/messages",
+        needs="publish topic:topic",
+        summary="Publish one message",
+        description=(
+            "The body is the message, stored verbatim, of any content type. Metadata is in "
+            "headers; `Packetboat-Attr-<name>` and `ce-<name>` headers are attributes too. A "
+            "`Packetboat-` header that is not known is refused. A body of the type "
+            "`application/x-www-form-urlencoded` that is one JSON object or array is recorded "
+            "as `application/json`.\n\nA CloudEvent 1.0 is taken apart: its attributes are "
+            "those of the message, with `ce-` before their names. In binary mode they are "
+            "`ce-` headers; `application/cloudevents+json` is one event; "
+            "`application/cloudevents-batch+json` is a batch of them, answered 200 or 202 as "
+            "`messages:batch` is.\n\nWith an `Idempotency-Key` the message is stored at most "
+            "once within the topic's dedup window: sent again with the same body it is "
+            "answered with the first one's id and `duplicate: true`, with another body 422. "
+            "With `Packetboat-Delay` or `Packetboat-Deliver-At` it is stored now and published "
+            "at its time.\n\n504 says that the outcome is unknown: the message may or may not "
+            "be stored. With an `Idempotency-Key` it can be sent again without harm."
+        ),
+        parameters=(
+            KEY,
+            ATTRIBUTES,
+            PUBLISHER_ID,
+            PRIORITY,
+            DURABILITY,
+            IDEMPOTENCY_KEY,
+            DELAY,
+            DELIVER_AT,
+            TTL,
+            SCHEMA_VERSION,
+            TRACEPARENT,
+            TRACESTATE,
+        ),
+        media={
+            "application/cloudevents+json": CloudEvent,
+            "application/cloudevents-batch+json": Annotated[
+                list[CloudEvent], Meta(min_length=1, max_length=1000)
+            ],
+            "*/*": Any,
+        },
+        body_required=False,
+        answers=(
+            ok(BatchResults, "Of a batch of CloudEvents, one result per event, in order."),
+            Success(201, "On disk at a majority of the group's voters.", Receipt),
+            Success(
+                202,
+                "Accepted with durability `leader` or `none`: it may be lost.",
+                PublishId | BatchResults,
+            ),
+        ),
+        problems=(
+            UNSUPPORTED_MEDIA_TYPE,
+            TOO_MANY_IN_FLIGHT,
+            HEADERS_TOO_LARGE,
+            NOT_SUPPORTED,
+            STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        id="publishBatch",
+        route="POST /topics/{topic}/messages:batch",
+        needs="publish topic:topic",
+        summary="Publish up to 1,000 messages",
+        description=(
+            "A wrong item fails alone; after an item of a key has failed, later items of that "
+            "key fail as `preceding-item-failed`.\n\nWith `Packetboat-Producer` and "
+            "`Packetboat-Sequence` the batch as a whole is stored at most once within the "
+            "topic's dedup window, however often it is sent; its items then have no "
+            "idempotency keys of their own."
+        ),
+        parameters=(
+            PUBLISHER_ID,
+            DURABILITY,
+            PRODUCER,
+            SEQUENCE,
+            TRACEPARENT,
+            TRACESTATE,
+        ),
+        media={
+            "application/json": Batch,
+            "application/x-ndjson": Annotated[str, Meta(description="One item per line.")],
+            "application/msgpack": Annotated[
+                str, Meta(description="msgpack of the JSON form; `data` may be bytes.")
+            ],
+            "application/cloudevents-batch+json": Annotated[
+                list[CloudEvent], Meta(min_length=1, max_length=1000)
+            ],
+            "application/cloudevents+json": CloudEvent,
+        },
+        answers=(
+            ok(BatchResults, "One result per item, in order: a receipt or a problem."),
+            Success(202, "As 200, for durability `leader` or `none`.", BatchResults),
+        ),
+        problems=(
+            UNSUPPORTED_MEDIA_TYPE,
+            TOO_MANY_IN_FLIGHT,
+            HEADERS_TOO_LARGE,
+            NOT_SUPPORTED,
+            STORAGE_FULL,
+        ),
+    ),
+)

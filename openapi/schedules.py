@@ -1,0 +1,280 @@
+"""Messages that are published by the clock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.common import (
+    CONFLICT,
+    ETAG,
+    FORBIDDEN_OR_FULL,
+    IF_MATCH,
+    RATE_LIMITED,
+    STORAGE_FULL,
+    TOO_MANY_CHANGES_OR_WORK,
+    UNPROCESSABLE,
+    Name,
+    created,
+)
+from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
+
+MissedRuns = Literal["skip", "latest", "all"]
+Cron = Annotated[str, Meta(max_length=200)]
+ContentType = Annotated[str, Meta(min_length=1, max_length=256)]
+KeyValue = Annotated[str, Meta(min_length=1, max_length=1024)]
+TtlSeconds = Annotated[float, Meta(ge=0.001, le=31_536_000)]
+Priority = Annotated[int, Meta(ge=0, le=9)]
+TimeZone = Annotated[str, Meta(max_length=100)]
+
+
+class ScheduledMessage(Answer):
+    content_type: str | None
+    key: str | None
+    attributes: dict[str, str]
+    ttl_seconds: float | None
+    priority: int
+    data: Any = UNSET
+    data_base64: str | UnsetType = UNSET
+
+
+class Schedule(Answer):
+    name: str
+    topic: str
+    cron: str
+    time_zone: str
+    missed_runs: MissedRuns
+    message: ScheduledMessage
+    paused: bool
+    next_runs: Annotated[list[datetime], Meta(max_length=3)]
+    last_run: datetime | None
+    last_message_id: str | None
+    runs: int
+    """Made since it was created."""
+    missed: int
+    """Passed over."""
+    failure: str | None
+    """Why the run that is due cannot be made now."""
+    labels: dict[str, str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class SchedulePage(Answer):
+    schedules: list[Schedule]
+    next_page_token: str | None
+
+
+class ScheduleMessage(Body):
+    """What each run publishes: either data or data_base64. Runs add the attributes
+    packetboat-schedule and packetboat-scheduled-time."""
+
+    data: Any = UNSET
+    """JSON, or a string, which is text where content_type is not JSON."""
+    data_base64: bytes | None = None
+    content_type: ContentType | None = None
+    key: KeyValue | None = None
+    attributes: dict[str, str] | UnsetType = UNSET
+    ttl_seconds: TtlSeconds | None = None
+    priority: Priority = 0
+    """0 to 9, the most urgent."""
+
+
+class ScheduleCreate(Body):
+    name: Name
+    topic: str
+    cron: Cron
+    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
+    @yearly."""
+    message: ScheduleMessage
+    time_zone: TimeZone = "UTC"
+    """A name of the IANA time zone database."""
+    missed_runs: MissedRuns = "skip"
+    """What becomes of runs that could not be made in their minute."""
+    paused: bool = False
+    labels: dict[str, str] | UnsetType = UNSET
+
+
+class SchedulePut(Body):
+    topic: str
+    cron: Cron
+    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
+    @yearly."""
+    message: ScheduleMessage
+    name: str | UnsetType = UNSET
+    time_zone: TimeZone = "UTC"
+    """A name of the IANA time zone database."""
+    missed_runs: MissedRuns = "skip"
+    """What becomes of runs that could not be made in their minute."""
+    paused: bool = False
+    labels: dict[str, str] | UnsetType = UNSET
+
+
+class ScheduleMessagePatch(Body):
+    """As ScheduleMessage, merged member by member."""
+
+    data: Any = UNSET
+    """JSON, or a string, which is text where content_type is not JSON."""
+    data_base64: bytes | UnsetType | None = UNSET
+    content_type: ContentType | UnsetType | None = UNSET
+    key: KeyValue | UnsetType | None = UNSET
+    attributes: dict[str, str | None] | UnsetType | None = UNSET
+    ttl_seconds: TtlSeconds | UnsetType | None = UNSET
+    priority: Priority | UnsetType | None = UNSET
+    """0 to 9, the most urgent."""
+
+
+class SchedulePatch(Body):
+    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
+    object that is not named. Null is null where a member may be null, and else its default; in
+    a map it takes an entry away. The data of the message is replaced as a whole."""
+
+    name: str | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    cron: Cron | UnsetType = UNSET
+    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
+    @yearly."""
+    message: ScheduleMessagePatch | UnsetType = UNSET
+    time_zone: TimeZone | UnsetType | None = UNSET
+    """A name of the IANA time zone database."""
+    missed_runs: MissedRuns | UnsetType | None = UNSET
+    """What becomes of runs that could not be made in their minute."""
+    paused: bool | UnsetType | None = UNSET
+    labels: dict[str, str | None] | UnsetType | None = UNSET
+
+
+class NextRuns(Answer):
+    next_runs: list[datetime]
+
+
+class ScheduleRun(Answer):
+    message_id: str
+    partition: int
+    offset: int
+
+
+COUNT = Parameter(
+    "count",
+    "count",
+    "query",
+    "Most runs of the answer.",
+    Annotated[int, Meta(ge=1, le=100)],
+    default=10,
+)
+
+OPERATIONS = table(
+    "schedules",
+    Operation(
+        id="listSchedules",
+        route="GET /schedules",
+        needs="read schedule:?",
+        summary="List schedules",
+        paged=True,
+        answers=(ok(SchedulePage, "One page, by name."),),
+    ),
+    Operation(
+        id="createSchedule",
+        route="POST /schedules",
+        needs="manage schedule:?",
+        summary="Create a schedule",
+        body=ScheduleCreate,
+        answers=(created(Schedule, "The schedule, with its next runs."),),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+            TOO_MANY_CHANGES_OR_WORK,
+        ),
+    ),
+    Operation(
+        id="getSchedule",
+        route="GET /schedules/{name}",
+        needs="read schedule:name",
+        summary="Get a schedule",
+        answers=(ok(Schedule, "The schedule.", ETAG),),
+    ),
+    Operation(
+        id="putSchedule",
+        route="PUT /schedules/{name}",
+        needs="manage schedule:name",
+        summary="Create or replace a schedule",
+        parameters=(IF_MATCH,),
+        body=SchedulePut,
+        answers=(
+            ok(Schedule, "The schedule as it is now.", ETAG),
+            created(Schedule, "The schedule, which was not there."),
+        ),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+            TOO_MANY_CHANGES_OR_WORK,
+        ),
+    ),
+    Operation(
+        id="changeSchedule",
+        route="PATCH /schedules/{name}",
+        needs="manage schedule:name",
+        summary="Change a schedule",
+        parameters=(IF_MATCH,),
+        body=SchedulePatch,
+        answers=(ok(Schedule, "The schedule as it is now.", ETAG),),
+        problems=(
+            CONFLICT,
+            TOO_MANY_CHANGES_OR_WORK,
+        ),
+    ),
+    Operation(
+        id="deleteSchedule",
+        route="DELETE /schedules/{name}",
+        needs="manage schedule:name",
+        summary="Delete a schedule",
+        parameters=(IF_MATCH,),
+        answers=(no_content("It is gone."),),
+    ),
+    Operation(
+        id="nextRuns",
+        route="GET /schedules/{name}/next",
+        needs="read schedule:name",
+        summary="When it runs next",
+        parameters=(COUNT,),
+        answers=(ok(NextRuns, "Its runs from now on, as if it were not paused."),),
+    ),
+    Operation(
+        id="pauseSchedule",
+        route="POST /schedules/{name}:pause",
+        needs="manage schedule:name",
+        summary="Pause a schedule",
+        parameters=(IF_MATCH,),
+        answers=(ok(Schedule, "Its runs are not made until it is resumed.", ETAG),),
+        problems=(UNPROCESSABLE,),
+    ),
+    Operation(
+        id="resumeSchedule",
+        route="POST /schedules/{name}:resume",
+        needs="manage schedule:name",
+        summary="Resume a schedule",
+        parameters=(IF_MATCH,),
+        answers=(
+            ok(
+                Schedule,
+                ("It goes on with its next run; those of the pause are not made up for."),
+                ETAG,
+            ),
+        ),
+        problems=(UNPROCESSABLE,),
+    ),
+    Operation(
+        id="runSchedule",
+        route="POST /schedules/{name}:run",
+        needs="manage schedule:name",
+        summary="Publish its message now",
+        description="Besides its runs, also while it is paused; each call publishes once more.",
+        answers=(ok(ScheduleRun, "Where the message is."),),
+        problems=(
+            UNPROCESSABLE,
+            RATE_LIMITED,
+            STORAGE_FULL,
+        ),
+    ),
+)

@@ -1,0 +1,251 @@
+"""Schemas of message bodies."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta
+
+from openapi.common import (
+    CONFLICT,
+    ETAG,
+    FORBIDDEN_OR_FULL,
+    IF_MATCH,
+    STORAGE_FULL,
+    TOO_MANY_CHANGES_OR_WORK,
+    WORK_LIMITED,
+    Name,
+    Positive,
+    created,
+)
+from openapi.contract import Answer, Body, Operation, Success, no_content, ok, table
+
+Type = Literal["json_schema", "avro"]
+Compatibility = Literal["none", "backward", "forward", "full"]
+
+
+class Schema(Answer):
+    name: str
+    type: Type
+    compatibility: Compatibility
+    number: Positive
+    """Of the latest version."""
+    definition: Any
+    """As JSON."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class SchemaPage(Answer):
+    schemas: list[Schema]
+    next_page_token: str | None
+
+
+class SchemaCreate(Body):
+    name: Name
+    type: Type
+    definition: dict[str, Any] | list[Any] | str | bool
+    """As JSON, or its JSON text."""
+    compatibility: Compatibility = "backward"
+    """What a new version must keep: backward, it reads what was written with the last one;
+    forward, the last one reads what is written with it."""
+
+
+class SchemaPatch(Body):
+    compatibility: Compatibility
+
+
+class SchemaVersionListed(Answer):
+    number: Positive
+    created_at: datetime
+
+
+class SchemaVersions(Answer):
+    versions: list[SchemaVersionListed]
+
+
+class SchemaDefinition(Body):
+    definition: dict[str, Any] | list[Any] | str | bool
+    """As JSON, or its JSON text."""
+
+
+class SchemaNumber(Answer):
+    number: Positive
+
+
+class SchemaVersion(Answer):
+    number: Positive
+    definition: Any
+    """As JSON."""
+    created_at: datetime
+
+
+class SchemaError(Answer):
+    field: str
+    """A JSON pointer."""
+    detail: str
+
+
+class SchemaChecked(Answer):
+    compatible: bool
+    compatibility: Compatibility
+    number: Positive
+    """Of the version it was compared with."""
+    errors: list[SchemaError]
+
+
+class SchemaValidate(Body):
+    """Either data or data_base64."""
+
+    data: Any = UNSET
+    """The body, as JSON."""
+    data_base64: bytes | None = None
+    content_type: str | None = None
+    number: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    """Of the version; the latest if it is not given."""
+
+
+class SchemaValidated(Answer):
+    valid: bool
+    number: Positive
+    errors: list[SchemaError]
+
+
+class SchemaPreview(Body):
+    """Either the name of a schema, or a type and a definition."""
+
+    schema: str | None = None
+    type: Type | None = None
+    definition: dict[str, Any] | list[Any] | str | bool | None = None
+    """As JSON, or its JSON text."""
+    messages: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class SchemaSample(Answer):
+    message_id: str
+    partition: int
+    offset: int
+    errors: list[SchemaError]
+
+
+class SchemaPreviewed(Answer):
+    messages: int
+    valid: int
+    samples: Annotated[list[SchemaSample], Meta(max_length=20)]
+
+
+OPERATIONS = table(
+    "schemas",
+    Operation(
+        id="listSchemas",
+        route="GET /schemas",
+        needs="read schema:?",
+        summary="List schemas",
+        paged=True,
+        answers=(ok(SchemaPage, "One page, by name."),),
+    ),
+    Operation(
+        id="createSchema",
+        route="POST /schemas",
+        needs="manage schema:?",
+        summary="Create a schema",
+        description="A definition may not refer to other documents, and may not contain itself.",
+        body=SchemaCreate,
+        answers=(created(Schema, "The schema, at version 1."),),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+            TOO_MANY_CHANGES_OR_WORK,
+        ),
+    ),
+    Operation(
+        id="getSchema",
+        route="GET /schemas/{name}",
+        needs="read schema:name",
+        summary="Get a schema",
+        answers=(ok(Schema, "The schema with its latest version.", ETAG),),
+    ),
+    Operation(
+        id="changeSchema",
+        route="PATCH /schemas/{name}",
+        needs="manage schema:name",
+        summary="Change its compatibility",
+        parameters=(IF_MATCH,),
+        body=SchemaPatch,
+        answers=(ok(Schema, "The schema.", ETAG),),
+    ),
+    Operation(
+        id="deleteSchema",
+        route="DELETE /schemas/{name}",
+        needs="manage schema:name",
+        summary="Delete a schema",
+        description="With all its versions; not while a topic uses it.",
+        parameters=(IF_MATCH,),
+        answers=(no_content("It is gone."),),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="listSchemaVersions",
+        route="GET /schemas/{name}/versions",
+        needs="read schema:name",
+        summary="List its versions",
+        answers=(ok(SchemaVersions, "The newest first."),),
+    ),
+    Operation(
+        id="addSchemaVersion",
+        route="POST /schemas/{name}/versions",
+        needs="manage schema:name",
+        summary="Add a version",
+        description=(
+            "Compared with the latest version as the schema's compatibility asks for; 422 "
+            "names what would break."
+        ),
+        body=SchemaDefinition,
+        answers=(
+            ok(SchemaNumber, "The latest version has this definition already."),
+            Success(201, "The number of the new version.", SchemaNumber),
+        ),
+        problems=(
+            CONFLICT,
+            TOO_MANY_CHANGES_OR_WORK,
+        ),
+    ),
+    Operation(
+        id="getSchemaVersion",
+        route="GET /schemas/{name}/versions/{number}",
+        needs="read schema:name",
+        summary="Get a version",
+        answers=(ok(SchemaVersion, "The version."),),
+    ),
+    Operation(
+        id="checkSchema",
+        route="POST /schemas/{name}:check",
+        needs="read schema:name",
+        summary="Try a definition",
+        body=SchemaDefinition,
+        answers=(ok(SchemaChecked, "Whether it could be the next version; nothing is kept."),),
+        problems=(WORK_LIMITED,),
+    ),
+    Operation(
+        id="validateBody",
+        route="POST /schemas/{name}:validate",
+        needs="read schema:name",
+        summary="Try a body",
+        body=SchemaValidate,
+        answers=(ok(SchemaValidated, "Whether it fits; nothing is published."),),
+        problems=(WORK_LIMITED,),
+    ),
+    Operation(
+        id="previewSchema",
+        route="POST /topics/{topic}:preview_schema",
+        needs="read topic:topic",
+        summary="Try a schema on a topic's newest messages",
+        body=SchemaPreview,
+        answers=(ok(SchemaPreviewed, "How many fit, and samples of those that do not."),),
+        problems=(
+            WORK_LIMITED,
+            STORAGE_FULL,
+        ),
+    ),
+)

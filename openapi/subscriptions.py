@@ -1,0 +1,631 @@
+"""Subscriptions: readers of topics."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.common import (
+    CONFLICT,
+    ETAG,
+    FORBIDDEN_OR_FULL,
+    FORCE,
+    HEARTBEAT_SECONDS,
+    HELD,
+    IF_MATCH,
+    MAX_SECONDS,
+    NOT_FOUND,
+    TOO_LARGE,
+    FilterPreview,
+    FilterPreviewRequest,
+    HoldList,
+    Labels,
+    Name,
+    SeekSnapshot,
+    Total,
+    created,
+)
+from openapi.contract import (
+    Answer,
+    Body,
+    OpenAnswer,
+    Operation,
+    Parameter,
+    Success,
+    lines,
+    no_content,
+    ok,
+    table,
+)
+from openapi.flow import Throttle
+from openapi.push import PushStatus
+from openapi.webhooks import Push, PushPatch, PushView
+
+DeliveryValue = Literal["at_least_once", "at_most_once", "exactly_once"]
+AckDeadlineSeconds = Annotated[float, Meta(ge=1, le=43_200)]
+OnExhausted = Literal["dead_letter", "park"]
+Filter = Annotated[str, Meta(max_length=4096)]
+MessagesPerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
+MaxOutstanding = Annotated[int, Meta(ge=1, le=100_000)]
+Type = Literal["pull", "push"]
+MinBackoffSeconds = Annotated[float, Meta(ge=0, le=86_400)]
+MaxAttempts = Annotated[int, Meta(ge=1, le=10_000)]
+Label = Annotated[str, Meta(max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
+
+
+class RetryPolicyView(Answer):
+    min_backoff_seconds: float
+    max_backoff_seconds: float
+    max_attempts: int | None
+    on_exhausted: OnExhausted
+
+
+class RateLimit(Body):
+    """Of the subscription in all, and of each consumer; null is no limit."""
+
+    messages_per_second: MessagesPerSecond | None = None
+    """Over all consumers."""
+    per_consumer_messages_per_second: MessagesPerSecond | None = None
+    """To each consumer."""
+
+
+class Subscription(Answer):
+    """An independent reader of a topic; its consumers share its messages."""
+
+    name: Name
+    topic: Name
+    type: Literal["pull", "push", "export"]
+    push: PushView | None
+    delivery: DeliveryValue
+    ordered: bool
+    """Messages of a key are delivered one by one, in the order in which they were published."""
+    ack_deadline_seconds: AckDeadlineSeconds
+    retry: RetryPolicyView
+    dead_letter_topic: str | None
+    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
+    another topic."""
+    filter: Filter | None
+    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
+    is not true are not delivered."""
+    rate_limit: RateLimit | None
+    max_outstanding: MaxOutstanding | None
+    """Leased and waiting messages at which new hand-outs pause."""
+    labels: Labels
+    start: Any
+    state: Literal["active", "paused", "draining"]
+    """`paused`: nothing is handed out; `draining`: only what was handed out before."""
+    state_reason: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class SubscriptionPage(Answer):
+    subscriptions: list[Subscription]
+    next_page_token: str | None
+
+
+class RetryPolicy(Body):
+    """Back-off between attempts, doubled from one to the next, with full jitter."""
+
+    min_backoff_seconds: MinBackoffSeconds = 1.0
+    """Before the second attempt."""
+    max_backoff_seconds: MinBackoffSeconds = 600.0
+    """The longest that any attempt waits."""
+    max_attempts: MaxAttempts | None = None
+    """How often a message may fail. A number needs a `dead_letter_topic`, or `park`."""
+    on_exhausted: OnExhausted = "dead_letter"
+    """What becomes of a message that failed so often. `park`, of an ordered subscription, leaves
+    its key aside until somebody skips or resumes it."""
+
+
+class StartTime(Body):
+    time: datetime
+    """At what was published then."""
+
+
+class StartOffset(Body):
+    offset: Total
+    """Of every partition."""
+
+
+StartPosition = Annotated[
+    Literal["latest", "earliest"] | StartTime | StartOffset | SeekSnapshot,
+    Meta(
+        description=(
+            "Where the subscription begins: at what is published from now on, at the "
+            "first message kept, at a time, at an offset of every partition, or with "
+            "what was unacked in a snapshot."
+        )
+    ),
+]
+
+
+class SubscriptionCreate(Body):
+    name: Name
+    topic: Name | UnsetType = UNSET
+    """That of the path, if it is given."""
+    type: Type = "pull"
+    push: Push | None = None
+    delivery: DeliveryValue = "at_least_once"
+    ordered: bool = False
+    """Messages of a key are delivered one by one, in the order in which they were published."""
+    ack_deadline_seconds: AckDeadlineSeconds = 30.0
+    """How long a message is leased to whoever pulled it."""
+    retry: RetryPolicy | UnsetType = UNSET
+    dead_letter_topic: str | None = None
+    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
+    another topic."""
+    filter: Filter | None = None
+    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
+    is not true are not delivered."""
+    rate_limit: RateLimit | None = None
+    max_outstanding: MaxOutstanding | None = None
+    """Leased and waiting messages at which new hand-outs pause."""
+    labels: Labels = {}
+    start: StartPosition | UnsetType = UNSET
+
+
+class SubscriptionPut(Body):
+    """The whole subscription. Name, topic, delivery, order and start cannot be changed and may be
+    left out; `topic` is needed where the subscription is not there yet."""
+
+    name: Name | UnsetType = UNSET
+    topic: Name | UnsetType = UNSET
+    type: Type = "pull"
+    push: Push | None = None
+    delivery: DeliveryValue | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
+    """Messages of a key are delivered one by one, in the order in which they were published."""
+    ack_deadline_seconds: AckDeadlineSeconds = 30.0
+    """How long a message is leased to whoever pulled it."""
+    retry: RetryPolicy | UnsetType = UNSET
+    dead_letter_topic: str | None = None
+    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
+    another topic."""
+    filter: Filter | None = None
+    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
+    is not true are not delivered."""
+    rate_limit: RateLimit | None = None
+    max_outstanding: MaxOutstanding | None = None
+    """Leased and waiting messages at which new hand-outs pause."""
+    labels: Labels = {}
+    start: StartPosition | UnsetType = UNSET
+
+
+class RetryPatch(Body):
+    """As RetryPolicy, merged member by member."""
+
+    min_backoff_seconds: MinBackoffSeconds | UnsetType | None = UNSET
+    """Before the second attempt."""
+    max_backoff_seconds: MinBackoffSeconds | UnsetType | None = UNSET
+    """The longest that any attempt waits."""
+    max_attempts: MaxAttempts | UnsetType | None = UNSET
+    """How often a message may fail. A number needs a `dead_letter_topic`, or `park`."""
+    on_exhausted: OnExhausted | UnsetType | None = UNSET
+    """What becomes of a message that failed so often. `park`, of an ordered subscription, leaves
+    its key aside until somebody skips or resumes it."""
+
+
+class RateLimitPatch(Body):
+    """As RateLimit, merged member by member."""
+
+    messages_per_second: MessagesPerSecond | UnsetType | None = UNSET
+    """Over all consumers."""
+    per_consumer_messages_per_second: MessagesPerSecond | UnsetType | None = UNSET
+    """To each consumer."""
+
+
+class SubscriptionPatch(Body):
+    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
+    object that is not named. Null is null where a member may be null, and else its default; in
+    a map it takes an entry away. Name, topic, delivery, order and start cannot be changed."""
+
+    name: Name | UnsetType = UNSET
+    topic: Name | UnsetType = UNSET
+    type: Type | UnsetType = UNSET
+    push: PushPatch | UnsetType | None = UNSET
+    delivery: DeliveryValue | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
+    """Messages of a key are delivered one by one, in the order in which they were published."""
+    ack_deadline_seconds: AckDeadlineSeconds | UnsetType | None = UNSET
+    """How long a message is leased to whoever pulled it."""
+    retry: RetryPatch | UnsetType | None = UNSET
+    dead_letter_topic: str | UnsetType | None = UNSET
+    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
+    another topic."""
+    filter: Filter | UnsetType | None = UNSET
+    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
+    is not true are not delivered."""
+    rate_limit: RateLimitPatch | UnsetType | None = UNSET
+    max_outstanding: MaxOutstanding | UnsetType | None = UNSET
+    """Leased and waiting messages at which new hand-outs pause."""
+    labels: (
+        Annotated[
+            dict[
+                Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}\Z")], Label | None
+            ],
+            Meta(max_length=64),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    start: StartPosition | UnsetType = UNSET
+
+
+class SkipRule(Answer):
+    id: str
+    expression: str
+    reason: str
+    created_by: str
+    created_at: datetime
+    removed_by: str | None
+    removed_at: datetime | None
+
+
+class SkipRules(Answer):
+    skip_rules: list[SkipRule]
+    skipped: int
+    """Messages that rules have skipped since the subscription was made or last moved, as of the
+    last commit."""
+
+
+class SkipRuleCreate(Body):
+    expression: Filter
+    """CEL, over what filters see."""
+    reason: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[^\u0000]*\Z")]
+    """For whoever reads the audit."""
+
+
+class CursorBooks(Answer):
+    """read_to − start = acked + filtered + skipped + expired + dead_lettered + open_deliveries +
+    pending, and exceptions = open_deliveries."""
+
+    partition: int
+    lane: int
+    generation: int
+    start: int
+    floor: int
+    read_to: int
+    acked: int
+    filtered: int
+    skipped: int
+    expired: int
+    dead_lettered: int
+    exceptions: int
+    open_deliveries: int
+    pending: int
+    difference: int
+    checked_at: datetime
+
+
+class Reconciliation(Answer):
+    balanced: bool
+    """Whether `difference` is 0 everywhere."""
+    partitions: list[CursorBooks]
+
+
+class PartitionBacklog(OpenAnswer):
+    """read_to - start = acked + filtered + skipped + expired + dead_lettered + exceptions +
+    pending"""
+
+    partition: int
+    messages: int
+    floor: int
+    read_to: int
+    end: int
+    pending: int
+    lane: int | UnsetType = UNSET
+    """The priority; only where the topic has several."""
+    exceptions: int | UnsetType = UNSET
+    """Open deliveries that the cursor has stepped over."""
+    start: int | UnsetType = UNSET
+    acked_ranges: int | UnsetType = UNSET
+    acked: int | UnsetType = UNSET
+    filtered: int | UnsetType = UNSET
+    skipped: int | UnsetType = UNSET
+    expired: int | UnsetType = UNSET
+    dead_lettered: int | UnsetType = UNSET
+    failure: str | UnsetType | None = UNSET
+
+
+class Backlog(Answer):
+    throttles: list[Throttle]
+    """What slows it now, beside its own settings."""
+    push: PushStatus | None
+    messages: int
+    """Not acked yet."""
+    leased: int
+    waiting_redelivery: int
+    waiting_pulls: int
+    streams: int
+    """Those that are open."""
+    paused: str | None
+    """Why nothing new is handed out: paused, draining, too_many_outstanding, blocked_by_keys
+    (messages wait for earlier ones of their keys), too_many_ranges, too_many_exceptions,
+    rate_limited, tenant_in_flight (the tenant has as many messages leased as it may)."""
+    forwarders: int
+    """How many forwarders own its partitions between them."""
+    partitions: list[PartitionBacklog]
+
+
+MIN_MESSAGES_OF_BACKLOG = Parameter(
+    "min_messages_of_backlog",
+    "min_messages",
+    "query",
+    ("Lines only of subscriptions with so many messages, and one when there are fewer again."),
+    Annotated[int, Meta(ge=0, le=999_999_999)],
+    default=0,
+)
+
+OPERATIONS = table(
+    "subscriptions",
+    Operation(
+        id="listTopicSubscriptions",
+        route="GET /topics/{topic}/subscriptions",
+        needs="read topic:topic",
+        summary="List a topic's subscriptions",
+        paged=True,
+        answers=(ok(SubscriptionPage, "One page, by name."),),
+    ),
+    Operation(
+        id="createSubscription",
+        route="POST /topics/{topic}/subscriptions",
+        needs="manage subscription:?",
+        summary="Create a subscription",
+        description="Names are unique per tenant, over all topics.",
+        body=SubscriptionCreate,
+        answers=(created(Subscription, "The subscription; usable at every process at once."),),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+        ),
+    ),
+    Operation(
+        id="getTopicSubscription",
+        route="GET /topics/{topic}/subscriptions/{name}",
+        needs="read subscription:name",
+        summary="Get a subscription",
+        answers=(ok(Subscription, "The subscription.", ETAG),),
+    ),
+    Operation(
+        id="deleteTopicSubscription",
+        route="DELETE /topics/{topic}/subscriptions/{name}",
+        needs="manage subscription:name",
+        summary="Delete a subscription",
+        description=(
+            "Refused while something would be lost, unless forced; `holds` of the problem "
+            "names it, with counts. That is messages that are not acked, delayed messages of "
+            "its topic, and open dead letters."
+        ),
+        parameters=(
+            IF_MATCH,
+            FORCE,
+        ),
+        answers=(no_content("Gone, with its ack state."),),
+        problems=(HELD,),
+    ),
+    Operation(
+        id="listSubscriptions",
+        route="GET /subscriptions",
+        needs="read subscription:?",
+        summary="List subscriptions",
+        paged=True,
+        answers=(ok(SubscriptionPage, "One page, by name."),),
+    ),
+    Operation(
+        id="getSubscription",
+        route="GET /subscriptions/{name}",
+        needs="read subscription:name",
+        summary="Get a subscription",
+        answers=(ok(Subscription, "The subscription.", ETAG),),
+    ),
+    Operation(
+        id="putSubscription",
+        route="PUT /subscriptions/{name}",
+        needs="manage subscription:name",
+        summary="Create or change a subscription",
+        description=(
+            "As often as wanted with the same outcome. What is left out gets its default, but "
+            "for topic, delivery, order and start, which cannot be changed."
+        ),
+        parameters=(IF_MATCH,),
+        body=SubscriptionPut,
+        answers=(
+            ok(Subscription, "The subscription is now as the body says.", ETAG),
+            created(
+                Subscription, "The subscription was not there; usable at every process at once."
+            ),
+        ),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+        ),
+    ),
+    Operation(
+        id="patchSubscription",
+        route="PATCH /subscriptions/{name}",
+        needs="manage subscription:name",
+        summary="Change a subscription",
+        description=(
+            "What the body does not name stays. Followed by the process that delivers within 2 "
+            "s; what is leased stays leased."
+        ),
+        parameters=(IF_MATCH,),
+        body=SubscriptionPatch,
+        answers=(ok(Subscription, "The subscription as it is now.", ETAG),),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="deleteSubscription",
+        route="DELETE /subscriptions/{name}",
+        needs="manage subscription:name",
+        summary="Delete a subscription",
+        description=(
+            "Refused while something would be lost, unless forced; `holds` of the problem "
+            "names it, with counts. That is messages that are not acked, delayed messages of "
+            "its topic, and open dead letters."
+        ),
+        parameters=(
+            IF_MATCH,
+            FORCE,
+        ),
+        answers=(no_content("Gone, with its ack state."),),
+        problems=(HELD,),
+    ),
+    Operation(
+        id="listSkipRules",
+        route="GET /subscriptions/{name}/skip_rules",
+        needs="read subscription:name",
+        summary="List skip rules",
+        description=(
+            "Those that hold, in the order in which they were made; all that ever did where "
+            "`removed` is true."
+        ),
+        parameters=(
+            Parameter(
+                "",
+                "removed",
+                "query",
+                "Also those that were removed; the last 1,000.",
+                bool,
+                default=False,
+            ),
+        ),
+        answers=(ok(SkipRules, "The rules."),),
+    ),
+    Operation(
+        id="addSkipRule",
+        route="POST /subscriptions/{name}/skip_rules",
+        needs="manage subscription:name",
+        summary="Add a skip rule",
+        description=(
+            "From now on (within 2 s) messages for which the expression is true are settled as "
+            "skipped instead of delivered, also those that wait in the backlog. What is leased "
+            "stays leased."
+        ),
+        body=SkipRuleCreate,
+        answers=(Success(201, "The rule.", SkipRule),),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="removeSkipRule",
+        route="DELETE /subscriptions/{name}/skip_rules/{rule}",
+        needs="manage subscription:name",
+        summary="Remove a skip rule",
+        description=(
+            "What it skipped stays skipped. The rule stays in the audit; removing it twice is "
+            "no error."
+        ),
+        answers=(no_content("It no longer holds."),),
+    ),
+    Operation(
+        id="previewSubscriptionFilter",
+        route="POST /subscriptions/{name}:preview_filter",
+        needs="read subscription:name",
+        summary="Try a filter on recent messages",
+        description=(
+            "Reads messages of the topic, touches no ack state, and compares with the present "
+            "filter."
+        ),
+        body=FilterPreviewRequest,
+        answers=(ok(FilterPreview, "What the filter would do."),),
+    ),
+    Operation(
+        id="getReconciliation",
+        route="GET /subscriptions/{name}/reconciliation",
+        needs="read subscription:name",
+        summary="Whether every message is accounted for",
+        description="From what is committed, in one snapshot.",
+        answers=(ok(Reconciliation, "The terms of each partition and lane, and what is missing."),),
+    ),
+    Operation(
+        id="listSubscriptionHolds",
+        route="GET /subscriptions/{name}/holds",
+        needs="manage subscription:name",
+        summary="What would be lost with a subscription",
+        description=(
+            "Counted as a delete counts it, which is refused without `force` while there is any."
+        ),
+        answers=(ok(HoldList, "All that holds it; none when it can be deleted."),),
+    ),
+    Operation(
+        id="getBacklog",
+        route="GET /subscriptions/{name}/backlog",
+        needs="read subscription:name",
+        summary="What a subscription has to do",
+        answers=(ok(Backlog, "Counts of messages, and why nothing is handed out if so."),),
+    ),
+    Operation(
+        id="streamBacklog",
+        route="GET /subscriptions/{name}/backlog:stream",
+        needs="read subscription:name",
+        summary="Stream what a subscription has to do",
+        description=(
+            "A line of what it is, and another whenever it has changed, at most one a second. "
+            "For those who start and stop workers. It ends with the subscription."
+        ),
+        parameters=(
+            MIN_MESSAGES_OF_BACKLOG,
+            HEARTBEAT_SECONDS,
+            MAX_SECONDS,
+        ),
+        answers=(
+            lines(
+                "Lines, the first a heartbeat and the last an end; "
+                "docs/guides/autoscaling.md has them. NDJSON, or Server-Sent "
+                "Events for who accepts these."
+            ),
+        ),
+        problems=(TOO_LARGE,),
+        head=False,
+    ),
+    Operation(
+        id="streamBacklogs",
+        route="GET /backlog:stream",
+        needs="read subscription:?",
+        summary="Stream what subscriptions have to do",
+        description=(
+            "As of one subscription, of all those that match, also of those that are made later."
+        ),
+        parameters=(
+            Parameter(
+                "",
+                "subscription",
+                "query",
+                (
+                    "A name, or the beginning of names and a `*`; several are given one by one. "
+                    "Without it, all. They may match 1,000."
+                ),
+                Annotated[
+                    list[
+                        Annotated[
+                            str, Meta(pattern=r"^([A-Za-z0-9._-]{1,128}|[A-Za-z0-9._-]{0,128}\*)\Z")
+                        ]
+                    ],
+                    Meta(max_length=100),
+                ],
+            ),
+            MIN_MESSAGES_OF_BACKLOG,
+            HEARTBEAT_SECONDS,
+            MAX_SECONDS,
+        ),
+        answers=(
+            lines(
+                "Lines, the first a heartbeat and the last an end; "
+                "docs/guides/autoscaling.md has them. NDJSON, or Server-Sent "
+                "Events for who accepts these."
+            ),
+        ),
+        problems=(
+            NOT_FOUND,
+            TOO_LARGE,
+        ),
+        head=False,
+    ),
+)

@@ -1,0 +1,671 @@
+"""Topics, their partitions and their delayed messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.common import (
+    CONFLICT,
+    ETAG,
+    FORBIDDEN_OR_FULL,
+    FORCE,
+    HELD,
+    IF_MATCH,
+    MAX_BYTES,
+    STORAGE_FULL,
+    WAIT_SECONDS,
+    Count,
+    FilterPreview,
+    FilterPreviewRequest,
+    HoldList,
+    Labels,
+    Message,
+    Name,
+    Positive,
+    Problem,
+    Total,
+    created,
+)
+from openapi.contract import (
+    Answer,
+    Body,
+    OpenAnswer,
+    Operation,
+    Parameter,
+    Refusal,
+    Success,
+    no_content,
+    ok,
+    table,
+)
+from openapi.publish import NOT_SUPPORTED
+
+Priorities = Annotated[int, Meta(ge=1, le=10)]
+Mode = Literal["consume", "retain"]
+Seconds = Annotated[int, Meta(ge=600, le=31_536_000)]
+Bytes = Annotated[int, Meta(ge=1, le=2**53)]
+OnLimit = Literal["refuse", "expire_oldest"]
+PartitionsValue = Annotated[int, Meta(ge=1, le=256)]
+DedupWindowSeconds = Annotated[int, Meta(ge=0, le=86_400)]
+Label = Annotated[str, Meta(max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
+
+
+class TopicRetention(Answer):
+    mode: Mode
+    """`consume`: a message goes once every subscription is done with it; `retain`: by age and
+    bytes."""
+    seconds: Seconds | None
+    """The age limit. Null: seven days."""
+    bytes: Bytes | None
+    """Of all partitions together. Null: what the tenant may store."""
+    on_limit: OnLimit
+    """What happens when messages that are not acked reach a limit of age or bytes. `refuse`:
+    publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are
+    counted as expired by each subscription that had not acked them."""
+
+
+class Topic(Answer):
+    """A named stream."""
+
+    name: Name
+    partitions: Positive
+    priorities: Priorities
+    retention: TopicRetention
+    full: str | None
+    """Why publishes are answered 507 now, and what makes room; null while there is room."""
+    dedup_window_seconds: int
+    ack_history: bool
+    schema: str | None
+    labels: Labels
+    created_at: datetime
+    updated_at: datetime
+
+
+class TopicPage(Answer):
+    topics: list[Topic]
+    next_page_token: str | None
+
+
+class Retention(Body):
+    """How long messages stay. Where nothing holds them (no subscription), the limits alone
+    decide."""
+
+    mode: Mode = "consume"
+    """`consume`: a message goes once every subscription is done with it; `retain`: by age and
+    bytes."""
+    seconds: Seconds | None = None
+    """The age limit. Null: seven days."""
+    bytes: Bytes | None = None
+    """Of all partitions together. Null: what the tenant may store."""
+    on_limit: OnLimit = "refuse"
+    """What happens when messages that are not acked reach a limit of age or bytes. `refuse`:
+    publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are
+    counted as expired by each subscription that had not acked them."""
+
+
+class TopicCreate(Body):
+    name: Name
+    partitions: PartitionsValue = 4
+    priorities: Priorities = 1
+    """How many lanes each partition has, for good; partitions times priorities is at most 1024."""
+    retention: Retention | UnsetType = UNSET
+    dedup_window_seconds: DedupWindowSeconds = 600
+    """How long idempotency keys are remembered; 0 turns deduplication off."""
+    ack_history: bool = False
+    """Whether it is kept when each message was settled, and how, for as long as messages may be
+    kept."""
+    schema: str | None = None
+    """The name of a schema that bodies must fit."""
+    labels: Labels = {}
+
+
+class TopicPut(Body):
+    """The whole topic. Name, partitions and priorities cannot be changed and may be left out."""
+
+    name: Name | UnsetType = UNSET
+    partitions: PartitionsValue | UnsetType = UNSET
+    priorities: Priorities | UnsetType = UNSET
+    """How many lanes each partition has, for good; partitions times priorities is at most 1024."""
+    retention: Retention | UnsetType = UNSET
+    dedup_window_seconds: DedupWindowSeconds = 600
+    """How long idempotency keys are remembered; 0 turns deduplication off."""
+    ack_history: bool = False
+    """Whether it is kept when each message was settled, and how, for as long as messages may be
+    kept."""
+    schema: str | None = None
+    """The name of a schema that bodies must fit."""
+    labels: Labels = {}
+
+
+class RetentionPatch(Body):
+    """As Retention, merged member by member."""
+
+    mode: Mode | UnsetType | None = UNSET
+    """`consume`: a message goes once every subscription is done with it; `retain`: by age and
+    bytes."""
+    seconds: Seconds | UnsetType | None = UNSET
+    """The age limit. Null: seven days."""
+    bytes: Bytes | UnsetType | None = UNSET
+    """Of all partitions together. Null: what the tenant may store."""
+    on_limit: OnLimit | UnsetType | None = UNSET
+    """What happens when messages that are not acked reach a limit of age or bytes. `refuse`:
+    publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are
+    counted as expired by each subscription that had not acked them."""
+
+
+class TopicPatch(Body):
+    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
+    object that is not named. Null is null where a member may be null, and else its default; in
+    a map it takes an entry away. Name, partitions and priorities cannot be changed."""
+
+    name: Name | UnsetType = UNSET
+    partitions: PartitionsValue | UnsetType = UNSET
+    priorities: Priorities | UnsetType = UNSET
+    """How many lanes each partition has, for good; partitions times priorities is at most 1024."""
+    retention: RetentionPatch | UnsetType | None = UNSET
+    dedup_window_seconds: DedupWindowSeconds | UnsetType | None = UNSET
+    """How long idempotency keys are remembered; 0 turns deduplication off."""
+    ack_history: bool | UnsetType | None = UNSET
+    """Whether it is kept when each message was settled, and how, for as long as messages may be
+    kept."""
+    schema: str | UnsetType | None = UNSET
+    """The name of a schema that bodies must fit."""
+    labels: (
+        Annotated[
+            dict[
+                Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}\Z")], Label | None
+            ],
+            Meta(max_length=64),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+
+
+class TopicGrow(Body):
+    partitions: PartitionsValue
+    """How many it has afterwards; never fewer than now."""
+
+
+class PartitionGeneration(OpenAnswer):
+    partition: int
+    lane: int
+    """The priority whose messages it holds; 0 of a topic without priorities."""
+    generation: int
+    """Grows with each move or growth; a sealed one stays until its messages are trimmed."""
+    group: int
+    """The group of store nodes that holds it."""
+    state: Literal["open", "sealed"]
+    base: int
+    """Its first offset ever; the generation before ended there."""
+    first: int | None
+    """The first offset kept; null, as the next two, while its group does not answer."""
+    end: int | None
+    """One past the last offset."""
+    stored_bytes: int | None
+
+
+class Placement(OpenAnswer):
+    kind: Literal["move", "grow"]
+    partitions: list[int]
+    """Those that get a new generation."""
+    groups: list[int]
+    """Where each of them goes."""
+
+
+class Partitions(OpenAnswer):
+    partitions: list[PartitionGeneration]
+    placement: Placement | None
+    """A move or growth that is not finished."""
+
+
+class DelayedMessage(Answer):
+    """A message that waits for its time."""
+
+    message_id: str
+    partition: Count
+    key: str | None
+    scheduled_for: datetime
+    accepted_time: datetime
+    content_type: str | None
+    size_bytes: Count
+    """Of its body."""
+    priority: Annotated[int, Meta(ge=0, le=9)]
+
+
+class DelayedPage(Answer):
+    messages: list[DelayedMessage]
+    next_page_token: str | None
+
+
+class PartitionMove(Body):
+    group: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+class StoredMessage(OpenAnswer):
+    """A message as it is stored, whether or not it is published yet. Of a cancelled one the
+    content may be gone."""
+
+    message_id: str
+    state: Literal["scheduled", "published", "cancelled"]
+    publish_time: datetime | None
+    partition: int
+    offset: int | None
+    data: Any = UNSET
+    """JSON as JSON, text as a string."""
+    data_base64: str | UnsetType = UNSET
+    """Anything else."""
+    content_type: str | UnsetType | None = UNSET
+    key: str | UnsetType | None = UNSET
+    attributes: dict[str, str] | UnsetType = UNSET
+    publisher_id: str | UnsetType | None = UNSET
+    priority: int | UnsetType = UNSET
+    scheduled_for: datetime | UnsetType | None = UNSET
+    accepted_time: datetime | UnsetType = UNSET
+    """When it was stored, of one that is not published."""
+    traceparent: str | UnsetType = UNSET
+    """W3C trace context, of a message that was published with one."""
+    tracestate: str | UnsetType = UNSET
+    """Beside traceparent, where it was published with one."""
+
+
+class Reschedule(Body):
+    """One of the two."""
+
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("delay_seconds", "deliver_at")
+    delay_seconds: Annotated[float, Meta(le=31_536_000)] | UnsetType = UNSET
+    deliver_at: datetime | UnsetType = UNSET
+
+
+class Rescheduled(Answer):
+    message_id: str
+    topic: str
+    partition: int
+    scheduled_for: datetime
+
+
+class AckState(Answer):
+    state: Literal[
+        "acked",
+        "pending",
+        "leased",
+        "dead_lettered",
+        "expired",
+        "filtered",
+        "skipped",
+        "settled",
+        "scheduled",
+    ]
+    outcomes: list[Literal["acked", "filtered", "skipped", "expired"]] | UnsetType = UNSET
+    """What a message that is `settled` can be; the topic keeps no `ack_history` that says it."""
+    attempts: Count | UnsetType = UNSET
+    """Those that ended without an ack, and the present one when it is leased; of what is pending,
+    leased or dead-lettered."""
+    settled_at: datetime | UnsetType = UNSET
+    """When it was; of a topic that keeps its ack history, and of dead letters."""
+    reason: str | UnsetType = UNSET
+    """Why it is pending still, or was dead-lettered."""
+    detail: str | UnsetType = UNSET
+    """What the consumer said of it."""
+    not_before: datetime | UnsetType = UNSET
+    """When its back-off ends; of what is scheduled, its time."""
+
+
+class AckStates(Answer):
+    subscriptions: dict[str, AckState]
+
+
+class Replayed(Answer):
+    messages: list[Message]
+    next_offset: int
+    """Where the next read goes on."""
+    first_offset: int
+    """The first offset stored."""
+    end_offset: int
+    """One past the last."""
+
+
+class PartitionOffsets(Answer):
+    first: int
+    end: int
+    at: int
+
+
+RELEASED = Refusal("Released", 409, "The message waits no longer.", Problem)
+REPLAY_OFFSET = Parameter(
+    "replay_offset",
+    "offset",
+    "query",
+    "The first offset to read; without it and without a time, the first there is.",
+    Total,
+)
+REPLAY_END_OFFSET = Parameter(
+    "replay_end_offset",
+    "end_offset",
+    "query",
+    "One past the last offset to read; without it, to the end.",
+    Total,
+)
+REPLAY_TIME = Parameter(
+    "replay_time",
+    "time",
+    "query",
+    "From the first message that is not older; not beside an offset.",
+    datetime,
+)
+LANE = Parameter(
+    "lane",
+    "lane",
+    "query",
+    "Of a topic with priorities, the priority; each has offsets of its own.",
+    Annotated[int, Meta(ge=0, le=9)],
+    default=0,
+)
+REPLAY_MAX_MESSAGES = Parameter(
+    "replay_max_messages",
+    "max_messages",
+    "query",
+    ("Most messages; 100 where it is not given, a million of a stream. JSON holds at most 1,000."),
+    Annotated[int, Meta(ge=1, le=1_000_000)],
+)
+REPLAY_FILTER = Parameter(
+    "replay_filter",
+    "filter",
+    "query",
+    "A CEL expression; only messages for which it is true are given.",
+    Annotated[str, Meta(min_length=1, max_length=4096)],
+)
+OFFSET_TRUNCATED = Refusal(
+    "OffsetTruncated",
+    410,
+    "Nothing is stored there any more; `first_offset` is where the partition begins.",
+    Problem,
+)
+REQUIRED_TIME = Parameter(
+    "required_time", "time", "query", "The time to look for.", datetime, required=True
+)
+
+OPERATIONS = table(
+    "topics",
+    Operation(
+        id="listTopics",
+        route="GET /topics",
+        needs="read topic:?",
+        summary="List topics",
+        paged=True,
+        answers=(ok(TopicPage, "One page, by name."),),
+    ),
+    Operation(
+        id="createTopic",
+        route="POST /topics",
+        needs="manage topic:?",
+        summary="Create a topic",
+        description=(
+            "Answered once every partition's queue exists in the store. Repeating a request "
+            "that was answered 503 or 504 finishes it."
+        ),
+        body=TopicCreate,
+        answers=(created(Topic, "The topic; usable at every process at once."),),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+            STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        id="getTopic",
+        route="GET /topics/{topic}",
+        needs="read topic:topic",
+        summary="Get a topic",
+        answers=(ok(Topic, "The topic.", ETAG),),
+    ),
+    Operation(
+        id="putTopic",
+        route="PUT /topics/{topic}",
+        needs="manage topic:topic",
+        summary="Create or change a topic",
+        description=(
+            "As often as wanted with the same outcome. What is left out gets its default, but "
+            "for name, partitions and priorities, which cannot be changed."
+        ),
+        parameters=(IF_MATCH,),
+        body=TopicPut,
+        answers=(
+            ok(Topic, "The topic is now as the body says.", ETAG),
+            created(Topic, "The topic was not there; usable at every process at once."),
+        ),
+        problems=(
+            FORBIDDEN_OR_FULL,
+            CONFLICT,
+            STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        id="patchTopic",
+        route="PATCH /topics/{topic}",
+        needs="manage topic:topic",
+        summary="Change a topic",
+        description=(
+            "Retention, dedup window, labels, schema and ack history change in place, at every "
+            "process within 2 s."
+        ),
+        parameters=(IF_MATCH,),
+        body=TopicPatch,
+        answers=(ok(Topic, "The topic as it is now.", ETAG),),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="deleteTopic",
+        route="DELETE /topics/{topic}",
+        needs="manage topic:topic",
+        summary="Delete a topic",
+        description=(
+            "Refused while something would be lost, unless forced; `holds` of the problem "
+            "names it, with counts. That is messages that a subscription has not acked, "
+            "delayed messages, messages that an export has not taken, snapshots and open dead "
+            "letters. A topic made again under the same name shares nothing with this one."
+        ),
+        parameters=(
+            IF_MATCH,
+            FORCE,
+        ),
+        answers=(no_content("Gone, with its messages and subscriptions; the name is free."),),
+        problems=(
+            HELD,
+            STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        id="growTopic",
+        route="POST /topics/{topic}:grow",
+        needs="manage topic:topic",
+        summary="Give a topic more partitions",
+        description=(
+            "Publishing goes on. From then on keys are spread over all partitions; a message "
+            "of a key that was published after the growth is first handed out after those "
+            "published before."
+        ),
+        body=TopicGrow,
+        answers=(
+            ok(Partitions, "The topic has that many partitions."),
+            Success(
+                202,
+                (
+                    "Begun, and finished by the server as soon as the groups that hold "
+                    "the partitions answer; repeat the request to wait for it."
+                ),
+                Partitions,
+            ),
+        ),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="listTopicHolds",
+        route="GET /topics/{topic}/holds",
+        needs="manage topic:topic",
+        summary="What would be lost with a topic",
+        description=(
+            "Counted as a delete counts it, which is refused without `force` while there is any."
+        ),
+        answers=(ok(HoldList, "All that holds it; none when it can be deleted."),),
+    ),
+    Operation(
+        id="listDelayedMessages",
+        route="GET /topics/{topic}/delayed",
+        needs="read topic:topic",
+        summary="List the messages that wait for their time",
+        description=(
+            "By partition, and there in the order in which they were accepted, as the store "
+            "has them now. A page may have fewer than were asked for while there are more; the "
+            "last one has no token."
+        ),
+        paged=True,
+        answers=(ok(DelayedPage, "A page."),),
+    ),
+    Operation(
+        id="listPartitions",
+        route="GET /topics/{topic}/partitions",
+        needs="read topic:topic",
+        summary="List a topic's partitions and where they are",
+        answers=(ok(Partitions, "All generations, by partition and lane, the open one last."),),
+    ),
+    Operation(
+        id="movePartition",
+        route="POST /topics/{topic}/partitions/{partition}:move",
+        needs="manage topic:topic",
+        summary="Move a partition to another group of store nodes",
+        description=(
+            "Publishing goes on, in order; what is stored stays where it is and is read from there."
+        ),
+        body=PartitionMove,
+        answers=(
+            ok(Partitions, "New messages of the partition are stored in that group."),
+            Success(
+                202,
+                (
+                    "Begun, and finished by the server as soon as both groups answer; "
+                    "repeat the request to wait for it."
+                ),
+                Partitions,
+            ),
+        ),
+        problems=(CONFLICT,),
+    ),
+    Operation(
+        id="getMessage",
+        route="GET /topics/{topic}/messages/{id}",
+        needs="read topic:topic",
+        summary="Get a message",
+        answers=(ok(StoredMessage, "The message, and whether it is published."),),
+    ),
+    Operation(
+        id="getMessageAck",
+        route="GET /topics/{topic}/messages/{id}/ack",
+        needs="read topic:topic",
+        summary="State of a message per subscription",
+        description=(
+            "Pending, leased and dead-lettered are always exact, as of the last commit. How a "
+            "message was settled otherwise is exact where the topic keeps its `ack_history` "
+            "(and did then), or where its subscription settled all alike; else it is "
+            "`settled`, and `outcomes` says how it can have been. A delayed message is "
+            "`scheduled` until its time comes."
+        ),
+        answers=(ok(AckStates, "Each subscription of the topic, by name."),),
+    ),
+    Operation(
+        id="previewTopicFilter",
+        route="POST /topics/{topic}:preview_filter",
+        needs="read topic:topic",
+        summary="Try a filter on recent messages",
+        body=FilterPreviewRequest,
+        answers=(ok(FilterPreview, "What the filter would do."),),
+    ),
+    Operation(
+        id="replay",
+        route="GET /topics/{topic}/partitions/{partition}/messages",
+        needs="read topic:topic",
+        summary="Read messages again",
+        description=(
+            "From an offset or a time on, or from the first. No ack state is looked at or changed."
+        ),
+        parameters=(
+            REPLAY_OFFSET,
+            REPLAY_END_OFFSET,
+            REPLAY_TIME,
+            LANE,
+            REPLAY_MAX_MESSAGES,
+            MAX_BYTES,
+            WAIT_SECONDS,
+            REPLAY_FILTER,
+        ),
+        answers=(
+            Success(
+                200,
+                (
+                    "Messages by offset. JSON, or by `Accept` a stream - NDJSON with a "
+                    "message a line, or Arrow record batches."
+                ),
+                Replayed,
+                others={
+                    "application/x-ndjson": str,
+                    "application/vnd.apache.arrow.stream": Annotated[
+                        str, Meta(extra_json_schema={"format": "binary"})
+                    ],
+                },
+            ),
+        ),
+        problems=(
+            OFFSET_TRUNCATED,
+            NOT_SUPPORTED,
+        ),
+        head=False,
+    ),
+    Operation(
+        id="offsetsOfPartition",
+        route="GET /topics/{topic}/partitions/{partition}/offsets",
+        needs="read topic:topic",
+        summary="Where a time is",
+        parameters=(
+            REQUIRED_TIME,
+            LANE,
+        ),
+        answers=(
+            ok(
+                PartitionOffsets,
+                (
+                    "The first offset stored, one past the last, and the first that is "
+                    "not older than the time."
+                ),
+            ),
+        ),
+    ),
+) | table(
+    "publish",
+    Operation(
+        id="cancelMessage",
+        route="DELETE /topics/{topic}/messages/{id}",
+        needs="publish topic:topic",
+        summary="Cancel a delayed message",
+        description="Cancelling it twice is no error.",
+        answers=(no_content("It will not be published."),),
+        problems=(
+            RELEASED,
+            STORAGE_FULL,
+        ),
+    ),
+    Operation(
+        id="rescheduleMessage",
+        route="PATCH /topics/{topic}/messages/{id}",
+        needs="publish topic:topic",
+        summary="Change the time of a delayed message",
+        body=Reschedule,
+        answers=(ok(Rescheduled, "It will be published then."),),
+        problems=(
+            RELEASED,
+            STORAGE_FULL,
+        ),
+    ),
+)

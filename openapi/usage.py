@@ -1,0 +1,161 @@
+"""Quotas, usage and the audit of a tenant."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.common import ETAG
+from openapi.contract import Answer, Operation, Parameter, ok, table
+
+
+class Limits(Answer):
+    """Those in force; null: no limit."""
+
+    publish_messages_per_second: float | None
+    publish_bytes_per_second: float | None
+    stored_bytes: float | None
+    topics: float | None
+    subscriptions: float | None
+    in_flight: float | None
+    push_concurrency: float | None
+    requests_per_second: float | None
+
+
+class Quotas(Answer):
+    limits: Limits
+    """Those in force; null: no limit."""
+    own: dict[str, float | None]
+    """Those that the tenant has of its own; the others are the platform's."""
+    weight: float
+    """Its share where tenants compete."""
+    updated_at: datetime | None
+
+
+class UsageHour(Answer):
+    hour: datetime
+    """When it began, UTC."""
+    metric: str
+    value: float
+
+
+class UsagePage(Answer):
+    usage: list[UsageHour]
+    next_page_token: str | None
+
+
+class AuditSource(Answer):
+    address: str | UnsetType = UNSET
+    forwarded_for: str | UnsetType = UNSET
+    """X-Forwarded-For as the request had it."""
+
+
+class AuditEntry(Answer):
+    id: str
+    at: datetime
+    actor: str
+    """`client:NAME`, `key:NAME`, `issuer:NAME#SUBJECT`, `operator:NAME` or `dev`; `platform` of
+    what was done without a request."""
+    action: str
+    """The operationId; of the platform `subscriptions.push.` and `disabled`, `enabled`, `verified`
+    or `unverified`."""
+    resource: str
+    status: int | None
+    """Of the answer; null: it is not known, and the change may have been made."""
+    request_id: str
+    source: AuditSource
+    members: dict[str, Any]
+    """Of the body, without secrets and payload."""
+    query: dict[str, Any]
+    reason: str | None
+    """Of what the platform did, where there is one."""
+
+
+class AuditPage(Answer):
+    entries: list[AuditEntry]
+    next_page_token: str | None
+
+
+FROM = Parameter("from", "from", "query", "Not before this time.", datetime)
+TO = Parameter("to", "to", "query", "Before this time.", datetime)
+METRIC = Parameter(
+    "metric",
+    "metric",
+    "query",
+    "One of the metrics.",
+    Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}\Z")],
+)
+ACTOR = Parameter("actor", "actor", "query", "Whose changes.", Annotated[str, Meta(max_length=512)])
+ACTION = Parameter(
+    "action", "action", "query", "Which operation.", Annotated[str, Meta(max_length=512)]
+)
+RESOURCE = Parameter(
+    "resource",
+    "resource",
+    "query",
+    "Of what, and of what is below it: `topics/orders`.",
+    Annotated[str, Meta(max_length=512)],
+)
+ORDER = Parameter(
+    "order", "order", "query", "Which come first.", Literal["newest", "oldest"], default="newest"
+)
+
+OPERATIONS = table(
+    "usage",
+    Operation(
+        id="getOwnQuotas",
+        route="GET /quotas",
+        needs="read *",
+        summary="What the tenant may use",
+        answers=(ok(Quotas, "Its limits.", ETAG),),
+    ),
+    Operation(
+        id="getOwnUsage",
+        route="GET /usage",
+        needs="read *",
+        summary="What the tenant used, per hour",
+        parameters=(
+            FROM,
+            TO,
+            METRIC,
+        ),
+        paged=True,
+        answers=(ok(UsagePage, "One page, by hour and metric."),),
+    ),
+    Operation(
+        id="getOwnAudit",
+        route="GET /audit",
+        needs="administer *",
+        summary="Who changed what",
+        parameters=(
+            FROM,
+            TO,
+            ACTOR,
+            ACTION,
+            RESOURCE,
+            ORDER,
+        ),
+        paged=True,
+        answers=(ok(AuditPage, "One page."),),
+    ),
+    Operation(
+        id="exportOwnAudit",
+        route="GET /audit:export",
+        needs="administer *",
+        summary="Who changed what, all of it",
+        parameters=(
+            FROM,
+            TO,
+            ACTOR,
+            ACTION,
+            RESOURCE,
+            ORDER,
+        ),
+        answers=(
+            ok(str, "Every entry that fits, a line of JSON each.", media="application/x-ndjson"),
+        ),
+        head=False,
+    ),
+)

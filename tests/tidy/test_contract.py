@@ -1,0 +1,138 @@
+"""The contract of the API is written once, and what is derived from it is up to date."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import pytest
+from msgspec import UNSET, Meta, UnsetType
+
+from openapi.__main__ import generated
+from openapi.areas import AREAS, OPERATIONS
+from openapi.common import CONFLICT, NOT_FOUND, RATE_LIMITED, Problem
+from openapi.contract import Answer, Body, Operation, Refusal
+from openapi.json_schema import Schemas, prose
+from openapi.refusals import refusals_of
+
+
+@pytest.mark.parametrize("path", generated(), ids=lambda path: path.name)
+def test_generated_files_are_up_to_date(path: object) -> None:
+    text = {str(each): text for each, text in generated().items()}[str(path)]
+    with open(str(path), encoding="utf-8") as file:
+        assert file.read() == text, "run `make generate`"
+
+
+def test_every_row_names_what_it_needs() -> None:
+    for operation in OPERATIONS.values():
+        words = operation.needs.split(" ")
+        open_to_many = words[0] in ("public", "self")
+        assert len(words) == (1 if open_to_many else 2), operation.id
+
+
+def test_an_operation_has_each_status_once() -> None:
+    for operation in OPERATIONS.values():
+        statuses = [each.status for each in (*operation.answers, *refusals_of(operation))]
+        assert len(statuses) == len(set(statuses)), operation.id
+
+
+def test_areas_have_modules_of_their_own() -> None:
+    assert sum(len(area.OPERATIONS) for area in AREAS) == len(OPERATIONS)
+
+
+class Made(Body):
+    """What a test makes."""
+
+    name: Annotated[str, Meta(min_length=1, pattern=r"^[a-z]+\Z")]
+    """The name
+    of it."""
+    size: Annotated[int, Meta(ge=1, le=9)] = 3
+    until: float | None = None
+    note: str | UnsetType = UNSET
+
+
+class Either(Body):
+    EXACTLY_ONE = ("id", "ids")
+    id: str | UnsetType = UNSET
+    ids: list[str] | UnsetType = UNSET
+    force: bool = False
+
+
+class Shown(Made, kw_only=True):
+    made: bool
+
+
+class Told(Answer):
+    size: int = 3
+    extra: str | UnsetType = UNSET
+
+
+def test_a_class_as_json_schema() -> None:
+    schemas = Schemas()
+    assert schemas.of(Made) == {"$ref": "#/components/schemas/Made"}
+    assert schemas.named["Made"] == {
+        "type": "object",
+        "description": "What a test makes.",
+        "required": ["name"],
+        "properties": {
+            "name": {
+                "description": "The name of it.",
+                "type": "string",
+                "minLength": 1,
+                "pattern": "^[a-z]+$",
+            },
+            "size": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+            "until": {"type": ["number", "null"]},
+            "note": {"type": "string"},
+        },
+        "additionalProperties": False,
+    }
+
+
+def test_exactly_one_of_several_fields() -> None:
+    schemas = Schemas()
+    schemas.of(Either)
+    alternatives = schemas.named["Either"]["oneOf"]
+    assert [each["required"] for each in alternatives] == [["id"], ["ids"]]
+    assert [list(each["properties"]) for each in alternatives] == [
+        ["id", "force"],
+        ["ids", "force"],
+    ]
+
+
+def test_answers_always_have_what_has_a_default() -> None:
+    schemas = Schemas()
+    schemas.of(Told)
+    assert schemas.named["Told"]["required"] == ["size"]
+
+
+def test_a_subclass_has_the_descriptions_of_its_base() -> None:
+    assert prose(Shown)["name"] == "The name of it."
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    schemas = Schemas()
+    schemas.of(Made)
+    with pytest.raises(TypeError, match="both have a Made"):
+        schemas.of(type("Made", (Body,), {}))
+
+
+def _row(**members: object) -> Operation:
+    row = Operation(id="x", route="GET /x/{name}", needs="read topic:name", summary="", answers=())
+    return msgspec.structs.replace(row, **members)
+
+
+def test_refusals_follow_from_the_row() -> None:
+    plain = {each.status for each in refusals_of(_row())}
+    assert plain == {400, 401, 403, 404, 429, 500, 503, 504}
+    assert {each.status for each in refusals_of(_row(body=Made))} == plain | {408, 413, 422}
+    assert refusals_of(_row(needs="public")) == []
+
+
+def test_a_row_says_what_is_otherwise() -> None:
+    gone = Refusal("Gone", 404, "It is gone.", Problem)
+    told = refusals_of(_row(problems=(CONFLICT, gone), never=(RATE_LIMITED,)))
+    assert gone in told
+    assert CONFLICT in told
+    assert NOT_FOUND not in told
+    assert RATE_LIMITED not in told
