@@ -9,7 +9,6 @@ import pytest
 import openapi
 from auth.permissions import Permission
 from auth.signing_keys import KeyPolicy, SigningKeys
-from edge.asgi import Route
 from gateway.exports.exports import ExportRoutes
 from gateway.exports.runner import RunnerRoutes
 from gateway.exports.runs import ExportRunRoutes
@@ -54,6 +53,7 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.push import PushRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.backlogs.routes import BacklogRoutes
+from tests.made_up_routes import made_up
 
 METHODS = ("get", "put", "patch", "post", "delete")
 
@@ -155,7 +155,7 @@ def test_what_a_tenant_does_too_much_of_is_in_the_contract(router: Router) -> No
         key = endpoint.method, endpoint.template
         described = operations()[key]["responses"].get("429", {"$ref": "none"})
         text = components[described["$ref"].rsplit("/", 1)[-1]]["description"]
-        route = Route(*key, endpoint.handler, endpoint.permission.value, "*")
+        route = made_up(*key, endpoint.handler, endpoint.permission.value, "*")
         changing = auditor.audited(route)
         in_turn = changing is not route and turns.around(changing) is not changing
         assert "`rate-limited`" in text, key
