@@ -195,9 +195,8 @@ async def test_unknown_query_parameters_are_refused_by_name(client: Any) -> None
     http = client(
         made_up("GET", "/topics", fine, "read", "*"),
         made_up("GET", "/whoami", fine, "read", "*"),
-        made_up("GET", "/undescribed", fine, "read", "*"),
     )
-    for path in ("/topics?page_size=1&page_token=", "/topics?&", "/undescribed?a=1", "/topics?"):
+    for path in ("/topics?page_size=1&page_token=", "/topics?&", "/topics?"):
         assert (await http.get(path, headers=AUTH)).status_code == 200, path
     answer = await http.get("/topics?page_size=1&page_sice=2&%70age_sice=3", headers=AUTH)
     assert answer.status_code == 400
