@@ -19,31 +19,35 @@ class LockState(Answer):
     name: str
     held: bool
     fencing_token: int
-    """Of the holder, or of the last one."""
+    """The fencing token of the holder, or of the last holder."""
     holder: str | None
     ttl_seconds: float | None
     expires_in_seconds: float | None
     taken_at: datetime | None
     waiting: Count
-    """How many wait for it."""
+    """The number of clients that wait for the lock."""
     labels: dict[str, str]
 
 
 class LockPage(Answer):
+    """One page of locks."""
+
     locks: list[LockState]
     next_page_token: str | None
 
 
 class LockAcquire(Body):
+    """A request to acquire a lock."""
+
     ttl_seconds: TtlSeconds = 10.0
-    """How long it is held without being renewed."""
+    """Seconds that the lock is held without being renewed."""
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
-    """How long to wait for it, first come first served."""
+    """Seconds to wait for the lock; whoever came first gets it first."""
     holder: Text | None = None
-    """What others are shown of who holds it."""
+    """A name of the holder that others are shown."""
     request_id: Text | None = None
-    """Chosen anew for each holding. Sent again with it after an answer was lost, the request gets
-    the same holding."""
+    """An id that the client chooses anew for each holding. The same request, sent again with the
+    same id, gets the same holding, for example after an answer was lost."""
     labels: Labels = {}
 
 
@@ -52,36 +56,44 @@ class Lock(Answer):
 
     name: str
     lock_id: Hex128
-    """Of the holding; who knows it can renew and release it."""
+    """The secret of this holding; whoever knows it can renew and release the lock."""
     fencing_token: int
-    """Higher than that of every holder before, for ever."""
+    """A number that is higher than that of every earlier holder, for ever."""
     holder: str | None
     ttl_seconds: float
     expires_in_seconds: Annotated[float, Meta(ge=0)]
-    """How long the holder may go on from when this was sent, counted on the safe side."""
+    """Seconds that the holder may go on from when this was sent, counted on the safe side."""
     labels: dict[str, str]
 
 
 class LockRenew(Body):
+    """A request to renew a lock."""
+
     lock_id: Hex128
-    """Of the holding; who knows it can renew and release it."""
+    """The secret of this holding; whoever knows it can renew and release the lock."""
     ttl_seconds: TtlSeconds | None = None
-    """How long it is held without being renewed."""
+    """Seconds that the lock is held without being renewed."""
 
 
 class LockRelease(Body):
+    """A request to release a lock."""
+
     lock_id: Hex128
-    """Of the holding; who knows it can renew and release it."""
+    """The secret of this holding; whoever knows it can renew and release the lock."""
 
 
 class LockVerify(Body):
+    """A question whether a fencing token is current."""
+
     fencing_token: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class LockVerified(Answer):
+    """The answer whether a fencing token is current."""
+
     name: str
     current: bool
-    """The token is that of the present holder."""
+    """Whether the token is that of the present holder."""
     latest_fencing_token: int
 
 

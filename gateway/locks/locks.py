@@ -23,23 +23,15 @@ from edge.departure import disconnected, ended_by
 from edge.problem import Problem, invalid
 from edge.shares import TooManyWaiting
 from gateway.http.decoding import read_json
-from gateway.locks.bodies import (
-    LockAcquire,
-    LockRelease,
-    LockRenew,
-    LockVerify,
-    holding_view,
-    view,
-)
 from gateway.locks.line import LockLine
 from gateway.names import label_errors, name_errors
 from gateway.topics.topics import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
-from metadata.locks.catalog import LockCatalog
+from metadata.locks.catalog import LockCatalog, LockState
 from metadata.locks.locks import Claim, Held, Lock, LockRepository, TooManyLocks
 from metadata.locks.waiters import LockWaiterRepository
-from openapi.locks import OPERATIONS
+from openapi import locks as contract
 
 SWEEP_EVERY_S = 600.0
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -56,18 +48,18 @@ class LockRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listLocks"], self.page),
-            Route(OPERATIONS["getLock"], self.get),
-            Route(OPERATIONS["deleteLock"], self.delete),
-            Route(OPERATIONS["acquireLock"], self.acquire),
-            Route(OPERATIONS["renewLock"], self.renew),
-            Route(OPERATIONS["releaseLock"], self.release),
-            Route(OPERATIONS["verifyLock"], self.verify),
+            Route(contract.OPERATIONS["listLocks"], self.page),
+            Route(contract.OPERATIONS["getLock"], self.get),
+            Route(contract.OPERATIONS["deleteLock"], self.delete),
+            Route(contract.OPERATIONS["acquireLock"], self.acquire),
+            Route(contract.OPERATIONS["renewLock"], self.renew),
+            Route(contract.OPERATIONS["releaseLock"], self.release),
+            Route(contract.OPERATIONS["verifyLock"], self.verify),
         ]
 
     async def acquire(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200 with the holding, or 409 with who has it. Who goes away while it waits gets none."""
-        body = await read_json(scope, receive, LockAcquire)
+        body = await read_json(scope, receive, contract.LockAcquire)
         name = path_param(scope, "name")
         errors = name_errors(name) + label_errors(body.labels)
         if errors:
@@ -124,40 +116,40 @@ class LockRoutes:
             self._line.undo(lock)
             raise MetadataUnavailable("the lock came too late")
         try:
-            await respond(send, 200, _json(holding_view(lock, now_s)), headers=NO_STORE)
+            await respond(send, 200, _json(_holding(lock, now_s)), headers=NO_STORE)
         except BaseException:
             self._line.undo(lock)
             raise
 
     async def renew(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200 with the holding; 409 when its lease was over."""
-        body = await read_json(scope, receive, LockRenew)
+        body = await read_json(scope, receive, contract.LockRenew)
         name, owner = path_param(scope, "name"), bytes.fromhex(body.lock_id)
         try:
             lock = await self._locks.renew_holding(tenant_of(scope), name, owner, body.ttl_seconds)
         except LeaseLost as error:
             detail = f"The lock {name!r} is not held by this lock_id any more; acquire it anew."
             raise Problem(409, "lock-lost", "Lock lost", detail) from error
-        await respond(send, 200, _json(holding_view(lock, time.monotonic())), headers=NO_STORE)
+        await respond(send, 200, _json(_holding(lock, time.monotonic())), headers=NO_STORE)
 
     async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204, also when it was released before or its lease was over."""
-        body = await read_json(scope, receive, LockRelease)
+        body = await read_json(scope, receive, contract.LockRelease)
         owner = bytes.fromhex(body.lock_id)
         await self._locks.release_holding(tenant_of(scope), path_param(scope, "name"), owner)
         await respond_no_content(send)
 
     async def verify(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whether the token is of the present holder."""
-        body = await read_json(scope, receive, LockVerify)
+        body = await read_json(scope, receive, contract.LockVerify)
         state = await self._catalog.get(tenant_of(scope), path_param(scope, "name"))
         current = state.held and state.fence == body.fencing_token
-        answer = {"name": state.name, "current": current, "latest_fencing_token": state.fence}
+        answer = contract.LockVerified(state.name, current, state.fence)
         await respond(send, 200, _json(answer), headers=NO_STORE)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = await self._catalog.get(tenant_of(scope), path_param(scope, "name"))
-        await respond(send, 200, _json(view(state)))
+        await respond(send, 200, _json(_state(state)))
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant_id = tenant_of(scope)
@@ -166,10 +158,7 @@ class LockRoutes:
             "lock",
             lambda size, token: self._catalog.page(tenant_id, page_size=size, page_token=token),
         )
-        listing = {
-            "locks": [view(each) for each in page.items],
-            "next_page_token": page.next_token,
-        }
+        listing = contract.LockPage([_state(each) for each in page.items], page.next_token)
         await respond(send, 200, _json(listing))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,6 +191,38 @@ def _held(name: str, held: Held) -> Problem:
         retry_after_s=held.free_in_s,
         extra={"holder": held.holder, "expires_in_seconds": round(held.free_in_s, 3)},
     )
+
+
+def _holding(lock: Lock, now_s: float) -> contract.Lock:
+    """Return a holding as its holder sees it; `now_s` is time.monotonic()."""
+    return contract.Lock(
+        name=lock.name,
+        lock_id=lock.owner.hex(),
+        fencing_token=lock.fence,
+        holder=lock.holder,
+        ttl_seconds=lock.ttl_s,
+        expires_in_seconds=_seconds(max(0.0, lock.valid_until_s - now_s)),
+        labels=dict(lock.labels),
+    )
+
+
+def _state(state: LockState) -> contract.LockState:
+    """Return a lock as everybody sees it."""
+    return contract.LockState(
+        name=state.name,
+        held=state.held,
+        fencing_token=state.fence,
+        holder=state.holder,
+        ttl_seconds=state.ttl_s,
+        expires_in_seconds=None if state.remaining_s is None else _seconds(state.remaining_s),
+        taken_at=state.taken_at,
+        waiting=state.waiting,
+        labels=dict(state.labels),
+    )
+
+
+def _seconds(seconds: float) -> float:
+    return round(seconds, 3)
 
 
 def _json(value: object) -> bytes:
