@@ -25,8 +25,9 @@ def response_headers() -> list[str]:
     """Return the names of all headers that answers have by the contract."""
     named = {"X-Request-Id"}
     for operation in OPERATIONS.values():
-        for answer in (*operation.answers, *refusals_of(operation)):
-            named |= {header.name for header in answer.headers}
+        headers = [header for answer in operation.answers for header in answer.headers]
+        headers += [header for refusal in refusals_of(operation) for header in refusal.headers]
+        named |= {header.name for header in headers}
     return sorted(named)
 
 
