@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -46,7 +45,6 @@ SHARED_SETTINGS = {
     "PACKETBOAT_CORS_ORIGINS": "*",
     "PACKETBOAT_STREAM_TICKETS": "1",
     "PACKETBOAT_HTTP2": "1",
-    "PACKETBOAT_HTTP_LISTENER": os.environ.get("TEST_LISTENER", "own"),
 }
 """Settings of the installation that the tests of all suites share."""
 

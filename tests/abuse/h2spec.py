@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,20 @@ def worse(address: tuple[str, int]) -> list[str]:
         print(f"SKIPPED: {PROGRAM} is not on the PATH; HTTP/2 was not compared with Hypercorn's")
         return []
     ours = failures(program, *address)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    alone = subprocess.Popen([sys.executable, "-P", str(Path(__file__).resolve()), str(port)])
-    try:
-        theirs = failures(program, "127.0.0.1", port)
-    finally:
-        alone.terminate()
-        alone.wait()
+    # It listens before the process that serves is started, so nobody is refused meanwhile.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        alone = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).resolve()), str(listener.fileno())],
+            pass_fds=(listener.fileno(),),
+        )
+        try:
+            # h2spec waits two seconds for an answer; a process that starts may need longer.
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=TIMEOUT_S).close()
+            theirs = failures(program, "127.0.0.1", port)
+        finally:
+            alone.terminate()
+            alone.wait()
     print(f"h2spec: {len(ours)} failures, of Hypercorn alone {len(theirs)}")
     return [
         f"h2spec: {test} fails, and passes at Hypercorn alone" for test in sorted(ours - theirs)
@@ -77,11 +83,11 @@ async def _application(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-def _alone(port: int) -> None:
+def _alone(descriptor: int) -> None:
     from gateway.server import hypercorn_config
 
     config = hypercorn_config()
-    config.bind = [f"127.0.0.1:{port}"]
+    config.bind = [f"fd://{descriptor}"]
     asyncio.run(serve(_application, config))
 
 

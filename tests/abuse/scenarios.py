@@ -8,17 +8,22 @@ refused is sent again and again.
 from __future__ import annotations
 
 import base64
+import http.server
 import json
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from auth.issuer_keys import MAX_KEYS, MAX_RSA_BITS
 from tests.abuse import heavy
 from tests.abuse.site import Site
-from tests.security.tenants import Actor, fresh
+from tests.security.tenants import Actor, fresh, new_tenant
 
 POLICIES = 60
 MEMBERS = 500
+KEY_BITS = MAX_RSA_BITS
 
 
 class Load(NamedTuple):
@@ -157,6 +162,80 @@ def _with_tokens(owner: Actor, count: int) -> list[bytes]:
     return found
 
 
+def keys_of_an_issuer(site: Site) -> Load:
+    """Tokens that nobody signed, of an issuer whose keys cost as much as keys may: each is tried
+    with several of them."""
+    provider = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Provider)
+    threading.Thread(target=provider.serve_forever, daemon=True).start()
+    issuer = f"http://127.0.0.1:{provider.server_port}"
+    owner = new_tenant(site.installation, egress_allowed=["http://127.0.0.1:*"])[1]
+    owner.post("/issuers", 201, name="costly", issuer=issuer)
+    audience = owner.get("/whoami")["token_audience"]
+    tokens = [_unsigned(issuer, audience, number) for number in range(1000)]
+    _until_known(owner.url, tokens.pop())
+    return Load(
+        [request(Actor(owner.url, token), "GET", "/whoami") for token in tokens],
+        _with_tokens(site.owner, 60),
+        4,
+    )
+
+
+def _until_known(url: str, token: str) -> None:
+    """Returns once that issuer's keys have been fetched: its tokens are refused then, and before
+    that nobody knows them, or they can't be judged."""
+    for _ in range(100):
+        if _Provider.asked:
+            return
+        Actor(url, token).ask("GET", "/whoami")
+        time.sleep(0.1)
+    raise AssertionError("the issuer was not asked for its keys")
+
+
+def _unsigned(issuer: str, audience: str, number: int) -> str:
+    claims = {"iss": issuer, "aud": audience, "sub": "a", "exp": int(time.time()) + 7200}
+    parts = (
+        json.dumps({"alg": "RS256", "kid": "k"}).encode(),
+        json.dumps(claims | {"number": number}).encode(),
+        b"\x7f" + bytes(KEY_BITS // 8 - 1),
+    )
+    return ".".join(_base64(part) for part in parts)
+
+
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+class _Provider(http.server.BaseHTTPRequestHandler):
+    """Publishes as many keys as are taken, of one name. Half have an exponent as long as the
+    modulus, and are to be passed over; the others have the longest that is taken."""
+
+    asked = False
+
+    def do_GET(self) -> None:
+        host, port = self.server.server_address[:2]
+        issuer = f"http://{host!s}:{port}"
+        answer: dict[str, Any] = {"issuer": issuer, "jwks_uri": issuer + "/keys"}
+        if self.path == "/keys":
+            answer = {"keys": [self._key(number) for number in range(MAX_KEYS)]}
+            type(self).asked = True
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _key(self, number: int) -> dict[str, str]:
+        modulus = (1 << KEY_BITS) - 2 * number - 1
+        exponent = modulus - 2 if number % 2 else 2**32 - 1
+        parts = {
+            name: _base64(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+            for name, value in (("n", modulus), ("e", exponent))
+        }
+        return {"kty": "RSA", "kid": "k"} | parts
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
 def replays_that_wait(site: Site) -> Load:
     """As many waiting reads as a process has room for."""
     topic = _topic(site)
@@ -258,6 +337,7 @@ SCENARIOS: dict[str, Scenario] = {
     "schema: Avro nulls": avro,
     "metrics": metrics,
     "policies": policies,
+    "keys of an issuer": keys_of_an_issuer,
     "replays that wait": replays_that_wait,
     "backlog streams": backlog_streams,
     "pulls that wait": pulls_that_wait,

@@ -3,6 +3,7 @@ of it, and what there is to read of its processes."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -32,14 +33,14 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.installation = Installation(directory / "data")
         self.installation.program = ("-P", str(PROBED))
+        self.attacks_nodes = False
+        """Whether memory and descriptors are those of the store nodes, and not of the server."""
         self._probes = directory / "probes"
         self._probes.mkdir()
-        # HTTP/2 is off by default, and attacked too.
-        http2 = {"PACKETBOAT_HTTP2": "1"}
         self.installation.settings = {
             probe.DIRECTORY: str(self._probes),
             "PACKETBOAT_HTTP2": "1",  # Off by default; attacks on it are attacks all the same.
-        } | http2
+        }
 
     def open(self) -> None:
         """Makes the tenants, and starts the witness."""
@@ -47,6 +48,8 @@ class Site:
         assert parts.hostname is not None
         assert parts.port is not None
         self.address = parts.hostname, parts.port
+        ports = json.loads((self.installation.directory / "state.json").read_text())["ports"]
+        self.store_address = parts.hostname, int(ports["store"][0])
         self.server = self._pid(" serve")
         self.nodes = [
             pid for pid, line in self.installation.processes().items() if " store-node" in line
@@ -90,18 +93,22 @@ class Site:
         return msgspec.json.decode(self._witness.stdout.readline(), type=Seen)
 
     def memory_mib(self) -> float:
-        """That the server has now."""
-        return _status(self.server, "VmRSS") / 1024
+        """That what is attacked has now."""
+        return sum(_status(pid, "VmRSS") for pid in self._attacked()) / 1024
 
     def peak_mib(self) -> float:
         """The most that it had since `forget_peak`."""
-        return _status(self.server, "VmHWM") / 1024
+        return sum(_status(pid, "VmHWM") for pid in self._attacked()) / 1024
 
     def forget_peak(self) -> None:
-        Path(f"/proc/{self.server}/clear_refs").write_text("5")
+        for pid in self._attacked():
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.server}/fd"))
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in self._attacked())
+
+    def _attacked(self) -> list[int]:
+        return self.nodes if self.attacks_nodes else [self.server]
 
     def log_bytes(self) -> int:
         """That the server has written."""

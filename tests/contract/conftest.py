@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,21 @@ def browser(tmp_path: Path) -> Browser:
 @pytest.fixture(scope="session")
 def served(running: Installation) -> Installation:
     """An installation with a topic, a subscription and a few messages."""
+    return _filled(running)
+
+
+@pytest.fixture(scope="session")
+def served_by_hypercorn(
+    running: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """Another one, all of whose connections are Hypercorn's."""
+    installation = Installation(tmp_path_factory.mktemp("hypercorn") / "data")
+    installation.settings = running.settings | {"PACKETBOAT_HTTP_LISTENER": "hypercorn"}
+    with installation.started():
+        yield _filled(installation)
+
+
+def _filled(running: Installation) -> Installation:
     http, url = running.session(), running.url
     http.post(f"{url}/topics", json={"name": TOPIC, "partitions": 2}).raise_for_status()
     made = {"name": SUBSCRIPTION, "start": "earliest", "ack_deadline_seconds": 1}

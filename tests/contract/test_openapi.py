@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -128,40 +128,56 @@ drawn = partial(
 )
 
 
+class Way(NamedTuple):
+    """A server, and what requests to it are sent by."""
+
+    installation: Installation
+    http: requests.Session
+
+
 @pytest.fixture(scope="module")
-def http() -> Iterator[requests.Session]:
-    """One connection for all requests; it takes no proxies or passwords of the machine. With
-    TEST_HTTP2 it speaks HTTP/2, and with TEST_LISTENER=hypercorn the server is Hypercorn's."""
-    with requests.Session() as http:
-        http.trust_env = False
-        if os.environ.get("TEST_HTTP2"):
-            http.mount("http://", OverHttp2())
-        yield http
+def ways(served: Installation, request: pytest.FixtureRequest) -> Iterator[list[Way]]:
+    """HTTP/1.1 to our listener; with TEST_EVERY_WAY, each request goes over HTTP/2, and to
+    Hypercorn's listener, as well. One connection each, without proxies or passwords of the
+    machine."""
+    found = [Way(served, requests.Session())]
+    if os.environ.get("TEST_EVERY_WAY"):
+        over_http2 = requests.Session()
+        over_http2.mount("http://", OverHttp2())
+        hypercorns: Installation = request.getfixturevalue("served_by_hypercorn")
+        found += [Way(served, over_http2), Way(hypercorns, requests.Session())]
+    for way in found:
+        way.http.trust_env = False
+    yield found
+    for way in found:
+        way.http.close()
 
 
 @contract.parametrize()
 @drawn(max_examples=6, phases=(Phase.explicit, Phase.generate))
-def test_every_answer_is_as_described(
-    case: Any, served: Installation, http: requests.Session
-) -> None:
+def test_every_answer_is_as_described(case: Any, ways: list[Way]) -> None:
     """The limits of each schema, one by one, and a few requests that are drawn."""
-    _answer_is_as_described(case, served, http)
+    _answers_are_as_described(case, ways)
 
 
 @contract.parametrize()
 @drawn(max_examples=30, phases=(Phase.generate,))
-def test_answers_to_more_that_is_drawn_are_as_described(
-    case: Any, served: Installation, http: requests.Session
-) -> None:
+def test_answers_to_more_that_is_drawn_are_as_described(case: Any, ways: list[Way]) -> None:
     """To draw a request takes many times as long as to answer it."""
-    _answer_is_as_described(case, served, http)
+    _answers_are_as_described(case, ways)
 
 
-def _answer_is_as_described(case: Any, served: Installation, http: requests.Session) -> None:
+def _answers_are_as_described(case: Any, ways: list[Way]) -> None:
     # Of examples that were not made up: no hook has seen them.
     case.query, case.body = map_query(case, case.query), map_body(case, case.body)
-    case.headers = {**(case.headers or {}), "Authorization": f"Bearer {served.token}"}
-    response = case.call(base_url=served.url, session=http, timeout=20)
+    for way in ways:
+        _answer_is_as_described(case, way)
+
+
+def _answer_is_as_described(case: Any, way: Way) -> None:
+    token = way.installation.token
+    case.headers = {**(case.headers or {}), "Authorization": f"Bearer {token}"}
+    response = case.call(base_url=way.installation.url, session=way.http, timeout=20)
     # Other encodings of a batch are made up by the serializers above; and a wrong item of a batch
     # is refused in its place, while the others go through.
     plain = case.media_type in (None, "application/json")

@@ -76,10 +76,10 @@ async def test_a_witness_that_is_slowed_down_is_a_breach(monkeypatch: pytest.Mon
 
 
 def test_the_table_begins_with_what_is_broken() -> None:
-    rows = [Row("a good one", LONG), Row("a bad one", GOOD, 1.5, ["too much"])]
+    rows = [Row("a good one", LONG), Row("a bad one", GOOD, 15.0, 10.0, ["too much"])]
     lines = table(rows).splitlines()
     assert lines[2].startswith("| a bad one | 9 | 20.0 | GET /a |")
-    assert lines[2].endswith("| 1.5 | too much |")
+    assert lines[2].endswith("| 0 | 15.0 | 10.0 | 1.5 | too much |")
     assert lines[3].startswith("| a good one |")
 
 

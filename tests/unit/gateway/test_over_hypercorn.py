@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -21,15 +22,19 @@ from h2.events import (
     StreamReset,
 )
 from h2.settings import SettingCodes
+from prometheus_client import REGISTRY
 
 from edge.asgi import ClientGone, Handler, Receive, Scope, Send, respond
-from gateway.http.over_hypercorn import CALM_AT_ONCE
+from gateway.http.over_hypercorn import CALM_AT_ONCE, PREFACE
 from gateway.http.server import HttpServer
 from gateway.http.unsent import UnsentLimits
 from gateway.server import MAX_STREAMS, hypercorn_config
+from tests.abuse.connections import HEADERS, PING, SETTINGS, frame
+from tests.loop_cpu import MAX_CALLBACK_MS, measured
 
 MIB = 1024 * 1024
 PATIENCE_S = 10.0
+DATA, RESET, WINDOW_UPDATE = 0, 3, 8
 Started = Callable[..., Awaitable[HttpServer]]
 
 
@@ -365,3 +370,89 @@ async def test_a_closed_connection_is_not_counted(
     writer.close()
     await eventually(lambda: not server._open_count)
     await eventually(lambda: not server.tasks)
+
+
+async def test_a_handler_that_a_stop_cuts_off_is_no_failure_of_its_connection(
+    started: Started,
+) -> None:
+    begun = asyncio.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def failures() -> float | None:
+        name = "packetboat_gateway_connections_refused_total"
+        return REGISTRY.get_sample_value(name, {"why": "failed"})
+
+    before = failures()
+    server = await started(endless)
+    client = await Client.open(server)
+    client.get()
+    await begun.wait()
+    await server.close(0.0)
+    assert not server.tasks
+    assert failures() == before
+    client.close()
+
+
+SHORT_HEAD = b"\x82\x84\x86\x01\x01a"
+"""GET / of `a`, as HPACK has it."""
+POST_HEAD = b"\x83" + SHORT_HEAD[1:]
+NO_WINDOW = bytes((0, 4, 0, 0, 0, 0))
+BLOCKED = frame(SETTINGS, 0, NO_WINDOW) + b"".join(
+    frame(HEADERS, 1 + 2 * n, SHORT_HEAD, flags=5) for n in range(MAX_STREAMS)
+)
+"""Streams whose answers wait for a window."""
+READ_BYTES = 64 * 1024
+HOSTILE = {
+    "requests": (b"", (frame(HEADERS, 1 + 2 * n, SHORT_HEAD, flags=5) for n in count())),
+    "fields": (
+        b"",
+        (frame(HEADERS, 1 + 2 * n, SHORT_HEAD + b"\x8f" * 1390, flags=5) for n in count()),
+    ),
+    "resets": (
+        b"",
+        (
+            frame(HEADERS, 1 + 2 * n, SHORT_HEAD, flags=5) + frame(RESET, 1 + 2 * n, bytes(4))
+            for n in count()
+        ),
+    ),
+    "windows of a connection": (BLOCKED, repeat(frame(WINDOW_UPDATE, 0, bytes((0, 0, 0, 1))))),
+    "windows of streams": (
+        BLOCKED,
+        (frame(WINDOW_UPDATE, 1 + 2 * (n % MAX_STREAMS), bytes((0, 0, 0, 1))) for n in count()),
+    ),
+    "settings": (BLOCKED, repeat(frame(SETTINGS, 0, NO_WINDOW))),
+    "pings": (b"", repeat(frame(PING, 0, bytes(8)))),
+    "empty parts of a body": (frame(HEADERS, 1, POST_HEAD, flags=4), repeat(frame(DATA, 1))),
+    "parts of a body that was answered": (
+        frame(HEADERS, 1, SHORT_HEAD, flags=5),
+        repeat(frame(DATA, 1, b"a")),
+    ),
+    "frames of an unknown kind": (b"", repeat(frame(0x77, 1))),
+}
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE))
+async def test_what_is_read_at_once_takes_the_loop_for_a_moment(
+    started: Started, kind: str
+) -> None:
+    """By the processor time of the thread, in whichever callback it is."""
+    first, rest = HOSTILE[kind]
+    flood = b""
+    while len(flood) < READ_BYTES:
+        flood += next(rest)
+    server = await started()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    writer.write(PREFACE + frame(SETTINGS, 0) + first)
+    await reader.read(1)
+    async with measured() as callbacks:
+        writer.write(flood)
+        writer.write_eof()
+        with suppress(ConnectionError):
+            while await reader.read(READ_BYTES):
+                pass
+        await eventually(lambda: not server.tasks)
+    assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
+    writer.close()
