@@ -1,0 +1,153 @@
+"""Prose is written for a reader who sees the project for the first time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.prose import check
+from tests.tidy.prose.check import COMMAND, HERE, Ledger, Source, instead, shown, sources
+from tests.tidy.prose.english import judge
+from tests.tidy.prose.gather import Kind, Piece, of_module, of_page
+
+KINDS = {kind.name.lower(): kind for kind in Kind}
+
+
+def examples(file: str) -> list[tuple[str, Piece]]:
+    """Return the sentences of a file, each with the rule or the remark in front of it."""
+    found = []
+    for number, line in enumerate((HERE / file).read_text(encoding="utf-8").splitlines(), 1):
+        if line and not line.startswith("#"):
+            kind, rule, sentence = line.split(" | ", 2)
+            found.append((rule, Piece(number, KINDS[kind], sentence)))
+    return found
+
+
+def test_bad_sentences_are_caught() -> None:
+    examined = examples("bad.txt")
+    assert len(examined) > 80
+    missed = [
+        f"bad.txt:{piece.line}: {piece.text}"
+        for rule, piece in examined
+        if rule not in {fault.rule.split(":")[0] for fault in judge(piece, instead())}
+    ]
+    assert missed == []
+
+
+def test_good_sentences_pass() -> None:
+    examined = examples("good.txt")
+    assert len(examined) > 40
+    refused = [fault for _, piece in examined for fault in judge(piece, instead())]
+    assert refused == []
+
+
+def test_prose_is_plain() -> None:
+    """Everything that is not on the list passes; an edited file is not on the list any more."""
+    ledger = Ledger.read()
+    if ledger.is_open:
+        return
+    found = [shown(source, faults) for source, faults in ledger.judged(sources())]
+    assert not found, "\n".join(["prose to mend:", *found])
+
+
+def test_the_list_only_names_what_does_not_pass() -> None:
+    ledger = Ledger.read()
+    if ledger.is_open:
+        return
+    assert ledger.stale(sources()) == [], f"run `{COMMAND} --write`"
+
+
+def test_the_glossary_passes_its_own_rules() -> None:
+    page = (check.ROOT / check.GLOSSARY).read_text(encoding="utf-8")
+    assert [fault for piece in of_page(page) for fault in judge(piece, {})] == []
+    assert instead()["undertaker"] == "dead-letter writer"
+
+
+MODULE = '''"""A module.
+
+It has a second paragraph.
+"""
+
+LIMIT = 3
+"""Of one page."""
+QUERY = """
+SELECT name FROM topics
+"""
+
+
+class Kept:
+    """What is kept."""
+
+    @property
+    def size(self) -> int:
+        """Whether it fits."""
+
+    async def read(
+        self, name: str
+    ) -> str:
+        """By name."""
+        # What waits is told: in its
+        # turn, as ever.
+        raise Problem(409, "Who comes late"
+                      " gets none of it.", f"a {name} is here")
+'''
+
+
+def test_the_prose_of_a_module_is_found_with_its_place() -> None:
+    assert [(piece.line, piece.kind) for piece in of_module(MODULE)] == [
+        (1, Kind.MODULE),
+        (7, Kind.ATTRIBUTE),
+        (14, Kind.CLASS),
+        (18, Kind.ATTRIBUTE),
+        (23, Kind.FUNCTION),
+        (24, Kind.COMMENT),
+        (26, Kind.TEXT),
+        (27, Kind.TEXT),
+    ]
+    assert [piece.text for piece in of_module(MODULE)][-3:-1] == [
+        "What waits is told: in its turn, as ever.",
+        "Who comes late gets none of it.",
+    ]
+
+
+def test_of_a_page_headings_code_and_heads_of_tables_do_not_count() -> None:
+    page = "# What it is\n\nOne\ntwo.\n\n```\nwhat is code\n```\n\n| what it is |\n|---|\n"
+    page += "| one of these |\n"
+    assert [(piece.line, piece.text) for piece in of_page(page)] == [
+        (3, "One two."),
+        (12, "one of these"),
+    ]
+
+
+def source(name: str, *texts: str) -> Source:
+    return Source(name, tuple(Piece(1, Kind.FUNCTION, one) for one in texts))
+
+
+BAD, ALSO_BAD, GOOD = "By name.", "Of one topic.", "Return the name."
+
+
+def test_an_edited_file_leaves_the_list_and_a_moved_one_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = source("a.py", BAD, GOOD)
+    monkeypatch.setattr(check, "_committed", lambda name: old.pieces if name == "a.py" else ())
+    ledger = check.taken([old])
+    assert not list(ledger.judged([source("moved.py", GOOD, BAD)]))
+    moved = ledger.shrunk([source("moved.py", GOOD, BAD)])
+    assert list(moved.entries) == ["moved.py"]
+    split = ledger.shrunk([source("a.py", GOOD), source("b.py", BAD, "Return it.")])
+    assert list(split.entries) == ["b.py"]
+    edited = source("a.py", BAD, "Return the first name.")
+    assert [one.name for one, _ in ledger.judged([edited])] == ["a.py"]
+    assert ledger.stale([edited]) == ["a.py"]
+    assert ledger.shrunk([edited]).entries == {}
+    assert ledger.shrunk([source("a.py", GOOD)]).entries == {}
+    assert ledger.shrunk([old, source("new.py", ALSO_BAD)]).entries == ledger.entries
+
+
+def test_a_list_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "LIST", tmp_path / "list.txt")
+    for ledger in (Ledger(True, {"contract: locks": "00"}), Ledger(False, {"a.py": "1"})):
+        ledger.write()
+        assert Ledger.read() == ledger
