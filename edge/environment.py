@@ -1,7 +1,7 @@
-"""How settings are read from the environment: each one once, and all that does not fit at once.
+"""Reads settings from the environment and reports all wrong ones together.
 
-A settings class says of each number what it may be (`number`). Whoever starts processes asks every
-class, and tells people a line for each variable that does not fit before anything starts.
+A settings class declares the bounds of each number (`number`). A program that starts processes
+reads every class first, and prints a line for each wrong variable before anything starts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ N = TypeVar("N", int, float)
 
 
 class SettingsError(ValueError):
-    """Variables of the environment do not fit: a line of text each, which names the variable."""
+    """Variables of the environment are wrong; the text has a line for each, which names it."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
@@ -26,14 +26,14 @@ class SettingsError(ValueError):
 
 
 class Bounds(NamedTuple):
-    """What a number may be, both ends included; `above`: more than that. Never infinite."""
+    """The values that a number may have, both ends included; more than `above`. Never infinite."""
 
     least: float = -math.inf
     most: float = sys.float_info.max
     above: float = -math.inf
 
     def fault(self, value: float) -> str | None:
-        """None where it fits."""
+        """Return why a value is out of bounds, or None."""
         if self.least <= value <= self.most and value > self.above:
             return None
         if self.above > -math.inf:
@@ -56,12 +56,12 @@ def number(
     *,
     above: float = -math.inf,
 ) -> N:
-    """A field of a settings class that is a number within bounds."""
+    """Declare a field of a settings class that is a number within bounds."""
     return field(default=default, metadata={BOUNDS: Bounds(least, most, above)})
 
 
 class Asked(Mapping[str, str]):
-    """An environment that remembers which variables it was asked for: those somebody reads."""
+    """An environment that remembers which variables were read."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
@@ -83,7 +83,7 @@ class Asked(Mapping[str, str]):
 
 
 class Reader:
-    """Reads variables one by one and collects what does not fit."""
+    """Reads variables one by one and collects their faults."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -92,7 +92,7 @@ class Reader:
     def read(
         self, variable: str, parse: Callable[[str], T], default: T, *, secret: bool = False
     ) -> T:
-        """The default where it is not set, or does not fit."""
+        """Return the parsed value, or the default if the variable is not set or wrong."""
         text = self._environment.get(variable)
         if text is None:
             return default
@@ -103,7 +103,7 @@ class Reader:
             return default
 
     def need(self, variable: str, parse: Callable[[str], T], default: T, form: str) -> T:
-        """As `read`, of a variable that must be set; `form` says what to."""
+        """Read a variable that must be set; `form` says to what."""
         if variable not in self._environment:
             self.faults.append(f"{variable} is needed: {form}")
             return default
@@ -114,13 +114,13 @@ class Reader:
         return self.read(variable, lambda text: within(kind, bounds, text), default)
 
     def done(self) -> None:
-        """Raises SettingsError if anything did not fit."""
+        """Raises SettingsError if any variable was wrong."""
         if self.faults:
             raise SettingsError(*self.faults)
 
 
 def within(kind: type[N], bounds: Bounds, text: str) -> N:
-    """The number; raises ValueError, which says what it may be."""
+    """Return the number that a text says; raises ValueError with the values that are allowed."""
     try:
         value = kind(text)
     except ValueError:
@@ -131,7 +131,7 @@ def within(kind: type[N], bounds: Bounds, text: str) -> N:
 
 
 def boolean(text: str) -> bool:
-    """Raises ValueError, which says what it may be."""
+    """Return the boolean that a text says; raises ValueError with the values that are allowed."""
     values = {"1": True, "true": True, "0": False, "false": False}
     if text.lower() not in values:
         raise ValueError("1 or 0, true or false")
@@ -139,18 +139,18 @@ def boolean(text: str) -> bool:
 
 
 def bounds_of(setting: Field[Any]) -> Bounds:
-    """As the settings class says."""
+    """Return the bounds that a settings class declares for a field."""
     bounds: Bounds = setting.metadata.get(BOUNDS, ANY)
     return bounds
 
 
 def shown(variable: str, text: str, *, secret: bool = False) -> str:
-    """A variable and what it is set to; a secret's value is never shown."""
+    """Return a variable with its value, or without it if it is a secret."""
     return variable if secret else f"{variable}={text!r}"
 
 
 def all_faults(reads: Iterable[Callable[[], object]]) -> list[str]:
-    """What does not fit of several settings classes together."""
+    """Return the faults of several settings classes, each once."""
     faults: list[str] = []
     for read in reads:
         try:
@@ -163,8 +163,10 @@ def all_faults(reads: Iterable[Callable[[], object]]) -> list[str]:
 
 
 def positive_numbers(settings: type[S], prefix: str, environment: Mapping[str, str]) -> S:
-    """A dataclass whose fields are all positive numbers, with what the environment overrides;
-    raises SettingsError."""
+    """Return a dataclass of positive numbers with the values that the environment overrides.
+
+    Raises SettingsError.
+    """
     reader = Reader(environment)
     given = numbers(reader, settings, prefix, POSITIVE)
     reader.done()
@@ -174,8 +176,7 @@ def positive_numbers(settings: type[S], prefix: str, environment: Mapping[str, s
 def numbers(
     reader: Reader, settings: Any, prefix: str, bounds: Bounds | None = None
 ) -> dict[str, Any]:
-    """Every field of a dataclass that has a number by default, as the environment says, within
-    `bounds` or its own."""
+    """Read every field of a dataclass that has a number by default, within `bounds` or its own."""
     return {
         each.name: reader.number(
             prefix + each.name.upper(), each.default, bounds or bounds_of(each)

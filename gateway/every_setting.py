@@ -1,5 +1,5 @@
-"""All settings of a process together: each part's own class reads what is its, and what does not
-fit of any of them is told at once, before anything starts."""
+"""All settings of a process: each part has a class that reads its own, and the faults of all of
+them are reported together, before anything starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _PARTS = (
 
 
 def of_server(environment: Mapping[str, str], **given: Any) -> ServerSettings:
-    """`given` is from the command line. Raises SettingsError, with the faults of all parts."""
+    """Read the settings of a server; `given` is from the command line.
+
+    Raises SettingsError, with the faults of all parts.
+    """
     faults = all_faults(
         [
             lambda: ServerSettings.from_environment(environment, **given),

@@ -42,20 +42,20 @@ _BASE_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s/?#]+)*")
 
 
 class Listener(enum.Enum):
-    """Who serves HTTP/1.1: our own connections, at about a quarter of the processor time a publish;
-    or Hypercorn."""
+    """The implementation of HTTP/1.1: our own connections, which take about a quarter of the
+    processor time for a publish, or Hypercorn."""
 
     OWN = "own"
     HYPERCORN = "hypercorn"
 
     @classmethod
     def _missing_(cls, value: object) -> Listener | None:
-        """The name that `own` had in 0.2."""
+        """Accept `plain`, which was the name of `own` in 0.2."""
         return cls.OWN if value == "plain" else None
 
 
 class Role(enum.Enum):
-    """Which parts a server process carries."""
+    """The parts that a server process runs."""
 
     ALL = "all"
     GATEWAY = "gateway"
@@ -81,130 +81,139 @@ class Role(enum.Enum):
 
 
 Origins = tuple[str, ...]
-"""As browsers send them: scheme, host and port, without a path."""
+"""Origins as browsers send them: scheme, host and port, without a path."""
 CLUSTER_UID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """One server process. `PACKETBOAT_PORT=80` sets `port`, and so on."""
+    """Settings of one server process. `PACKETBOAT_PORT=80` sets `port`, and so on."""
 
     host: str = "127.0.0.1"
     port: int = number(8080, 0, 65_535)
     role: Role = Role.ALL
     workers: int = number(1, 1)
-    """Processes sharing the port."""
+    """Number of processes that share the port."""
     store_nodes: dict[int, Address] = field(default_factory=dict)
     """`1=127.0.0.1:8091,2=127.0.0.1:8092,3=127.0.0.1:8093`"""
     store_groups: int = number(8, 1, 65_535)
     store_secret: SharedSecret | None = field(default=None, repr=False)
-    """`hex[,hex…]`, shared by store nodes and their clients: the first proves, all verify."""
+    """`hex[,hex…]`, shared by store nodes and their clients. A process proves its identity with the
+    first secret and accepts all of them."""
     ack_secret: SharedSecret | None = field(default=None, repr=False)
-    """`hex[,hex…]`, shared by subscribing processes: the first makes ack ids, all verify them."""
+    """`hex[,hex…]`, shared by subscribing processes. The first secret signs ack ids; all of them
+    are accepted."""
     subscribe_link_host: str = "127.0.0.1"
-    """Where a subscribing process listens for the others of its kind."""
+    """Address on which a subscribe forwarder listens for other forwarders."""
     subscribe_link_port: int = number(0, 0, 65_535)
-    """0: any free one, which the others learn from Postgres."""
+    """Port for other forwarders; 0 takes any free port, which the others learn from Postgres."""
     subscribe_link_advertise: str = ""
-    """`host` or `host:port` by which the others reach it, where that is not where it listens."""
+    """`host` or `host:port` by which other forwarders reach it, if it differs from the address
+    above."""
     subscribe_trace_file: Path | None = None
-    """Each response that carried messages is written there, a line of JSON each; none: nowhere."""
+    """File that gets a line of JSON for each response with messages; None for no file."""
     subscribe_weight: float = number(1.0, above=0)
-    """How much a subscribing process is to own, relative to the others."""
+    """Share of the partitions that this process owns, relative to the other forwarders."""
     dev_token_sha256: bytes = field(default=b"", repr=False)
-    """Hex; the development tenant's token is known to the server by this hash only."""
+    """The hash, in hex, of the development tenant's token; the server does not know the token."""
     seal_keys: str = field(default="", repr=False)
-    """`id:hex[,id:hex…]`, 32 bytes each: the first seals secrets in Postgres, all open them."""
+    """`id:hex[,id:hex…]`, 32 bytes each. The first key encrypts the secrets in Postgres; all keys
+    can decrypt them."""
     issuer: str = ""
-    """The public base URL, `https://…` without a slash at the end: who issues our tokens, and where
-    those who check them find the keys. Without it, tokens are good for this installation alone."""
+    """The public base URL, `https://…` without a slash at the end: the issuer of our tokens, where
+    other parties find the keys. Without it, only this installation accepts the tokens."""
     audience: str = "packetboat"
-    """Whom our access tokens are for: this installation."""
+    """The audience of our access tokens: the name of this installation."""
     token_seconds: int = number(3_600, 60, 86_400)
-    """How long an access token holds."""
+    """Lifetime of an access token."""
     signing_algorithm: str = "RS256"
-    """RS256 or ES256; a change holds from the next signing key on."""
+    """RS256 or ES256; a change applies from the next signing key on."""
     signing_key_days: float = number(30.0, 1 / 24, 366)
-    """How long a key signs; it is published up to a day before, and verifies what it signed."""
+    """Days for which a key signs tokens. It is published up to a day before, and verifies its
+    tokens afterwards."""
     egress_allowed: tuple[str, ...] = ()
-    """What every tenant's webhooks may reach beside public addresses by https: with commas between,
-    `[http://](network|host|*.suffix)[:port|:*]`."""
+    """Destinations that webhooks of every tenant may reach in addition to public addresses by
+    https, separated by commas: `[http://](network|host|*.suffix)[:port|:*]`."""
     dev_egress_allowed: tuple[str, ...] = ()
-    """What the development tenant's webhooks may reach beside that; `packetboat up` sets it."""
+    """Destinations that webhooks of the development tenant may reach in addition; `packetboat up`
+    sets them."""
     egress_ports: tuple[int, ...] = (443, 8443)
-    """Ports of public addresses that webhooks may have."""
+    """Ports of public addresses that webhooks may reach."""
     egress_proxy: str = ""
-    """`http://host:port`: a forward proxy that all requests to the outside go over, by CONNECT."""
+    """`http://host:port`: a forward proxy for all outbound requests, by CONNECT."""
     http_listener: Listener = Listener.OWN
-    """`hypercorn`: every connection is Hypercorn's from its first byte."""
+    """With `hypercorn`, Hypercorn serves every connection from its first byte."""
     http2: bool = False
-    """Whether HTTP/2 is spoken, without TLS, to clients that begin with it; Hypercorn serves it."""
+    """Whether Hypercorn serves HTTP/2, without TLS, to clients that begin with it."""
     max_requests: int = number(1_000, 1)
-    """Requests that run at once in a process; what waits, as long-polls do, is not counted."""
+    """Requests that a process runs at once, without those that only wait, such as long-polls."""
     max_waiting: int = number(20_000, 1)
-    """Long-polls and streams at once in a process."""
+    """Long-polls and streams that a process holds open at once."""
     max_request_bytes: int = number(512 * 1024 * 1024, 16 * 1024 * 1024)
-    """Of bodies of all requests that run in a process."""
+    """Bytes of the bodies of all running requests of a process."""
     max_loop_lag_s: float = number(0.1, 0.005, 10)
-    """What arrives may wait so long before it is looked at; beyond it, work is refused."""
+    """Maximum event-loop lag; while it stays above this, some requests are refused."""
     max_connections: int = number(20_000, 1)
-    """Of a process."""
+    """Open connections of a process."""
     max_connections_of_address: int = number(10_000, 1)
-    """Of these, from one address; a load balancer is one."""
+    """Open connections of one client address; a load balancer is one address."""
     send_timeout_s: float = number(30.0, 1, 3600)
-    """A client that takes less than 16 KiB of what waits for it in this time is cut off."""
+    """The server disconnects a client that reads less than 16 KiB of waiting bytes in this time."""
     max_unsent_bytes: int = number(512 * 1024 * 1024, 1024 * 1024)
-    """Of answers of a process that clients have not taken yet."""
+    """Bytes of answers that clients of a process have not read yet."""
     max_unsent_bytes_of_tenant: int = number(128 * 1024 * 1024, 1024 * 1024)
-    """Of these, of one tenant; all callers without a token are one."""
+    """The limit of unread bytes for one tenant; all callers without a token count as one tenant."""
     max_unsent_bytes_of_connection: int = number(64 * 1024 * 1024, 1024 * 1024)
-    """Of these, of one connection."""
+    """The limit of unread bytes for one connection."""
     log_level: LogLevel = LogLevel("info")
     access_log_every: int = number(0, 0)
-    """0 logs failed requests only, 1 every request, n each n-th."""
+    """0 logs failed requests only, 1 every request, n every n-th request."""
     metrics_host: str = "127.0.0.1"
     metrics_port: int = number(0, 0, 65_535)
-    """Where `/metrics` is served, apart from the API; 0: nowhere."""
+    """Port for `/metrics`, separate from the API; 0 serves no metrics."""
     metrics_old_names: bool = True
-    """Whether metrics are also told by their names of 0.2; off, and gone, from 0.4 on."""
+    """Whether metrics also appear under their names of 0.2; release 0.4 removes this setting."""
     cors_origins: Origins = ()
-    """Origins whose pages may read answers, with commas between: `https://app.example.com`; or
+    """Origins whose pages may read answers, separated by commas: `https://app.example.com`; or
     `*`."""
     stream_tickets: bool = False
-    """Whether callers are given tickets that open a stream for a minute without their token."""
+    """Whether callers can get tickets that open a stream within a minute, without their token."""
     body_timeout_s: float = number(30.0, above=0)
-    """The longest pause between two parts of a request body."""
+    """Longest pause between two parts of a request body."""
     topic_repair_after_s: float = number(60.0, 5, 86_400)
-    """What a dead process left of making or deleting a topic is gone on with so much later."""
+    """Seconds before another process resumes a topic creation or deletion that a crash
+    interrupted."""
     max_jobs: int = number(10_000, 1)
-    """Of a tenant, also of those that have ended and are still kept."""
+    """Jobs of a tenant, including ended jobs that are still kept."""
     max_job_tasks: int = number(1_000_000, 1)
-    """Of all jobs of a tenant."""
+    """Tasks of all jobs of a tenant."""
     max_job_bytes: int = number(4 * 1024**3, 1)
-    """Of inputs and outputs of all jobs of a tenant; outputs are taken all the same."""
+    """Bytes of the inputs and outputs of all jobs of a tenant; above it only outputs are
+    accepted."""
     export_lakes: frozenset[str] = frozenset({"default"})
-    """Names of the lakes that exports may be made for, with commas between: those that runners
+    """Names of the lakes that exports may write to, separated by commas: the lakes that runners
     have."""
     export_max_run_messages: int = number(20_000_000, 1)
-    """The most that one run of an export reads; what is beyond follows with another."""
+    """Messages that one run of an export reads at most; another run reads the rest."""
     drain_s: float = number(10.0, 0)
-    """From SIGTERM to exit at the latest."""
+    """Longest time from SIGTERM to exit."""
     linger_s: float = number(1.0, 0)
-    """From SIGTERM on, requests are answered for so long while anybody is connected: what a
-    balancer needs to see that this process is not ready."""
+    """Time after SIGTERM in which connected clients still get answers: a balancer needs it to see
+    that this process is not ready."""
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> ServerSettings:
-        """`given` (from the command line) wins where it is not None. Raises SettingsError."""
+        """Read the settings; values in `given`, from the command line, override the environment
+        unless they are None. Raises SettingsError."""
         settings = cls(**_read(cls, environment, given))
         if faults := list(settings._faults()):
             raise SettingsError(*faults)
         return settings
 
     def _faults(self) -> Iterator[str]:
-        """What is missing, or does not go together, where each setting by itself is well."""
+        """Yield settings that are missing or contradict each other."""
         if not self.store_nodes:
             yield "PACKETBOAT_STORE_NODES is needed: 1=host:port,2=host:port,…"
         if self.role.subscribes and self.workers > 1:
@@ -245,23 +254,24 @@ class UpSettings:
     data_dir: Path = Path(".packetboat")
     host: str = "127.0.0.1"
     port: int | None = field(default=None, metadata={BOUNDS: PORT})
-    """None: the kept one, else the first free from 8080 on; 0: any free ports for everything."""
+    """None takes the port of the last start, else the first free port from 8080 on; 0 takes any
+    free ports for everything."""
     database_url: str = field(default="", repr=False)
-    """When set, this Postgres is used and none is started."""
+    """The Postgres to use; without a value, an embedded one is started."""
     exports: bool = True
-    """Whether a runner of exports is started, where Spark is installed."""
+    """Whether to start a runner of exports if Spark is installed."""
     log_level: LogLevel = LogLevel("info")
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> UpSettings:
-        """As ServerSettings'. Raises SettingsError."""
+        """Read the settings as `ServerSettings` does. Raises SettingsError."""
         return cls(**_read(cls, environment, given))
 
 
 def _read(kind: Any, environment: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the environment or the command line says. Raises SettingsError."""
+    """Return the fields that the environment or the command line sets. Raises SettingsError."""
     reader = Reader(environment)
     values: dict[str, Any] = {}
     for setting in fields(kind):
@@ -283,7 +293,7 @@ def _read(kind: Any, environment: Mapping[str, str], given: Mapping[str, Any]) -
 
 
 def log_level(environment: Mapping[str, str] = os.environ) -> str:
-    """For processes whose other settings are of another part. Raises SettingsError."""
+    """Read the log level for processes without other settings here. Raises SettingsError."""
     reader = Reader(environment)
     level = reader.read(f"{PREFIX}LOG_LEVEL", _log_level, LogLevel("info"))
     reader.done()
@@ -291,7 +301,7 @@ def log_level(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def cluster_uid(environment: Mapping[str, str] = os.environ) -> bytes:
-    """Of the store that a server's settings lead to; servers do without. Raises SettingsError."""
+    """Read the uid of the store, which only operators' commands need. Raises SettingsError."""
     text = environment.get(f"{PREFIX}CLUSTER_UID", "")
     try:
         uid = bytes.fromhex(text)
@@ -303,12 +313,12 @@ def cluster_uid(environment: Mapping[str, str] = os.environ) -> bytes:
 
 
 def inherited_environment() -> dict[str, str]:
-    """What a child process starts from."""
+    """Return a copy of the environment for a child process."""
     return dict(os.environ)
 
 
 def set_metrics_directory(directory: str) -> None:
-    """prometheus_client reads this once, when it is imported."""
+    """Set the directory of shared metrics; prometheus_client reads it once, at its import."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
 
 
@@ -351,7 +361,7 @@ def _log_level(text: str) -> LogLevel:
 
 
 def _one_of(kind: type[enum.Enum]) -> Callable[[str], enum.Enum]:
-    """One of its values."""
+    """Return a parser of the values of an enumeration."""
 
     def read(text: str) -> enum.Enum:
         try:

@@ -16,13 +16,13 @@ URL_FORM = "postgresql://user:password@host:port/database"
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """How to reach Postgres, and how long to wait for it.
+    """The address of Postgres, and the time to wait for it.
 
     PACKETBOAT_DATABASE_URL                  postgresql://user:password@host:port/database
     PACKETBOAT_DATABASE_DATA_CONNECTIONS     raw connections for flushes, leases and claims
     PACKETBOAT_DATABASE_CONTROL_CONNECTIONS  connections for topics and subscriptions
-    PACKETBOAT_DATABASE_CONNECT_TIMEOUT_S    to connect, or to get a connection out of a pool
-    PACKETBOAT_DATABASE_DEADLINE_S           for one operation, whatever it waits for
+    PACKETBOAT_DATABASE_CONNECT_TIMEOUT_S    to connect, or to get a connection from a pool
+    PACKETBOAT_DATABASE_DEADLINE_S           for one operation, including all waiting
     PACKETBOAT_DATABASE_MAX_OPERATIONS       at once; more are refused as unavailable
     """
 

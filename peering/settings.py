@@ -24,7 +24,7 @@ DEFAULT_NAME = "packetboat-peer"
 
 
 class PeerTlsMode(enum.Enum):
-    """What a process listens for and dials; see the table above."""
+    """The transport on which a process listens and dials; see the table above."""
 
     OFF = "off"
     ACCEPT = "accept"
@@ -81,7 +81,7 @@ class PeerSettings:
         return cls(tls=tls, tls_name=name, **files)
 
     def missing_files(self) -> list[str]:
-        """A line for each file that TLS needs and that is not there."""
+        """Return a line for each missing file that TLS needs."""
         if self.tls is PeerTlsMode.OFF:
             return []
         return [

@@ -24,8 +24,10 @@ PREFIX = "PACKETBOAT_QUOTA_"
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
-    """`PACKETBOAT_QUOTA_TOPICS=100` sets `topics`: what a tenant has that was given no limit of its
-    own by that name."""
+    """Default limits: they apply to tenants without a limit of their own.
+
+    `PACKETBOAT_QUOTA_TOPICS=100` sets `topics`, and so on.
+    """
 
     publish_messages_per_second: float = number(0.0, 0)
     publish_bytes_per_second: float = number(0.0, 0)
@@ -37,20 +39,20 @@ class QuotaSettings:
     push_concurrency: float = number(0.0, 0)
     policies: float = number(OBJECT_LIMITS[POLICIES], 0)
     policy_members: float = number(OBJECT_LIMITS[POLICY_MEMBERS], 0)
-    """Over all policies of a tenant."""
+    """Members of all policies of a tenant."""
     clients: float = number(OBJECT_LIMITS[CLIENTS], 0)
     keys: float = number(OBJECT_LIMITS[KEYS], 0)
     issuers: float = number(OBJECT_LIMITS[ISSUERS], 0)
     schemas: float = number(OBJECT_LIMITS[SCHEMAS], 0)
     schedules: float = number(OBJECT_LIMITS[SCHEDULES], 0)
     tell_every_s: float = number(1.0, 0.1, 3600)
-    """How often a process tells the others what its tenants ask for."""
+    """Seconds between reports to other processes about the demand of tenants."""
     usage_every_s: float = number(10.0, 0.1, 3600)
-    """How often what was counted is written down; a crash loses what was counted since."""
+    """Seconds between writes of the counted usage; a crash loses the usage since the last write."""
 
     @property
     def defaults(self) -> Mapping[str, float]:
-        """The limits by name."""
+        """The default limits by their names."""
         return {name: getattr(self, name) for name in (*QUOTA_NAMES, *OBJECT_LIMITS)}
 
 

@@ -16,27 +16,27 @@ class SchedulerSettings:
     """`PACKETBOAT_SCHEDULER_TRIM_EVERY_S=1` sets `trim_every_s`, and so on."""
 
     window_s: float = 60.0
-    """Delayed messages due within this time are kept in memory; the rest waits in Postgres."""
+    """Delayed messages that are due within this time are kept in memory, the others in Postgres."""
     max_pending: int = 200_000
-    """Of them at most about this many, the soonest."""
+    """Delayed messages in memory, at most about this number; the earliest are kept."""
     write_every_s: float = 1.0
-    """The due index in Postgres follows the store this much later."""
+    """Seconds between writes of the due index in Postgres."""
     trim_every_s: float = 2.0
-    """How often cursors, sizes and limits are looked at."""
+    """Seconds between reads of cursors, sizes and limits."""
     measure_every_s: float = 5.0
-    """How often it is counted what tenants store."""
+    """Seconds between counts of the bytes that tenants store."""
     age_every_s: float = 60.0
-    """How often at most a partition is asked which of its messages are too old."""
+    """Shortest time between two searches of a partition for messages that are too old."""
     jobs_every_s: float = 0.5
-    """How often leases of tasks are looked at that may be over, and jobs that ended."""
+    """Seconds between searches for expired leases of tasks and for ended jobs."""
     exports_every_s: float = 1.0
-    """How often schedules of exports are looked at, and leases of their runs."""
+    """Seconds between reads of the schedules of exports and of the leases of their runs."""
     audit_retention_days: float = 400.0
-    """Rows of the audit that are older are deleted."""
+    """Days after which rows of the audit are deleted."""
     usage_retention_days: float = 400.0
-    """Hours of usage that are older are deleted."""
+    """Days after which hours of usage are deleted."""
     release_timeout_s: float = 5.0
-    """For one call of the store; what it was for is tried again after it."""
+    """Longest time of one call to the store; the work is tried again afterwards."""
 
 
 def load(environment: Mapping[str, str] = os.environ) -> SchedulerSettings:

@@ -27,8 +27,8 @@ _SEGMENT = Bounds(8 * 1024, 0xFFFF_0000)
 
 
 class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `peers` has the first voters, this node too unless it joins later; the logs of the
-    groups say who came and went since. Ids are 1 … 65535 and never reused."""
+    """Settings of one node. `peers` names the first voters, including this node unless it joins
+    later; the logs of the groups record later changes. Ids are 1 … 65535 and never reused."""
 
     node_id: int
     data_dir: Path
@@ -37,32 +37,33 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_uid: bytes
     """16 bytes, the same at every node; a data directory of another cluster is refused."""
     secret: SharedSecret
-    """Of nodes and forwarders; proved at each connection, never sent."""
+    """Secret of nodes and forwarders; each connection proves it without sending it."""
     peering: PeerSettings = PeerSettings()
     """TLS with peers and clients."""
     zones: dict[int, str] = {}
-    """Where peers stand; those in none need not be here."""
+    """Zones of the peers; a peer without a zone is not in the mapping."""
     join: bool = False
-    """This node is none of the first: it starts with nothing and waits to be added."""
+    """Whether this node joins later: it starts empty and waits until it is added."""
     groups: int = 8
-    """The first groups; more are added through the log."""
+    """Number of the first groups; later ones are added through the log."""
     segment_bytes: int = MAX_SEGMENT_BYTES
-    """How large a segment of the log becomes; the first ones are smaller."""
+    """Largest segment of the log; the first ones are smaller."""
     disk_reserve_bytes: int = 256 * MIB
-    """Appends are refused while the disk has less than this free; below half of it the node does
-    not take values from its peers either."""
+    """Free disk space below which appends are refused; below half of it the node accepts no values
+    from its peers either."""
     max_pending_bytes: int = 64 * MIB
-    """Commands waiting to be proposed, per node; past it they are refused as overloaded."""
+    """Bytes of commands that wait to be proposed on a node; further ones are refused as
+    overloaded."""
     lag_cap_bytes: int = 4096 * MIB
-    """A peer that is behind by more than this much of the log is sent a checkpoint instead."""
+    """A peer that lags by more bytes of the log gets a checkpoint instead."""
     scrub_bytes_per_s: int = 4 * MIB
-    """How fast stored data is read again to see that it still verifies; 0: not at all."""
+    """Rate at which stored data is read again and verified; 0 for never."""
     copy_bytes_per_s: int = 64 * MIB
-    """How fast missing data is fetched from peers, so that they go on serving."""
+    """Rate of fetching missing data from peers, which have to serve at the same time."""
     metrics: Address | None = None
-    """Where `/metrics`, `/healthz` and `/readyz` are served by HTTP; None: nowhere."""
+    """Address for `/metrics`, `/healthz` and `/readyz`, by HTTP; None serves none of them."""
     metrics_old_names: bool = True
-    """Whether metrics are also told by their names of 0.2."""
+    """Whether metrics also appear under their names of 0.2."""
 
     def validate(self) -> None:
         """Raises ValueError naming the setting."""
@@ -76,7 +77,7 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("groups: at least 1")
 
     def first_membership(self) -> Membership:
-        """Version 0 of every first group; empty at a node that joins later."""
+        """Return version 0 of every first group; it is empty at a node that joins later."""
         if self.join:
             return Membership()
         return Membership.first(
@@ -88,12 +89,12 @@ class StoreNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_address(address: Address) -> str:
-    """`host:port`."""
+    """Write an address as `host:port`."""
     return f"{address[0]}:{address[1]}"
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`; raises ValueError."""
+    """Parse `host:port`; raises ValueError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{text!r} is not host:port")
@@ -101,12 +102,12 @@ def parse_address(text: str) -> Address:
 
 
 def parse_peers(text: str) -> dict[int, Address]:
-    """The addresses of `1=host:port@zone,2=host:port`; raises ValueError."""
+    """Parse the addresses of `1=host:port@zone,2=host:port`; raises ValueError."""
     return {node: address for node, (address, _) in parse_nodes(text).items()}
 
 
 def parse_nodes(text: str) -> dict[int, tuple[Address, str]]:
-    """Address and zone of each node of `1=host:port@zone,2=host:port`; raises ValueError."""
+    """Parse address and zone of each node of `1=host:port@zone,2=host:port`; raises ValueError."""
     nodes: dict[int, tuple[Address, str]] = {}
     for entry in text.split(","):
         node, _, rest = entry.strip().partition("=")
@@ -118,7 +119,7 @@ def parse_nodes(text: str) -> dict[int, tuple[Address, str]]:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> StoreNodeSettings:
-    """From PACKETBOAT_STORE_*; raises SettingsError."""
+    """Read the settings from PACKETBOAT_STORE_*; raises SettingsError."""
     env = os.environ if environ is None else environ
     reader = Reader(env)
     number = reader.number
@@ -203,7 +204,7 @@ def _peering(reader: Reader, env: Mapping[str, str]) -> PeerSettings:
 
 
 def _segment_bytes(data_dir: Path) -> int:
-    """As the size of the disk says on which the log is, or will be."""
+    """Return the size of segments for the disk of the log."""
     there = next((one for one in (data_dir, *data_dir.absolute().parents) if one.exists()), None)
     if there is None:
         return MAX_SEGMENT_BYTES
@@ -212,6 +213,6 @@ def _segment_bytes(data_dir: Path) -> int:
 
 
 def segment_bytes_on(disk_bytes: int) -> int:
-    """How large segments become on a disk of this size, where no setting says it."""
+    """Return the size of segments on a disk of this size, unless a setting gives it."""
     share = disk_bytes // DISK_SHARE // MIB * MIB
     return max(MIN_SEGMENT_BYTES, min(MAX_SEGMENT_BYTES, share))

@@ -1,7 +1,7 @@
 """Settings of spans and metrics: one switch of ours, and OpenTelemetry's own variables.
 
-What these variables may be is checked here as far as it decides whether a server can start. The
-libraries of OpenTelemetry read the others themselves, such as OTEL_TRACES_SAMPLER.
+This module checks the variables that decide whether a server can start. The libraries of
+OpenTelemetry read the others themselves, such as OTEL_TRACES_SAMPLER.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edge.environment import Bounds, Reader, boolean
 
 SWITCH = "PACKETBOAT_OPENTELEMETRY"
 NEEDED = "opentelemetry.exporter.otlp.proto.http"
-"""A module of the extra `opentelemetry`, which brings all that is needed."""
+"""A module that only the extra `opentelemetry` installs."""
 NOT_INSTALLED = (
     "the extra `opentelemetry` is not installed: run `make opentelemetry` in the checkout of "
     "Packetboat, or `python3 deploy/install.py FOLDER --opentelemetry`, then start again"
@@ -41,7 +41,7 @@ _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """What a server tells a collector; the defaults tell nothing."""
+    """The signals that a server sends to a collector; by default none."""
 
     traces: bool = False
     metrics: bool = False
@@ -53,7 +53,7 @@ class TelemetrySettings:
 
 
 def load(environment: Mapping[str, str] = os.environ) -> TelemetrySettings:
-    """Raises SettingsError: a line for each variable that does not fit."""
+    """Raises SettingsError with a line for each wrong variable."""
     ours = Reader(environment)
     on = ours.read(SWITCH, boolean, False)
     ours.done()
@@ -80,7 +80,7 @@ def load(environment: Mapping[str, str] = os.environ) -> TelemetrySettings:
 
 
 def installed() -> bool:
-    """Whether the extra `opentelemetry` is."""
+    """Return whether the extra `opentelemetry` is installed."""
     try:
         return find_spec(NEEDED) is not None
     except ModuleNotFoundError:

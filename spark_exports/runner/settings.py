@@ -34,32 +34,33 @@ class RunnerSettings:
     and which credential is read by the SDK's client: PACKETBOAT_URL and so on."""
 
     lakes: Path
-    """`PACKETBOAT_LAKES`: the file that says which lakes there are (JSON or TOML)."""
+    """`PACKETBOAT_LAKES`: the file that lists the lakes, JSON or TOML."""
     name: str = field(default_factory=_own_name)
-    """As runs show it."""
+    """Name of the runner in the description of its runs."""
     concurrency: int = 1
-    """Drivers at once."""
+    """Drivers that work at once."""
     lease_seconds: float = 60.0
-    """A run whose runner was not heard of for so long is given to another; 10 to 600."""
+    """A run whose runner sends nothing for this time goes to another runner; 10 to 600."""
     drain_seconds: float = 30.0
-    """How long running drivers may go on after SIGTERM, before their runs are given back."""
+    """Time for which drivers may continue after SIGTERM before their runs go to other runners."""
     grace_seconds: float = 10.0
-    """How long a driver has to end when told to, before it is killed."""
+    """Time that a driver has to end after it was told to, before it is killed."""
     stall_seconds: float = 3_600.0
-    """A driver that says nothing for so long is ended; its run is tried again. 0: never."""
+    """A driver that reports nothing for this time is ended, and its run is tried again; 0 for
+    never."""
     state_dir: Path | None = None
-    """For files of drivers while they work, one runner's own; none: a fresh one among temporary
-    files."""
+    """Directory for the files of working drivers, for one runner only; by default a new temporary
+    one."""
     driver_memory: str = ""
-    """Java's heap, such as `2g`, of drivers whose lake says nothing else; empty: of the machine's
-    memory a quarter, from 1 to 4 GiB."""
+    """Java heap of a driver, such as `2g`, unless its lake sets it; by default a quarter of the
+    machine's memory, from 1 to 4 GiB."""
     driver_nice: int = 10
-    """How much less urgent drivers with a local master are than other processes; 0 to 19."""
+    """Niceness of drivers that run Spark in their own process, 0 to 19."""
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
-    """Prometheus metrics are served there; 0: nowhere."""
+    """Port for Prometheus; 0 serves no metrics."""
     metrics_old_names: bool = True
-    """`PACKETBOAT_METRICS_OLD_NAMES`: whether metrics are also told by their names of 0.2."""
+    """`PACKETBOAT_METRICS_OLD_NAMES`: whether metrics also appear under their names of 0.2."""
     log_level: str = "info"
     """`PACKETBOAT_LOG_LEVEL`."""
     driver: tuple[str, ...] = (sys.executable, "-P", str(_DRIVER))
@@ -69,7 +70,8 @@ class RunnerSettings:
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> RunnerSettings:
-        """`given` (from the command line) wins where it is not None. Raises SettingsError."""
+        """Read the settings; values in `given`, from the command line, override the environment
+        unless they are None. Raises SettingsError."""
         values = {name: value for name, value in given.items() if value is not None}
         kinds = {setting.name: str(setting.type) for setting in fields(cls)}
         for name in from_outside(cls):
@@ -105,20 +107,20 @@ class RunnerSettings:
 
 
 def from_outside(settings: type[RunnerSettings]) -> list[str]:
-    """Names of settings that the environment may say."""
+    """Return the names of settings that the environment can set."""
     return [setting.name for setting in fields(settings) if setting.name != "driver"]
 
 
 def variable_of(name: str) -> str:
-    """Of the environment."""
+    """Return the variable of the environment for a setting."""
     return _VARIABLES.get(name, PREFIX + name.upper())
 
 
 def driver_environment(
     state_dir: Path, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """What a driver starts with: ours, without the credential and all else that is the runner's
-    alone."""
+    """Return the environment of a driver: the runner's, without the credential and other variables
+    that only the runner needs."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -134,7 +136,7 @@ def _boolean(text: str) -> bool:
 
 
 def java_environment() -> Mapping[str, str]:
-    """What says where Java is."""
+    """Return the environment, for the search for Java."""
     return os.environ
 
 
