@@ -23,106 +23,133 @@ from openapi.contract import Answer, Body, Operation, Success, no_content, ok, t
 
 Type = Literal["json_schema", "avro"]
 Compatibility = Literal["none", "backward", "forward", "full"]
+Definition = dict[str, Any] | list[Any] | str | bool
 
 
 class Schema(Answer):
+    """A schema, with its latest version."""
+
     name: str
     type: Type
     compatibility: Compatibility
     number: Positive
-    """Of the latest version."""
+    """The number of the latest version."""
     definition: Any
-    """As JSON."""
+    """The definition of the latest version as JSON."""
     created_at: datetime
     updated_at: datetime
 
 
 class SchemaPage(Answer):
+    """One page of schemas."""
+
     schemas: list[Schema]
     next_page_token: str | None
 
 
 class SchemaCreate(Body):
+    """A request to create a schema."""
+
     name: Name
     type: Type
-    definition: dict[str, Any] | list[Any] | str | bool
-    """As JSON, or its JSON text."""
+    definition: Definition
+    """The definition as JSON, or its JSON text."""
     compatibility: Compatibility = "backward"
-    """What a new version must keep: backward, it reads what was written with the last one;
-    forward, the last one reads what is written with it."""
+    """The rule for a new version. backward: it reads messages that were written with the last
+    version. forward: the last version reads messages that are written with the new one."""
 
 
 class SchemaPatch(Body):
+    """A request to change a schema."""
+
     compatibility: Compatibility
 
 
 class SchemaVersionListed(Answer):
+    """A version in a listing."""
+
     number: Positive
     created_at: datetime
 
 
 class SchemaVersions(Answer):
+    """The versions of a schema."""
+
     versions: list[SchemaVersionListed]
 
 
 class SchemaDefinition(Body):
-    definition: dict[str, Any] | list[Any] | str | bool
-    """As JSON, or its JSON text."""
+    """A definition that becomes a version, or is compared with the latest one."""
+
+    definition: Definition
+    """The definition as JSON, or its JSON text."""
 
 
 class SchemaNumber(Answer):
+    """The number of a version."""
+
     number: Positive
 
 
 class SchemaVersion(Answer):
+    """A version of a schema."""
+
     number: Positive
     definition: Any
-    """As JSON."""
+    """The definition as JSON."""
     created_at: datetime
 
 
 class SchemaError(Answer):
+    """A place where a body or a definition does not fit."""
+
     field: str
-    """A JSON pointer."""
+    """A JSON pointer to the value."""
     detail: str
 
 
 class SchemaChecked(Answer):
+    """The answer whether a definition could be the next version."""
+
     compatible: bool
     compatibility: Compatibility
     number: Positive
-    """Of the version it was compared with."""
+    """The number of the version that the definition was compared with."""
     errors: list[SchemaError]
 
 
 class SchemaValidate(Body):
-    """Either data or data_base64."""
+    """A body to check, given as either data or data_base64."""
 
     data: Any = UNSET
     """The body, as JSON."""
     data_base64: bytes | None = None
     content_type: str | None = None
     number: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
-    """Of the version; the latest if it is not given."""
+    """The number of a version; without it, the body is checked against the latest."""
 
 
 class SchemaValidated(Answer):
+    """The answer whether a body fits a schema."""
+
     valid: bool
     number: Positive
     errors: list[SchemaError]
 
 
 class SchemaPreview(Body):
-    """Either the name of a schema, or a type and a definition."""
+    """A schema to preview: either the name of one, or a type and a definition."""
 
     schema: str | None = None
     type: Type | None = None
-    definition: dict[str, Any] | list[Any] | str | bool | None = None
-    """As JSON, or its JSON text."""
+    definition: Definition | None = None
+    """The definition as JSON, or its JSON text."""
     messages: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class SchemaSample(Answer):
+    """A message that does not fit a schema."""
+
     message_id: str
     partition: int
     offset: int

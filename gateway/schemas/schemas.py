@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from edge.asgi import (
     Receive,
@@ -18,29 +18,19 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
-from edge.problem import FieldError, Problem, not_found
+from edge.problem import FieldError, Problem, invalid, not_found
 from edge.slices import Slices
 from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
-from gateway.schemas.bodies import (
-    DefinitionBody,
-    PreviewBody,
-    SchemaCreate,
-    SchemaPatch,
-    ValidateBody,
-    bad_definition,
-    text_of,
-    version_view,
-    view,
-)
 from gateway.topics.recent_messages import RecentStore, recent_messages
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
-from openapi.schemas import OPERATIONS
+from openapi import schemas as contract
 from publish_forwarder.schemas.checker import Checker
+from publish_forwarder.schemas.definition import is_json
 from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
 
 MAX_SAMPLES = 20
@@ -65,24 +55,26 @@ class SchemaRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createSchema"], self.create),
-            Route(OPERATIONS["listSchemas"], self.page),
-            Route(OPERATIONS["getSchema"], self.get),
-            Route(OPERATIONS["changeSchema"], self.patch),
-            Route(OPERATIONS["deleteSchema"], self.delete),
-            Route(OPERATIONS["addSchemaVersion"], self.add_version),
-            Route(OPERATIONS["listSchemaVersions"], self.versions),
-            Route(OPERATIONS["getSchemaVersion"], self.version),
-            Route(OPERATIONS["checkSchema"], self.check),
-            Route(OPERATIONS["validateBody"], self.validate),
-            Route(OPERATIONS["previewSchema"], self.preview),
+            Route(contract.OPERATIONS["createSchema"], self.create),
+            Route(contract.OPERATIONS["listSchemas"], self.page),
+            Route(contract.OPERATIONS["getSchema"], self.get),
+            Route(contract.OPERATIONS["changeSchema"], self.patch),
+            Route(contract.OPERATIONS["deleteSchema"], self.delete),
+            Route(contract.OPERATIONS["addSchemaVersion"], self.add_version),
+            Route(contract.OPERATIONS["listSchemaVersions"], self.versions),
+            Route(contract.OPERATIONS["getSchemaVersion"], self.version),
+            Route(contract.OPERATIONS["checkSchema"], self.check),
+            Route(contract.OPERATIONS["validateBody"], self.validate),
+            Route(contract.OPERATIONS["previewSchema"], self.preview),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, SchemaCreate)
+        body = await read_json(scope, receive, contract.SchemaCreate)
         caller_of(scope).require("manage", "schema", body.name)
-        body.check()
-        text = await self._compiled(tenant_of(scope), body.type, text_of(body.definition))
+        errors = name_errors(body.name)
+        if errors:
+            raise invalid("The body does not fit.", errors)
+        text = await self._compiled(tenant_of(scope), body.type, _text(body.definition))
         try:
             schema = await self._schemas.create(
                 tenant_of(scope),
@@ -95,11 +87,11 @@ class SchemaRoutes:
             detail = f"There is a schema {body.name!r} already."
             raise Problem(409, "schema-exists", "Schema exists", detail) from error
         location = (b"location", b"/schemas/" + schema.name.encode("ascii"))
-        await _respond(send, 201, view(schema), [location, etag(schema.version)])
+        await _respond(send, 201, _view(schema), [location, etag(schema.version)])
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         schema = await self._find(scope)
-        await _respond(send, 200, view(schema), [etag(schema.version)])
+        await _respond(send, 200, _view(schema), [etag(schema.version)])
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant_id = tenant_of(scope)
@@ -108,11 +100,11 @@ class SchemaRoutes:
             "schema",
             lambda size, token: self._schemas.page(tenant_id, page_size=size, page_token=token),
         )
-        listing = {"schemas": [view(one) for one in page.items], "next_page_token": page.next_token}
+        listing = contract.SchemaPage([_view(one) for one in page.items], page.next_token)
         await _respond(send, 200, listing)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, SchemaPatch)
+        body = await read_json(scope, receive, contract.SchemaPatch)
         await self._find(scope)
         try:
             schema = await self._schemas.set_compatibility(
@@ -123,7 +115,7 @@ class SchemaRoutes:
             )
         except Conflict as error:
             raise precondition_failed("schema") from error
-        await _respond(send, 200, view(schema), [etag(schema.version)])
+        await _respond(send, 200, _view(schema), [etag(schema.version)])
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """409 while a topic uses it."""
@@ -141,12 +133,12 @@ class SchemaRoutes:
 
     async def add_version(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 with its number; 200 with the latest one's where that has the same definition."""
-        body = await read_json(scope, receive, DefinitionBody)
+        body = await read_json(scope, receive, contract.SchemaDefinition)
         for _ in range(MAX_TRIES):
             latest = await self._find(scope)
-            text = await self._compiled(latest.tenant_id, latest.type, text_of(body.definition))
+            text = await self._compiled(latest.tenant_id, latest.type, _text(body.definition))
             if _same(text, latest.definition):
-                await _respond(send, 200, {"number": latest.number})
+                await _respond(send, 200, contract.SchemaNumber(latest.number))
                 return
             errors = await self._breaks(latest, text)
             if errors:
@@ -160,7 +152,7 @@ class SchemaRoutes:
                 )
             except Conflict:
                 continue  # another version came between: compare with that
-            await _respond(send, 201, {"number": added.number})
+            await _respond(send, 201, contract.SchemaNumber(added.number))
             return
         raise Problem(
             409, "conflict", "Conflict", "Other versions were added at the same time; try again."
@@ -169,47 +161,48 @@ class SchemaRoutes:
     async def versions(self, scope: Scope, receive: Receive, send: Send) -> None:
         schema = await self._find(scope)
         found = await self._schemas.versions(schema.tenant_id, schema.name)
-        listed = [{"number": number, "created_at": created_at} for number, created_at in found]
-        await _respond(send, 200, {"versions": listed})
+        listed = [contract.SchemaVersionListed(*each) for each in found]
+        await _respond(send, 200, contract.SchemaVersions(listed))
 
     async def version(self, scope: Scope, receive: Receive, send: Send) -> None:
         schema = await self._find(scope)
         wanted = path_param(scope, "number")
         number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
         found = await self._schemas.version(schema.tenant_id, schema.name, number)
-        await _respond(send, 200, version_view(found))
+        await _respond(
+            send,
+            200,
+            contract.SchemaVersion(found.number, _raw(found.definition), found.created_at),
+        )
 
     async def check(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whether a definition could be the next version; nothing is kept."""
-        body = await read_json(scope, receive, DefinitionBody)
+        body = await read_json(scope, receive, contract.SchemaDefinition)
         latest = await self._find(scope)
-        text = await self._compiled(latest.tenant_id, latest.type, text_of(body.definition))
+        text = await self._compiled(latest.tenant_id, latest.type, _text(body.definition))
         errors = await self._breaks(latest, text)
-        answer = {
-            "compatible": not errors,
-            "compatibility": latest.compatibility,
-            "number": latest.number,
-            "errors": _shown(errors),
-        }
+        answer = contract.SchemaChecked(
+            not errors, latest.compatibility, latest.number, _shown(errors)
+        )
         await _respond(send, 200, answer)
 
     async def validate(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whether a body fits; nothing is published."""
-        body = await read_json(scope, receive, ValidateBody)
-        data, content_type = body.body()
+        body = await read_json(scope, receive, contract.SchemaValidate)
+        data, content_type = _body_of(body)
         schema = await self._find(scope)
         number, text = schema.number, schema.definition
         if body.number is not None and body.number != number:
             found = await self._schemas.version(schema.tenant_id, schema.name, body.number)
             number, text = found.number, found.definition
         errors = await self._checked(tenant_of(scope), schema.type, text, data, content_type)
-        answer = {"valid": not errors, "number": number, "errors": _shown(errors)}
+        answer = contract.SchemaValidated(not errors, number, _shown(errors))
         await _respond(send, 200, answer)
 
     async def preview(self, scope: Scope, receive: Receive, send: Send) -> None:
         """How many of the topic's newest messages fit; samples of those that do not."""
-        body = await read_json(scope, receive, PreviewBody)
-        body.check()
+        body = await read_json(scope, receive, contract.SchemaPreview)
+        _check_preview(body)
         tenant_id = tenant_of(scope)
         topic = await self._catalog.topic(tenant_id, path_param(scope, "topic"), refresh=True)
         if body.schema is not None:
@@ -219,9 +212,9 @@ class SchemaRoutes:
         else:
             assert body.type is not None
             assert body.definition is not None
-            kind, text = body.type, text_of(body.definition)
+            kind, text = body.type, _text(body.definition)
         recent = await recent_messages(self._store, topic, body.messages)
-        samples: list[dict[str, Any]] = []
+        samples: list[contract.SchemaSample] = []
         valid = 0
         slices = Slices()
         for one in recent:
@@ -231,9 +224,10 @@ class SchemaRoutes:
                 await slices.rest()
             valid += not errors
             if errors and len(samples) < MAX_SAMPLES:
-                name = {"message_id": one.message_id, "partition": one.partition}
-                samples.append(name | {"offset": one.offset, "errors": _shown(errors)})
-        await _respond(send, 200, {"messages": len(recent), "valid": valid, "samples": samples})
+                samples.append(
+                    contract.SchemaSample(one.message_id, one.partition, one.offset, _shown(errors))
+                )
+        await _respond(send, 200, contract.SchemaPreviewed(len(recent), valid, samples))
 
     async def _find(self, scope: Scope) -> Schema:
         return await self._named(tenant_of(scope), path_param(scope, "name"))
@@ -252,7 +246,7 @@ class SchemaRoutes:
         try:
             await self._checker.compile(tenant_id, kind, text)
         except BadDefinition as error:
-            raise bad_definition(error) from error
+            raise _bad_definition(error) from error
         return msgspec.json.encode(msgspec.json.decode(text)).decode()
 
     async def _checked(
@@ -261,7 +255,7 @@ class SchemaRoutes:
         try:
             return await self._checker.check(tenant_id, kind, text, data, content_type)
         except BadDefinition as error:
-            raise bad_definition(error) from error
+            raise _bad_definition(error) from error
 
     async def _breaks(self, latest: Schema, text: str) -> Sequence[FieldError]:
         """Why it cannot be the next version."""
@@ -294,8 +288,66 @@ def _incompatible(latest: Schema, errors: Sequence[FieldError]) -> Problem:
     )
 
 
-def _shown(errors: Sequence[FieldError]) -> list[dict[str, str]]:
-    return [error._asdict() for error in errors]
+def _shown(errors: Sequence[FieldError]) -> list[contract.SchemaError]:
+    return [contract.SchemaError(error.field, error.detail) for error in errors]
+
+
+def _body_of(body: contract.SchemaValidate) -> tuple[bytes, str]:
+    """Return the bytes that a publisher would send, and their content type; raise a 422 Problem."""
+    content_type = body.content_type or "application/json"
+    if (body.data is UNSET) == (body.data_base64 is None):
+        detail = "give either data or data_base64"
+        raise invalid("The body does not fit.", [FieldError("data", detail)])
+    if body.data_base64 is not None:
+        return body.data_base64, content_type
+    if is_json(content_type):
+        return msgspec.json.encode(body.data), content_type
+    if not isinstance(body.data, str):
+        detail = "must be a string where content_type is not JSON"
+        raise invalid("The body does not fit.", [FieldError("data", detail)])
+    return body.data.encode("utf-8", "replace"), content_type
+
+
+def _check_preview(body: contract.SchemaPreview) -> None:
+    """Raise a 422 Problem unless the body names a schema or has a type and a definition."""
+    if (body.schema is None) == (body.definition is None):
+        detail = "give either schema or definition"
+        raise invalid("The body does not fit.", [FieldError("schema", detail)])
+    if (body.type is None) != (body.definition is None):
+        detail = "goes with a definition"
+        raise invalid("The body does not fit.", [FieldError("type", detail)])
+
+
+def _text(definition: contract.Definition) -> str:
+    """Return the text of a definition that is given as JSON; a string is the text."""
+    return definition if isinstance(definition, str) else msgspec.json.encode(definition).decode()
+
+
+def _view(schema: Schema) -> contract.Schema:
+    """Return a schema as the API shows it, with its latest version."""
+    return contract.Schema(
+        name=schema.name,
+        type=schema.type,
+        compatibility=schema.compatibility,
+        number=schema.number,
+        definition=_raw(schema.definition),
+        created_at=schema.created_at,
+        updated_at=schema.updated_at,
+    )
+
+
+def _raw(definition: str) -> msgspec.Raw:
+    return msgspec.Raw(definition.encode())
+
+
+def _bad_definition(error: BadDefinition) -> Problem:
+    return Problem(
+        422,
+        "invalid-definition",
+        "The definition is not valid",
+        "The definition is wrong or beyond the limits; errors name the places by JSON pointer.",
+        errors=[error._replace(field=f"definition{error.field}") for error in error.errors],
+    )
 
 
 async def _respond(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,6 +16,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.models import SchemaRow, SchemaVersionRow, TopicRow
 from metadata.paging import name_after, page_of
 from metadata.types import ChangeKind, Page
+from openapi.schemas import Compatibility, Type
 
 _Found = Row[SchemaRow, SchemaVersionRow]
 NO_UID = bytes(16)
@@ -29,8 +31,8 @@ class Schema:
 
     tenant_id: bytes
     name: str
-    type: str
-    compatibility: str
+    type: Type
+    compatibility: Compatibility
     number: int
     definition: str
     version: int
@@ -56,7 +58,13 @@ class SchemaRepository:
         self._limits = limits
 
     async def create(
-        self, tenant_id: bytes, name: str, *, type_: str, compatibility: str, definition: str
+        self,
+        tenant_id: bytes,
+        name: str,
+        *,
+        type_: Type,
+        compatibility: Compatibility,
+        definition: str,
     ) -> Schema:
         """With version 1. Conflict when the name is taken; QuotaExceeded."""
 
@@ -96,7 +104,12 @@ class SchemaRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def set_compatibility(
-        self, tenant_id: bytes, name: str, compatibility: str, *, if_version: int | None = None
+        self,
+        tenant_id: bytes,
+        name: str,
+        compatibility: Compatibility,
+        *,
+        if_version: int | None = None,
     ) -> Schema:
         """NotFound; Conflict when `if_version` is another."""
 
@@ -243,8 +256,8 @@ def _schema(found: _Found) -> Schema:
     return Schema(
         tenant_id=row.tenant_id,
         name=row.name,
-        type=row.type,
-        compatibility=row.compatibility,
+        type=cast(Type, row.type),
+        compatibility=cast(Compatibility, row.compatibility),
         number=latest.number,
         definition=latest.definition,
         version=row.version,
