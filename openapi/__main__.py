@@ -10,10 +10,12 @@ from typing import Any
 
 import yaml
 
+from openapi import sdk_models
 from openapi.assembly import assembled
 from openapi.terraform import provider_contract
 
 HERE = Path(__file__).parent
+MODELS = HERE.parent / "sdk/python/packetboat/models"
 TERRAFORM = HERE.parent / "deploy/terraform/provider/internal/contract/contract.json"
 HEADER = "# Generated from the modules beside it: `make generate`. Do not edit.\n"
 
@@ -34,6 +36,7 @@ def generated() -> dict[Path, str]:
         HERE / "openapi.yaml": HEADER + text,
         HERE / "document.json": _lines(document, {"paths": 1, "components": 2}) + "\n",
         TERRAFORM: provider_contract(document["components"]["schemas"]),
+        **{MODELS / f"{name}.py": sdk_models.written(name) for name in sdk_models.MODULES},
     }
 
 

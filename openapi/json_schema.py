@@ -111,7 +111,7 @@ class Schemas:
                 required.append(name)
         schema: Schema = {"type": "object"}
         if kind.__doc__ is not None:
-            schema["description"] = _one_line(kind.__doc__)
+            schema["description"] = one_line(kind.__doc__)
         schema |= _chosen(kind, properties, required)
         return schema | getattr(kind, "EXTRA", {})
 
@@ -231,8 +231,8 @@ def _described(body: list[ast.stmt]) -> Iterable[tuple[str, str]]:
             and isinstance(text.value, ast.Constant)
             and isinstance(text.value.value, str)
         ):
-            yield field.target.id, _one_line(text.value.value)
+            yield field.target.id, one_line(text.value.value)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     return inspect.cleandoc(text).strip().replace("\n", " ")

@@ -157,6 +157,8 @@ class SchemaSample(Answer):
 
 
 class SchemaPreviewed(Answer):
+    """The answer how many of the newest messages fit a schema."""
+
     messages: int
     valid: int
     samples: Annotated[list[SchemaSample], Meta(max_length=20)]
@@ -197,7 +199,7 @@ OPERATIONS = table(
         id="changeSchema",
         route="PATCH /schemas/{name}",
         needs="manage schema:name",
-        summary="Change its compatibility",
+        summary="Change the compatibility of a schema",
         parameters=(IF_MATCH,),
         body=SchemaPatch,
         answers=(ok(Schema, "The schema.", ETAG),),

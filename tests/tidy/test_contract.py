@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from openapi.common import CONFLICT, NOT_FOUND, RATE_LIMITED, Problem
 from openapi.contract import Answer, Body, Operation, Refusal
 from openapi.json_schema import Schemas, prose
 from openapi.refusals import refusals_of
+from openapi.sdk_models import Model, model_text
 
 
 @pytest.mark.parametrize("path", generated(), ids=lambda path: path.name)
@@ -65,6 +67,18 @@ class Shown(Made, kw_only=True):
 class Told(Answer):
     size: int = 3
     extra: str | UnsetType = UNSET
+
+
+class Listed(Answer):
+    """A list."""
+
+    state: Literal["open", "shut"]
+    parts: list[Told]
+    """Its parts."""
+    rank: int
+    at: datetime
+    note: str | UnsetType = UNSET
+    until: float | None = None
 
 
 def test_a_class_as_json_schema() -> None:
@@ -136,3 +150,22 @@ def test_a_row_says_what_is_otherwise() -> None:
     assert CONFLICT in told
     assert NOT_FOUND not in told
     assert RATE_LIMITED not in told
+
+
+def test_a_model_of_the_sdk() -> None:
+    """What may be missing or null is None, an array is a tuple, and a word is a string."""
+    text = model_text(Model(Listed, etag=True, defaults={"rank": 0}))
+    assert text.splitlines() == [
+        "class Listed(msgspec.Struct, frozen=True):",
+        '    """A list."""',
+        "",
+        "    state: str",
+        "    at: datetime",
+        "    parts: tuple[Told, ...] = ()",
+        '    """Its parts."""',
+        "    rank: int = 0",
+        "    note: str | None = None",
+        "    until: float | None = None",
+        "    etag: str | None = None",
+        '    """For `if_match`; None in a listing."""',
+    ]

@@ -1,3 +1,4 @@
+# Generated from openapi/locks.py: `make generate`. Do not edit.
 """Locks, as their holder and as others see them."""
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ class Lock(msgspec.Struct, frozen=True):
 
     name: str
     lock_id: str
-    """Of the holding; who knows it can renew and release it."""
+    """The secret of this holding; whoever knows it can renew and release the lock."""
     fencing_token: int
-    """Higher than that of every holder before, for ever."""
+    """A number that is higher than that of every earlier holder, for ever."""
     ttl_seconds: float
     expires_in_seconds: float
-    """How long the holder may go on from when this was sent, counted on the safe side."""
+    """Seconds that the holder may go on from when this was sent, counted on the safe side."""
     holder: str | None = None
     labels: dict[str, str] = {}
 
@@ -28,18 +29,20 @@ class LockState(msgspec.Struct, frozen=True):
     name: str
     held: bool
     fencing_token: int
-    """Of the holder, or of the last one."""
+    """The fencing token of the holder, or of the last holder."""
     holder: str | None = None
     ttl_seconds: float | None = None
     expires_in_seconds: float | None = None
     taken_at: datetime | None = None
     waiting: int = 0
+    """The number of clients that wait for the lock."""
     labels: dict[str, str] = {}
 
 
 class LockVerified(msgspec.Struct, frozen=True):
-    """`current`: the token is that of the present holder."""
+    """The answer whether a fencing token is current."""
 
     name: str
     current: bool
+    """Whether the token is that of the present holder."""
     latest_fencing_token: int

@@ -1,4 +1,5 @@
-"""Schemas that bodies must fit."""
+# Generated from openapi/schemas.py: `make generate`. Do not edit.
+"""Schemas that message bodies must fit."""
 
 from __future__ import annotations
 
@@ -12,20 +13,23 @@ Compatibility = Literal["none", "backward", "forward", "full"]
 
 
 class SchemaError(msgspec.Struct, frozen=True):
-    """`field` is a JSON pointer."""
+    """A place where a body or a definition does not fit."""
 
     field: str
+    """A JSON pointer to the value."""
     detail: str
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A schema with its latest version."""
+    """A schema, with its latest version."""
 
     name: str
     type: str
     compatibility: str
     number: int
+    """The number of the latest version."""
     definition: Any
+    """The definition of the latest version as JSON."""
     created_at: datetime
     updated_at: datetime
     etag: str | None = None
@@ -33,25 +37,26 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
-    """`definition` is left out in a listing."""
+    """A version of a schema."""
 
     number: int
     created_at: datetime
     definition: Any = None
+    """The definition as JSON."""
 
 
 class SchemaChecked(msgspec.Struct, frozen=True):
-    """Whether a definition could be the next version."""
+    """The answer whether a definition could be the next version."""
 
     compatible: bool
     compatibility: str
     number: int
-    """Of the version it was compared with."""
+    """The number of the version that the definition was compared with."""
     errors: tuple[SchemaError, ...] = ()
 
 
 class SchemaValidated(msgspec.Struct, frozen=True):
-    """Whether a body fits."""
+    """The answer whether a body fits a schema."""
 
     valid: bool
     number: int
@@ -59,7 +64,7 @@ class SchemaValidated(msgspec.Struct, frozen=True):
 
 
 class SchemaSample(msgspec.Struct, frozen=True):
-    """A stored message that does not fit."""
+    """A message that does not fit a schema."""
 
     message_id: str
     partition: int
@@ -68,7 +73,7 @@ class SchemaSample(msgspec.Struct, frozen=True):
 
 
 class SchemaPreviewed(msgspec.Struct, frozen=True):
-    """How many of the newest messages fit."""
+    """The answer how many of the newest messages fit a schema."""
 
     messages: int
     valid: int
