@@ -41,7 +41,7 @@ def generated() -> dict[Path, str]:
 
 
 def _lines(members: dict[str, Any], depths: dict[str, int]) -> str:
-    """Write an object with a member a line; those in `depths` likewise, so many levels deep."""
+    """Write an object with a member a line, and those in `depths` to that depth."""
     written = []
     for name, value in members.items():
         depth = depths.get(name, 0)

@@ -1,4 +1,4 @@
-"""What several areas of the contract share: names, labels, paging, and the ways to be refused."""
+"""The parts that several areas of the contract share: names, labels, paging, refusals."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Message(OpenAnswer):
     traceparent: str | UnsetType = UNSET
     """W3C trace context, of a message that was published with one."""
     tracestate: str | UnsetType = UNSET
-    """Beside traceparent, where it was published with one."""
+    """W3C trace state, of a message that was published with one beside traceparent."""
 
 
 class SeekSnapshot(Body):
     snapshot: Annotated[str, Meta(max_length=128)]
-    """To what was unacked when it was taken. Of the same topic."""
+    """A snapshot of the same topic; the messages that were unacked then are delivered again."""
 
 
 class QuotaProblem(Problem):
@@ -99,12 +99,12 @@ class Hold(Answer):
 
     kind: Literal["undelivered", "delayed", "export", "snapshot", "dead_letters"]
     name: str | None
-    """Of the subscription, export or snapshot; null of delayed messages."""
+    """The name of the subscription, export or snapshot; null for delayed messages."""
     messages: Count
     """Not acked by a subscription, delayed (at most 100,000 of a queue are counted), not taken by
     an export, kept by a snapshot, or open dead letters."""
     advice: str
-    """What to do instead of losing them."""
+    """The action that loses nothing."""
 
 
 class HeldProblem(Problem):
@@ -116,7 +116,7 @@ class HeldProblem(Problem):
 class FilterPreviewRequest(Body):
     filter: Annotated[str, Meta(max_length=4096)]
     messages: Annotated[int, Meta(ge=1, le=10_000)] = 1000
-    """How many of the most recent messages are looked at, over all partitions."""
+    """The number of newest messages to look at, over all partitions."""
 
 
 class FilterSample(Answer):
@@ -137,7 +137,7 @@ class FilterPreviewSamples(Answer):
 
 
 class FilterChanges(Answer):
-    """Against the present filter of the subscription, or none."""
+    """Messages that another filter would treat otherwise than the present one, or than none."""
 
     newly_matched: int
     no_longer_matched: int
@@ -151,7 +151,7 @@ class FilterPreview(Answer):
     first_error: str | None
     samples: FilterPreviewSamples
     changes: FilterChanges
-    """Against the present filter of the subscription, or none."""
+    """The difference to the present filter of the subscription, or to none."""
 
 
 class HoldList(Answer):
@@ -211,7 +211,10 @@ MAX_BYTES = Parameter(
     default=8_388_608,
 )
 CONFLICT = Refusal(
-    "Conflict", 409, "It does not go with what is there; `type` and `detail` say why.", Problem
+    "Conflict",
+    409,
+    "The request conflicts with the present state; `type` and `detail` say why.",
+    Problem,
 )
 NOT_FOUND = Refusal("NotFound", 404, "There is no such thing in this tenant.", Problem)
 TOPIC = Parameter(
@@ -221,7 +224,7 @@ HEARTBEAT_SECONDS = Parameter(
     "heartbeat_seconds",
     "heartbeat_seconds",
     "query",
-    "After so long without a line, one says that the stream is alive.",
+    "Seconds without a line after which a line says that the stream is alive.",
     Annotated[float, Meta(ge=1, le=60)],
     default=10,
 )
@@ -229,7 +232,7 @@ MAX_SECONDS = Parameter(
     "max_seconds",
     "max_seconds",
     "query",
-    "The stream ends after so long; without it, when somebody ends it.",
+    "Seconds after which the stream ends; without it, the client ends it.",
     Annotated[float, Meta(ge=0, le=43_200)],
 )
 TOO_LARGE = Refusal("TooLarge", 413, "The body, the batch or a message is over its limit.", Problem)
@@ -239,7 +242,7 @@ WORK_LIMITED = Refusal(
     "WorkLimited",
     429,
     (
-        "What it costs to check the tenant's bodies and schemas is over its share "
+        "Checks of the tenant's bodies and schemas cost more than its share "
         "(`work-limited`), or the tenant has used up a limit per second (`rate-limited`); "
         "nothing was done."
     ),
@@ -301,7 +304,7 @@ UID = Parameter(
     "uid",
     "uid",
     "path",
-    "Of a run that was claimed.",
+    "The uid of a run that was claimed.",
     Annotated[str, Meta(min_length=1)],
     required=True,
 )
@@ -336,7 +339,7 @@ NUMBER = Parameter(
     "number",
     "number",
     "path",
-    "Of a schema's version.",
+    "The number of a schema's version.",
     Annotated[int, Meta(ge=1, le=999_999)],
     required=True,
 )

@@ -21,7 +21,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     EXACTLY_ONE: ClassVar[tuple[str, ...]] = ()
     """Exactly one of these fields is given."""
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ()
-    """One of these fields, or several, are given."""
+    """At least one of these fields is given."""
 
 
 class OpenBody(Body, forbid_unknown_fields=False):
@@ -92,7 +92,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     - `read topic:*`: on every topic;
     - `read topic:?`: on some topic; the handler looks which names the caller may see;
     - `operate *`: on everything;
-    - `self`: whoever has a valid token; `public`: everybody.
+    - `self`: every caller with a valid token; `public`: every caller.
 
     Each operation that needs a token has the refusals that its parameters and body bring about,
     without those in `never`, and those in `problems`.

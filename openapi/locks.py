@@ -42,7 +42,7 @@ class LockAcquire(Body):
     ttl_seconds: TtlSeconds = 10.0
     """Seconds that the lock is held without being renewed."""
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
-    """Seconds to wait for the lock; whoever came first gets it first."""
+    """Seconds to wait for the lock; clients get it in the order in which they came."""
     holder: Text | None = None
     """A name of the holder that others are shown."""
     request_id: Text | None = None
@@ -56,7 +56,7 @@ class Lock(Answer):
 
     name: str
     lock_id: Hex128
-    """The secret of this holding; whoever knows it can renew and release the lock."""
+    """The secret of this holding; a client that knows it can renew and release the lock."""
     fencing_token: int
     """A number that is higher than that of every earlier holder, for ever."""
     holder: str | None
@@ -70,7 +70,7 @@ class LockRenew(Body):
     """A request to renew a lock."""
 
     lock_id: Hex128
-    """The secret of this holding; whoever knows it can renew and release the lock."""
+    """The secret of this holding; a client that knows it can renew and release the lock."""
     ttl_seconds: TtlSeconds | None = None
     """Seconds that the lock is held without being renewed."""
 
@@ -79,7 +79,7 @@ class LockRelease(Body):
     """A request to release a lock."""
 
     lock_id: Hex128
-    """The secret of this holding; whoever knows it can renew and release the lock."""
+    """The secret of this holding; a client that knows it can renew and release the lock."""
 
 
 class LockVerify(Body):
@@ -128,7 +128,9 @@ OPERATIONS = table(
         needs="manage lock:name",
         summary="Delete a lock",
         answers=(
-            no_content("Whoever held it has lost it; the next holder has a higher fencing token."),
+            no_content(
+                "The lock is deleted and not held; the next holder has a higher fencing token."
+            ),
         ),
     ),
     Operation(

@@ -1,4 +1,4 @@
-"""How each operation may be refused: rules first, then what its row says otherwise."""
+"""The refusals of each operation: they follow from rules and from its row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WITH_TOKEN = (
     common.UNAVAILABLE,
     common.OUTCOME_UNKNOWN,
 )
-"""How an operation that needs a token may be refused whatever it does."""
+"""Refusals of every operation that needs a token."""
 WITH_BODY = (common.BODY_TIMEOUT, common.TOO_LARGE, common.UNPROCESSABLE)
 
 

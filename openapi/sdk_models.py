@@ -30,7 +30,7 @@ class Model(NamedTuple):
     etag: bool = False
     """Whether the model keeps the ETag of its answer, which a listing does not have."""
     defaults: dict[str, object] = {}
-    """Of fields that older servers do not send."""
+    """Defaults of fields that older servers do not send."""
 
 
 class Module(NamedTuple):

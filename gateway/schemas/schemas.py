@@ -118,7 +118,7 @@ class SchemaRoutes:
         await _respond(send, 200, _view(schema), [etag(schema.version)])
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 while a topic uses it."""
+        """Answer 409 while a topic uses it."""
         await self._find(scope)
         version = if_match(header(scope, b"if-match"))
         name = path_param(scope, "name")
@@ -132,7 +132,7 @@ class SchemaRoutes:
         await respond_no_content(send)
 
     async def add_version(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 with its number; 200 with the latest one's where that has the same definition."""
+        """Answer 201 with the number; 200 if the latest version has the same definition."""
         body = await read_json(scope, receive, contract.SchemaDefinition)
         for _ in range(MAX_TRIES):
             latest = await self._find(scope)
@@ -176,7 +176,7 @@ class SchemaRoutes:
         )
 
     async def check(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whether a definition could be the next version; nothing is kept."""
+        """Answer whether a definition could be the next version; nothing is kept."""
         body = await read_json(scope, receive, contract.SchemaDefinition)
         latest = await self._find(scope)
         text = await self._compiled(latest.tenant_id, latest.type, _text(body.definition))
@@ -187,7 +187,7 @@ class SchemaRoutes:
         await _respond(send, 200, answer)
 
     async def validate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whether a body fits; nothing is published."""
+        """Answer whether a body fits; nothing is published."""
         body = await read_json(scope, receive, contract.SchemaValidate)
         data, content_type = _body_of(body)
         schema = await self._find(scope)
@@ -200,7 +200,7 @@ class SchemaRoutes:
         await _respond(send, 200, answer)
 
     async def preview(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """How many of the topic's newest messages fit; samples of those that do not."""
+        """Count the newest messages of a topic that fit, with samples of those that do not."""
         body = await read_json(scope, receive, contract.SchemaPreview)
         _check_preview(body)
         tenant_id = tenant_of(scope)
@@ -241,8 +241,8 @@ class SchemaRoutes:
             raise not_found("schema", name) from error
 
     async def _compiled(self, tenant_id: bytes, kind: str, text: str) -> str:
-        """A definition that can be compiled, as it is stored and compared: without blanks, members
-        in the order given. Raises a 422 Problem."""
+        """Return a definition as it is stored and compared: without blanks, members in the order
+        given. Raise a 422 Problem for one that cannot be compiled."""
         try:
             await self._checker.compile(tenant_id, kind, text)
         except BadDefinition as error:
@@ -258,7 +258,7 @@ class SchemaRoutes:
             raise _bad_definition(error) from error
 
     async def _breaks(self, latest: Schema, text: str) -> Sequence[FieldError]:
-        """Why it cannot be the next version."""
+        """Return the reasons that it cannot be the next version."""
         if latest.compatibility == "none":
             return []
         try:
@@ -270,7 +270,7 @@ class SchemaRoutes:
 
 
 def _same(one: str, other: str) -> bool:
-    """As JSON: members in any order."""
+    """Compare as JSON, with members in any order."""
     return _sorted(msgspec.json.decode(one)) == _sorted(msgspec.json.decode(other))
 
 

@@ -43,7 +43,7 @@ def test_areas_have_modules_of_their_own() -> None:
 
 
 class Made(Body):
-    """What a test makes."""
+    """A thing that a test makes."""
 
     name: Annotated[str, Meta(min_length=1, pattern=r"^[a-z]+\Z")]
     """The name
@@ -74,7 +74,7 @@ class Listed(Answer):
 
     state: Literal["open", "shut"]
     parts: list[Told]
-    """Its parts."""
+    """The parts of the list."""
     rank: int
     at: datetime
     note: str | UnsetType = UNSET
@@ -86,7 +86,7 @@ def test_a_class_as_json_schema() -> None:
     assert schemas.of(Made) == {"$ref": "#/components/schemas/Made"}
     assert schemas.named["Made"] == {
         "type": "object",
-        "description": "What a test makes.",
+        "description": "A thing that a test makes.",
         "required": ["name"],
         "properties": {
             "name": {
@@ -153,7 +153,7 @@ def test_a_row_says_what_is_otherwise() -> None:
 
 
 def test_a_model_of_the_sdk() -> None:
-    """What may be missing or null is None, an array is a tuple, and a word is a string."""
+    """A field that may be missing or null is None, an array is a tuple, a word is a string."""
     text = model_text(Model(Listed, etag=True, defaults={"rank": 0}))
     assert text.splitlines() == [
         "class Listed(msgspec.Struct, frozen=True):",
@@ -162,7 +162,7 @@ def test_a_model_of_the_sdk() -> None:
         "    state: str",
         "    at: datetime",
         "    parts: tuple[Told, ...] = ()",
-        '    """Its parts."""',
+        '    """The parts of the list."""',
         "    rank: int = 0",
         "    note: str | None = None",
         "    until: float | None = None",

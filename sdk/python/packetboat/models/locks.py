@@ -13,7 +13,7 @@ class Lock(msgspec.Struct, frozen=True):
 
     name: str
     lock_id: str
-    """The secret of this holding; whoever knows it can renew and release the lock."""
+    """The secret of this holding; a client that knows it can renew and release the lock."""
     fencing_token: int
     """A number that is higher than that of every earlier holder, for ever."""
     ttl_seconds: float
