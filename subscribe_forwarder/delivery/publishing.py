@@ -164,9 +164,8 @@ class AckPublisher:
                 raise Problem(507, error.kind, "Topic full", str(error)) from error
             except (QueueSealed, QueueNotFound):
                 continue
-            assert len(staged.message_ids) == len(outputs), (
-                f"{len(staged.message_ids)} of {len(outputs)} outputs are staged"
-            )
+            named = sum(map(bool, staged.message_ids))
+            assert named == len(outputs), f"{named} of {len(outputs)} outputs are staged"
             publication = Publication(tenant_id, tag, staged.places)
             failpoints.reach("publication.staged")
             # Meanwhile anything may have happened here; what is left staged the sweep takes back.

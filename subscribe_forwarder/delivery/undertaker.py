@@ -313,10 +313,12 @@ class Undertaker:
         ]  # fmt: skip
         placed = await self._append(letters, items)
         uids = sorted(new_uid() for _ in here)
-        for (_, pending, found, original), uid, where in zip(here, uids, placed, strict=True):
+        for (place, pending, found, original), uid, where in zip(here, uids, placed, strict=True):
             if pending.stale:
                 continue  # its next ledger tells again, and finds the letter written
-            pending.ledger.bury(_row(uid, pending.dead, found, original, letters, where))
+            buried = pending.ledger.bury(_row(uid, pending.dead, found, original, letters, where))
+            if not buried and place.offset in pending.ledger.exceptions:
+                _tell(pending, "its key was resumed meanwhile")
             self._note(pending.reader)
         for reason, count in Counter(each.dead.reason.value for _, each, *_ in here).items():
             metrics.dead_lettered.labels(reason).inc(count)

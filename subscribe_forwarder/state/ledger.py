@@ -343,13 +343,11 @@ class Ledger:
         return True
 
     def bury(self, dead_letter: DeadLetter) -> bool:
-        """It is stored as a dead letter. False when it was settled meanwhile."""
+        """It is stored as a dead letter. False when it was settled or resumed meanwhile: then
+        nothing changes, and a resumed one is delivered again."""
         row = self._open.rows.get(dead_letter.offset)
-        if row is None:
+        if row is None or row.reason in (Reason.HOLE, Reason.FAILED):
             return False
-        assert row.reason not in (Reason.HOLE, Reason.FAILED), (
-            f"offset {row.offset} buried, and its delivery is {row.reason.name}"
-        )
         self._flushes.dead_letters.append(dead_letter)
         self.settle((dead_letter.offset,), Settled.DEAD_LETTERED)
         return True

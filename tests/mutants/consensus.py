@@ -349,6 +349,21 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/unit/consensus/test_membership_changes.py"
         "::test_a_step_waits_until_those_who_stay_hold_what_is_chosen",
         breaks="P1",
+        trips="leaves voters without what is chosen",
+    ),
+    Mutant(
+        "a leader that was replaced leads on under the membership that it learns",
+        (
+            Edit(
+                "store_nodes/consensus/following.py",
+                "            if entry is None or entry.value != value:\n",
+                "            if entry is None:\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_membership_changes.py"
+        "::test_a_leader_that_learns_of_a_change_it_did_not_propose_leads_no_more",
+        breaks="P2",
+        trips="are open under two memberships",
     ),
     Mutant(
         "a second step comes before the first is settled",

@@ -72,6 +72,40 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="not a list of settled segments",
     ),
     Mutant(
+        "a settle that writes no segment gives used numbers again",
+        (
+            Edit(
+                "store_nodes/storage/settle.py",
+                "        next_segment=max([old.next_segment, *(one + 1 for one in sizes)]),\n",
+                "        next_segment=max([FIRST_SETTLED, *(one + 1 for one in (*old.segments, "
+                "*sizes) if one not in victims.segments)]),\n",
+            ),
+        ),
+        killed_by="tests/unit/storage/test_settle.py"
+        "::test_a_list_goes_on_from_the_last_where_nothing_is_live",
+        breaks="P1",
+        trips="a segment is used twice",
+    ),
+    Mutant(
+        "a settle of settled segments alone brings raw ones back",
+        (
+            Edit(
+                "store_nodes/storage/victims.py",
+                "upto = raw[-1] if raw else wal.settled.first_segment - 1\n",
+                "upto = raw[-1] if raw else 0\n",
+            ),
+            Edit(
+                "store_nodes/storage/settle.py",
+                "        first_segment=max(old.first_segment, victims.raw_upto + 1),\n",
+                "        first_segment=victims.raw_upto + 1,\n",
+            ),
+        ),
+        killed_by="tests/unit/storage/test_settle.py"
+        "::test_a_list_goes_on_from_the_last_where_nothing_is_live",
+        breaks="P1",
+        trips="raw segments come back",
+    ),
+    Mutant(
         "a list of settled segments that contradicts itself is trusted",
         (Edit("store_nodes/wal/settled.py", " or not found.is_sound", ""),),
         killed_by="tests/unit/wal/test_footer_and_segment.py"

@@ -157,10 +157,26 @@ def test_a_step_waits_until_those_who_stay_hold_what_is_chosen() -> None:
     bench.propose(1, command(1))
     bench.run(20_000, without(3))
     removes_two = step(1, 2, REMOVED)
-    assert not leader.quiesce(bench.now_us, removes_two), "only 1 and 2 have the last instance"
+    assert leader.leadership is not None
+    upto = leader.leadership.next_instance
+    if leader.quiesce(bench.now_us, removes_two):
+        leader.propose_membership(bench.now_us, removes_two)
+    assert leader.leadership.next_instance == upto, "only 1 and 2 have the last instance"
     bench.collect(1)
     bench.run(SETTLE_US)
     assert leader.quiesce(bench.now_us, removes_two)
+
+
+def test_a_leader_that_learns_of_a_change_it_did_not_propose_leads_no_more() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(SETTLE_US)
+    instance = bench.propose(1, command(1))
+    bench.propose(1, command(2))
+    change = encode_membership(step(1, 4, LEARNER), WALL_US)
+    leader.receive(bench.now_us, 2, Learned(instance, (change,), instance + 1))
+    assert leader.membership.learners == (4,)
+    assert leader.leadership is None
 
 
 def test_what_a_leader_refuses_to_propose() -> None:

@@ -214,6 +214,24 @@ def test_deleted_queues_are_not_copied() -> None:
     store.check()
 
 
+def test_a_list_goes_on_from_the_last_where_nothing_is_live() -> None:
+    store = filled()
+    store.settle(8)
+    before = store.log.settled
+    assert before.segments
+    for queue in range(4):
+        store.do(Command("delete", queue))
+    store.checkpoint()
+    store.checkpoint()
+    store.settle(8)
+    after = store.log.settled
+    assert not set(after.segments) & set(before.segments)
+    assert after.first_segment >= before.first_segment
+    assert after.next_segment >= before.next_segment
+    store.kill()
+    store.check()
+
+
 async def test_no_round_begins_once_the_storage_is_closed() -> None:
     """The node's housekeeping goes on for a moment: a round then failed, and an orderly stop ended
     with status 70 and without its checkpoint."""

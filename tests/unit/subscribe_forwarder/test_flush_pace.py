@@ -161,3 +161,19 @@ async def test_a_flush_that_waits_for_company_goes_as_the_process_stops(
         assert not ack.done()
         await w.forwarder.flusher.close(5)
         assert (await ack).json()["acked"] == 1
+
+
+async def test_a_flush_that_is_under_way_ends_before_the_flusher_is_closed() -> None:
+    async with world() as w:
+        await w.ready()
+        w.store.publish(b"a")
+        (message,) = await w.pulled()
+        w.metadata.flush_gate = asyncio.Event()
+        ack = asyncio.ensure_future(w.ack(message))
+        while not w.metadata.flushes:
+            await asyncio.sleep(0)
+        closing = asyncio.ensure_future(w.forwarder.flusher.close(5))
+        await asyncio.sleep(0)
+        w.metadata.flush_gate.set()
+        await closing
+        assert (await ack).json()["acked"] == 1

@@ -17,14 +17,17 @@ from gateway.settings import Role
 from gateway.wiring.quotas import enforced
 from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.types import CursorKey, CursorUpdate, Delivery
+from outbox import staging
 from outbox.staging import Output, Plan, Staged
 from quotas.limiter import Limiter
 from store_nodes.errors import QueueSealed
+from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.items import Named, Place
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.publishing import AckPublisher, Published
 from subscribe_forwarder.state.lanes import Lane
+from tests.unit.publish_forwarder import publish_support
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,
@@ -94,13 +97,23 @@ class Staging:
         self.released += [number for place in places for number in place.numbers]
 
 
+class StagingStore(publish_support.FakeStore):
+    async def release(
+        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
+    ) -> list[int | None]:
+        return list(numbers)
+
+
 class Bench:
     def __init__(self, w: World, metadata: Publications) -> None:
         self.w = w
         self.metadata = metadata
         self.staging = Staging()
-        self.publisher = AckPublisher(self.staging, metadata, w.forwarder.flusher)
+        self.publisher = self.publishing_with(self.staging)
         self.checks = 0
+
+    def publishing_with(self, staging: Any) -> AckPublisher:
+        return AckPublisher(staging, self.metadata, self.w.forwarder.flusher)
 
     async def ack(self, *messages: dict[str, Any]) -> Published:
         reader = self.w.forwarder.reader(SUBSCRIPTION_UID, Lane(0, 0))
@@ -168,6 +181,17 @@ async def test_outputs_are_released_once_the_ack_is_committed(bench: Bench) -> N
     assert bench.metadata.states == {}
     assert bench.checks == 1
     assert bench.metadata.row().counters.acked == 1
+
+
+async def test_every_output_of_an_ack_is_staged(bench: Bench) -> None:
+    """With the staging of the product, over a store in memory."""
+    store = StagingStore()
+    bench.publisher = bench.publishing_with(staging.Staging(store))
+    (first, *_) = await bench.w.pulled()
+    answer = await bench.ack(first)
+    assert len(answer.message_ids) == 1
+    (queue,) = store.queues.values()
+    assert [message.data for message, _ in queue.staged] == [b"output"]
 
 
 async def test_an_ack_sent_again_publishes_nothing(bench: Bench) -> None:

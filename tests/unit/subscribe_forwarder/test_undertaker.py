@@ -42,12 +42,15 @@ class FakeLedger:
     exceptions: dict[int, OpenDelivery] = field(default_factory=dict)
     buried: list[DeadLetter] = field(default_factory=list)
     settled: list[tuple[int, Settled]] = field(default_factory=list)
+    resumed: set[int] = field(default_factory=set)
 
     def settle(self, offsets: Sequence[int], how: Settled) -> int:
         self.settled += [(offset, how) for offset in offsets]
         return len(offsets)
 
     def bury(self, dead_letter: DeadLetter) -> bool:
+        if dead_letter.offset in self.resumed:
+            return False
         self.buried.append(dead_letter)
         return self.exceptions.pop(dead_letter.offset, None) is not None
 
@@ -271,6 +274,20 @@ async def test_what_a_reader_in_doubt_had_is_done_when_it_goes_on(world: World) 
     world.reader.frozen = False
     await world.until(lambda: bool(world.reader.ledger.buried))
     assert len(world.appended) == 1
+
+
+async def test_a_key_that_is_resumed_while_its_head_is_dead_lettered_says_so(world: World) -> None:
+    """The round failed by an assertion, and with it every dead letter beside this one."""
+    world.store.publish(b"a", b"b")
+    world.failure = lambda items: world.reader.ledger.resumed.add(0)
+    dead = OpenDelivery(0, 3, Reason.EXHAUSTED)
+    world.reader.ledger.exceptions[0] = dead
+    told = asyncio.ensure_future(world.undertaker.bury_now(world.reader, dead))
+    await asyncio.sleep(0)
+    world.dies(1)
+    assert await told == "its key was resumed meanwhile"
+    await world.until(lambda: world.undertaker.pending == 0)
+    assert [row.offset for row in world.reader.ledger.buried] == [1]
 
 
 async def test_what_is_over_the_bound_is_found_later(
