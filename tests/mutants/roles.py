@@ -486,6 +486,36 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P15",
     ),
     Mutant(
+        "a change is made whose row could not be written",
+        (
+            Edit(
+                "gateway/tenancy/auditor.py",
+                "                raise MetadataUnavailable(str(error)) from error\n"
+                "            raise\n",
+                "                return\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_auditor.py::test_what_cannot_be_audited_is_not_begun",
+        breaks="P11",
+    ),
+    Mutant(
+        "an answer leaves before its status is in the audit",
+        (
+            Edit(
+                "gateway/tenancy/auditor.py",
+                '                await self._finish(entry, message["status"])\n'
+                "            await send(message)\n",
+                "                await send(message)\n"
+                '                await self._finish(entry, message["status"])\n'
+                "            else:\n"
+                "                await send(message)\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_auditor.py"
+        "::test_the_row_is_before_the_change_and_its_status_before_the_answer",
+        breaks="P11",
+    ),
+    Mutant(
         "days that never come are said to be no days",
         (
             Edit(
