@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 TEST_ARGS ?=
 PART ?= all
 SIM_RUNS ?= 2000
-SIM_STORE_RUNS ?= 40
+SIM_STORE_RUNS ?= 25
 SIM_MODULE_RUNS ?= 10
 SIM_HOURS ?= 2
 SIM_DELIVERY_RUNS ?= 10
@@ -100,8 +100,9 @@ check: lint test test-long ## Style, types and every test
 .PHONY: sim
 sim: $(INSTALLED) ## Simulated clusters: thousands of seeds of the consensus core, dozens of whole store nodes, ten of delivery
 	$(BIN)/python -m tests.simulation --runs $(SIM_RUNS)
-	$(BIN)/python -m tests.simulation.store --runs $(SIM_STORE_RUNS) --modules $(SIM_MODULE_RUNS)
-	$(BIN)/python -m tests.simulation.delivery --runs $(SIM_DELIVERY_RUNS)
+	$(BIN)/python -m tests.simulation.store --runs $(SIM_STORE_RUNS) --modules $(SIM_MODULE_RUNS) --processes 1 & store=$$!; \
+	$(BIN)/python -m tests.simulation.delivery --runs $(SIM_DELIVERY_RUNS) --processes 1; found=$$?; \
+	wait $$store && exit $$found
 
 .PHONY: sim-long
 sim-long: $(INSTALLED) ## Whole store nodes, and delivery, under simulation: new seeds for two hours (SIM_HOURS=2)

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.store --runs 40`: seeded runs, a summary, exit status 1 on a finding.
+"""`python -m tests.simulation.store --runs 25`: seeded runs, a summary, exit status 1 on a finding.
 
 --seed N --runs 1     reproduce one run; prints its options and its trace digest
 --notes FILE          of one run: what happened, a line each
@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.simulation.store.coverage import REQUIRED, unreached
 from tests.simulation.store.runner import Result, options_of, run, run_many
 
-FULL_SET_RUNS = 40
+FULL_SET_RUNS = 25
 """From here on a set of runs must reach all that is required."""
 CHUNK = 20
 

@@ -10,7 +10,7 @@ import time
 from tests.simulation.store.mutations import MUTATIONS, Mutation
 from tests.simulation.store.runner import Result, run
 
-CI_RUNS = 40
+CI_RUNS = 25
 
 
 def first_failure(mutation: Mutation, seed: int, runs: int = CI_RUNS) -> Result | None:
