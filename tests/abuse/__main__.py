@@ -30,8 +30,10 @@ from tests.abuse import h2spec
 from tests.abuse.client import NO_ANSWER, Connection, send_all
 from tests.abuse.connections import (
     ATTACKS,
+    GET,
     ON_STORE_NODES,
     OWN_CONNECTION,
+    SAME_REQUEST,
     Attack,
     never_read,
 )
@@ -73,7 +75,8 @@ class Program:
             of_tenants = {"large answers never read": partial(never_read, request=large)}
             for name, attack in self._chosen({**ATTACKS, **of_tenants, **ON_STORE_NODES}):
                 self._site.attacks_nodes = name in ON_STORE_NODES
-                self._add(await self._connection(name, attack))
+                same = large if name in of_tenants else GET if name in SAME_REQUEST else None
+                self._add(await self._connection(name, attack, same))
             self._site.attacks_nodes = False
         if "tenants" in parts:
             for name, scenario in self._chosen(SCENARIOS):
@@ -167,11 +170,11 @@ class Program:
         connection.close()
         return most
 
-    async def _connection(self, name: str, attack: Attack) -> Row:
+    async def _connection(self, name: str, attack: Attack, same: bytes | None) -> Row:
         site, seconds = self._site, self._options.seconds
         address = site.store_address if site.attacks_nodes else site.address
         last = b"Connection: close\r\n" if name in OWN_CONNECTION else b""
-        request = b"GET /healthz HTTP/1.1\r\nHost: abuse\r\n" + last + b"\r\n"
+        request = same or b"GET /healthz HTTP/1.1\r\nHost: abuse\r\n" + last + b"\r\n"
         made = 0
 
         async def hostile() -> Counter[int]:

@@ -3,8 +3,9 @@
 Each takes an address and a number of seconds, and returns how many connections or streams it made.
 All of them end their connections before they return, so what the server still has a moment later is
 what it keeps. HTTP/2 is spoken without TLS; where the server refuses that, the attack ends with the
-connection. Ordinary requests, as many as an attack makes, have a connection each where the attack
-is about connections (`OWN_CONNECTION`), and a few connections between them otherwise.
+connection. Ordinary requests, as many as an attack makes, ask for the same where the attack is
+about answers (`SAME_REQUEST`), have a connection each where it is about connections
+(`OWN_CONNECTION`), and a few connections between them otherwise.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ async def never_read(address: Address, seconds: float, request: bytes = GET) -> 
         for peer in made:
             await peer.send(request * 20, 0.5)
         await asyncio.sleep(seconds)
-        return len(made)
+        return len(made) * 20
 
 
 async def churn(address: Address, seconds: float) -> int:
@@ -293,6 +294,8 @@ OWN_CONNECTION = frozenset(
     ("slow heads", "slow bodies", "connection churn", "TLS handshakes", "HTTP/2 pseudo-headers")
 )
 """Those whose ordinary requests have a connection each."""
+SAME_REQUEST = frozenset(("answers never read", "HTTP/2 window of 0", "HTTP/2 answers never read"))
+"""Those beside which the same page is asked for, and read."""
 
 
 def _client() -> h2.connection.H2Connection:
